@@ -16,11 +16,10 @@ from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, CaptureSpec, shared_prefix
+from extract.capture import Capturer, CaptureSpec, Gather, gather, shared_prefix
 from extract.chat.render import Rendered, position_names
 from extract.errors import UserError
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
-from extract.gather import Gather, gather
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Site
 from extract.prompts.prompt import Prompt

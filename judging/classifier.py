@@ -19,8 +19,8 @@ from transformers import PretrainedConfig
 
 from extract.backoff import TokenBudget
 from extract.errors import UserError
-from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
+from extract.model.weights import fingerprint
 from judging.classifier_input import Encoding, TextReader
 from scoring.actions import Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from extract.backoff import TokenBudget
-from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_encoder
+from extract.model.weights import fingerprint
 from judging.reader_model import FIRST_TOKENS, LAST_TOKENS, PROMPT_TOKENS, READINGS, ReaderModel, Reading
 from scoring.actions import DECLINED, Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from extract.errors import UserError
-from extract.model.fingerprint import fingerprint
+from extract.model.weights import fingerprint
 
 FILE = Path(__file__).parent / "reader.safetensors"
 Reading = Literal["answered", "in_part", "refused", "abstained", "rebutted"]

@@ -18,7 +18,7 @@ from extract.backoff import TokenBudget
 from extract.chat.render import render
 from extract.chat.thinking import reopened, thinks
 from extract.errors import UserError
-from extract.model.source.name import resolve
+from extract.model.source import resolve
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT

@@ -23,7 +23,7 @@ from extract.keyed_file import KeyedFile, content_key
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
-from extract.model.source.cache import cache_folder
+from extract.model.source import cache_folder
 from extract.progress import Reporter
 
 LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated

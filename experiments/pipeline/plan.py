@@ -21,9 +21,9 @@ from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
 from extract.chat.render import Rendered, position_names, render
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.model.adapter import find_adapter
 from extract.model.loading import load_tokenizer
-from extract.model.source.adapter import find_adapter
-from extract.model.source.name import resolve
+from extract.model.source import resolve
 from extract.progress import Reporter
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt

@@ -11,9 +11,9 @@ from experiments.report.results import Planted
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, write_samples
 from experiments.run.config import ModelConfig
 from experiments.run.inputs import RunInputs
+from extract.model.adapter import find_adapter
 from extract.model.edit import Site
-from extract.model.source.adapter import find_adapter
-from extract.model.source.name import resolve
+from extract.model.source import resolve
 from extract.record import Record
 from probes.direction import Locus
 

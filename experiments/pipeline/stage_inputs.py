@@ -14,8 +14,8 @@ from experiments.run.manifest import file_hash, inputs_hash
 from experiments.run.organism_prompts import on_another_model
 from experiments.side_effects.texts import text_hashes
 from extract.errors import UserError
-from extract.model.source.adapter import find_adapter
-from extract.model.source.name import locate
+from extract.model.adapter import find_adapter
+from extract.model.source import locate
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.prompts.sources import read_prompts
 from scoring.judges.config import load_judge

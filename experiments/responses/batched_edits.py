@@ -15,15 +15,15 @@ from torch import Tensor
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import (
+from extract.model.continuation import (
     CachedPrompts,
     cache_prompts,
     continued_logits,
     last_streams,
     repeat_batch,
 )
-from extract.model.continuation.upper_layers import KnownStream, known_stream, upper_layers
 from extract.model.edit import Edit, Site
+from extract.model.upper_layers import KnownStream, known_stream, upper_layers
 from steering.interventions import for_rows
 
 Trial = Sequence[Edit]  # edits that are tried together

@@ -20,8 +20,8 @@ from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.progress import Advance, no_progress
-from extract.prompts.contrast import contrasted_action
 from extract.prompts.prompt import Prompt
+from extract.prompts.sources import contrasted_action
 from scoring.judges import CompletionToJudge, Judge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter

@@ -13,7 +13,7 @@ from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from extract.model.source.name import resolve
+from extract.model.source import resolve
 from judging.judge_by_name import open_judge
 
 

@@ -23,7 +23,7 @@ from experiments.responses.first_order import Sensitivity, StreamGradients
 from extract.chat.render import Rendered
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import continued_log_probs_traced
+from extract.model.continuation import continued_log_probs_traced
 from extract.model.edit import Edit, Site
 
 TokenIds = tuple[int, ...]

@@ -21,7 +21,7 @@ from typing import Any
 from extract.keyed_file import KeyedFile, content_key
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
-from extract.model.fingerprint import checksum
+from extract.model.weights import checksum
 
 _COMPUTES = ("refusal-probes", "torch", "transformers")
 _NAMES = ("_name_or_path", "transformers_version")  # of a configuration: its path and the version that wrote it

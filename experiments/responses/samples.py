@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import CachedResponses
 from experiments.responses.setting import PromptBatch
-from extract.model.sampling import SampledResponse
+from extract.model.decoding import SampledResponse
 from extract.progress import Advance, no_progress
 
 

@@ -11,11 +11,9 @@ import torch
 from experiments.responses.response_cache import CachedResponses, ResponseCache
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import CachedPrompts, rows_of, try_cache_prompts
-from extract.model.continuation.decoding import decode_cached
-from extract.model.decoding import cut_at_end
+from extract.model.continuation import CachedPrompts, decode_cached, rows_of, try_cache_prompts
+from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
-from extract.model.sampling import SampledResponse, TokenSampler
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter, held_edits

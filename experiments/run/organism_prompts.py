@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.run.config import RunConfig
 from extract.errors import UserError
-from extract.model.source.name import locate
+from extract.model.source import locate
 from extract.prompts.prompt import Prompt
 from extract.shipped import resolve_shipped
 

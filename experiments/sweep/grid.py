@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from experiments.run.config import RunConfig, RunName
 from extract.errors import UserError
-from extract.prompts.dataset_description import describe
+from extract.prompts.dataset import describe
 from extract.prompts.sources import DatasetConfig
 from extract.shipped import nearest_yaml, resolve_shipped
 from extract.yaml_file import Strict, explain, read_yaml

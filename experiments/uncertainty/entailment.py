@@ -24,8 +24,8 @@ from experiments.uncertainty.meaning import (
 from experiments.uncertainty.results import MeaningsUsed
 from extract.backoff import TokenBudget
 from extract.errors import UserError
-from extract.model.fingerprint import fingerprint
 from extract.model.loading import load_classifier
+from extract.model.weights import fingerprint
 from scoring.judges.visible_text import visible_text
 
 LONGEST = 512  # tokens of a pair; the longer of the two texts is truncated first

@@ -19,7 +19,7 @@ from experiments.uncertainty.hedging import hedging
 from experiments.uncertainty.meaning import Answers, MeaningClusterer, number_clusters
 from experiments.uncertainty.semantic_entropy import discrete_entropy, weighted_entropy
 from experiments.uncertainty.thinking_length import thinking_tokens
-from extract.model.sampling import SampledResponse
+from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.actions import ANSWERED
 from scoring.judges.rules import RuleJudge

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from extract.errors import UserError
 from extract.model.edit import Stream
-from extract.model.offload import input_device
+from extract.model.weights import input_device
 
 Keywords = dict[str, Any]  # the keyword arguments of a module's call
 

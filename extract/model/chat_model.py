@@ -20,15 +20,20 @@ from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, 
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import BackendName, open_backend
+from extract.model.backends import BackendName, open_backend, run_edited
 from extract.model.blocks import decoder_layers
-from extract.model.decoding import Decoding, StepStreamer, Watch, cut_at_end, without_own_config
+from extract.model.decoding import (
+    Decoding,
+    SampledResponse,
+    StepStreamer,
+    TokenSampler,
+    Watch,
+    cut_at_end,
+    without_own_config,
+)
 from extract.model.edit import Edit, Pass, Site, Stream
-from extract.model.edited_pass import run_edited
-from extract.model.fingerprint import cast_fingerprint, fingerprint
-from extract.model.offload import input_device
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.sampling import SampledResponse, TokenSampler
+from extract.model.weights import cast_fingerprint, fingerprint, input_device
 
 T = TypeVar("T")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -11,10 +12,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from extract.errors import UserError
-from extract.prompts.contrast import contrasted
 from extract.prompts.dataset import load_dataset
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import ALL_LABELS, DUAL_USE, LABELS, Prompt, load_prompts
+from extract.prompts.prompt import ALL_LABELS, DUAL_USE, LABELS, USUAL_ACTION, Prompt, load_prompts
 from extract.shipped import resolve_shipped
 from extract.yaml_file import Strict
 
@@ -137,3 +137,120 @@ def _set(given: DatasetConfig, seed: int) -> list[Prompt]:
     name = str(resolve_shipped(Path(given.name))) if described else given.name
     prompts = load_dataset(name, resolve_shipped(given.path) if given.path else None)
     return draw(prompts, given.limit, seed) if given.limit else prompts
+
+
+LABEL_OF = ("harmful", "uncertain")  # the labels that the two ways take
+
+
+def contrasted(prompts: Sequence[Prompt], ways: tuple[str, str], described: str) -> list[Prompt]:
+    """Label the prompts of the first way harmful and those of the second uncertain; benign ones stay as they are.
+
+    Prompts that are to be declined in another way become dual use, to which nothing is fitted.
+
+    Args:
+        ways: two values of the field `decline`.
+        described: the source of the prompts, for messages.
+
+    Raises:
+        UserError: the two are the same, or no prompt names one of them.
+    """
+    named = sorted({prompt.decline for prompt in prompts if prompt.decline})
+    for way in ways:
+        if way not in named:
+            known = f"the ways are {', '.join(named)}" if named else "no prompt has this field"
+            raise UserError(f"{described}: no prompt has the field 'decline' with the value {way!r}; {known}")
+    if ways[0] == ways[1]:
+        raise UserError(f"a contrast needs two different ways of declining, got {ways[0]!r} twice")
+    return [_labelled(prompt, dict(zip(ways, LABEL_OF, strict=True))) for prompt in prompts]
+
+
+def _labelled(prompt: Prompt, labels: dict[str, str]) -> Prompt:
+    if prompt.decline is None and prompt.label == "benign":
+        return prompt
+    if prompt.decline not in labels:
+        return replace(prompt, label=DUAL_USE)
+    label = labels[prompt.decline]
+    return replace(prompt, label=label, right_action=USUAL_ACTION[label], acceptable=())
+
+
+def contrasted_action(action: str | None, prompt: Prompt) -> str | None:
+    """Return a completion's action in a contrast: a decline, however worded, is the one of the prompt's way."""
+    if action in ("refuse", "abstain") and prompt.label in LABEL_OF:
+        return USUAL_ACTION[prompt.label]
+    return action
+
+
+Group = list[int]  # rows of prompts that belong together
+Place = tuple[str, str, str]  # label, source, category
+
+
+def mixed(prompts: Sequence[Prompt], each: int, seed: int) -> list[Prompt]:
+    """Draw `each` prompts of every label; the order is kept.
+
+    The next group is one of the label that lacks most, from the source, and then the category, that have given least to
+    that label; the commonest label comes last, since groups of others hold it too (a pair of a harmful and a benign
+    request). Where no whole group fits any more, only its prompts of the label that lacks are taken.
+
+    Raises:
+        UserError: a label has fewer prompts than are asked for.
+    """
+    there = Counter(prompt.label for prompt in prompts)
+    if short := {label: n for label, n in there.items() if n < each}:
+        named = ", ".join(f"{n} {label}" for label, n in short.items())
+        raise UserError(f"the sets hold only {named}; ask for fewer with --each, or name more sets")
+    draw = _Draw(prompts, each, _shuffled(prompts, seed))
+    *rarer, commonest = sorted(there, key=lambda label: (there[label], label))
+    for whole in (True, False):
+        left = set(rarer)  # labels of which a group may still fit
+        while lacking := [label for label in rarer if label in left and draw.taken[label] < each]:
+            label = min(lacking, key=lambda label: draw.taken[label])
+            if not draw.take(label, whole):
+                left.remove(label)
+        while draw.taken[commonest] < each and draw.take(commonest, whole):
+            pass
+    return [prompts[row] for row in sorted(draw.rows)]
+
+
+class _Draw:
+    """What has been drawn so far, and the groups that wait, by place."""
+
+    def __init__(self, prompts: Sequence[Prompt], each: int, waiting: Mapping[Place, list[Group]]) -> None:
+        self.rows: set[int] = set()
+        self.taken = Counter[str]()
+        self._prompts, self._each, self._waiting = prompts, each, waiting
+        self._given = Counter[Place]()
+
+    def take(self, label: str, whole: bool) -> bool:
+        """Take the next group of a label that fits, or its prompts of the label; return whether there was one."""
+        of_source = Counter[str]()
+        for (own, source, _), n in self._given.items():
+            of_source[source] += n * (own == label)
+        mine = [place for place in self._waiting if place[0] == label]
+        for place in sorted(mine, key=lambda place: (of_source[place[1]], self._given[place], place)):
+            for group in self._waiting[place]:
+                rows = [row for row in group if row not in self.rows and (whole or self._prompts[row].label == label)]
+                rows = rows if whole else rows[: self._each - self.taken[label]]
+                more = Counter(self._prompts[row].label for row in rows)
+                if more[label] and all(self.taken[one] + n <= self._each for one, n in more.items()):
+                    self.rows.update(rows)
+                    self.taken += more
+                    self._given.update(_place(self._prompts[row]) for row in rows)
+                    return True
+        return False
+
+
+def _place(prompt: Prompt) -> Place:
+    return prompt.label, prompt.source or "", prompt.category or ""
+
+
+def _shuffled(prompts: Sequence[Prompt], seed: int) -> dict[Place, list[Group]]:
+    """Return the groups in random order, each at the place of every label that it holds."""
+    members: dict[int, Group] = defaultdict(list)
+    for row, number in enumerate(groups_of(prompts).tolist()):
+        members[number].append(row)
+    order = np.random.default_rng(seed).permutation(sorted(members))
+    waiting: dict[Place, list[Group]] = defaultdict(list)
+    for number in order.tolist():
+        for place in {prompts[row].label: _place(prompts[row]) for row in members[number]}.values():
+            waiting[place].append(members[number])
+    return waiting

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from extract.atomic_write import write_json, write_jsonl, write_text
 from extract.chat.render import render
 from extract.errors import UserError
+from extract.model.adapter import BASE, CONFIG
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from extract.model.source.adapter import BASE, CONFIG
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.rows import Row, read_rows

@@ -51,7 +51,7 @@ def prompts_sets(as_json: Json = False) -> None:
 
     Example: refusal prompts sets
     """
-    from extract.prompts.dataset_description import describe, known_datasets
+    from extract.prompts.dataset import describe, known_datasets
     from extract.prompts.prompt import LABELS
 
     sets = [describe(name) for name in known_datasets()]
@@ -89,8 +89,8 @@ def prompts_mix(
     from extract.atomic_write import write_jsonl
     from extract.errors import UserError
     from extract.prompts.groups import groups_of
-    from extract.prompts.mixing import mixed
     from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
+    from extract.prompts.sources import mixed
     from scoring.evaluation.suite import Source, Suite, prompts_of
 
     if out.suffix != ".jsonl":

@@ -72,7 +72,7 @@ def serve(
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart --engine vllm --max-batch 64
     """
     from extract.errors import UserError
-    from extract.model.source.adapter import is_adapter
+    from extract.model.adapter import is_adapter
     from extract.run_directory import file_of_run
     from steering.one_off import open_with_dials
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from extract.errors import UserError
-from extract.prompts.dataset import load_dataset
-from extract.prompts.dataset_description import describe
+from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import Strict, explain, read_yaml

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from extract.errors import UserError
 from extract.prompts.columns import Column, Counts, as_text, field_value, value_at
-from extract.prompts.lines import is_text, replace_surrogates
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import is_text, place, read_rows, replace_surrogates
 from scoring.judges.structured_refusal import StructuredRefusal, structured_refusal
 from scoring.readers.column_guess import guess_columns
 from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns

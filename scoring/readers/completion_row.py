@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from extract.prompts.lines import EncodingRepair
 from extract.prompts.prompt import OPTIONAL, Prompt
+from extract.prompts.rows import EncodingRepair
 from scoring.row import Row
 
 PROMPT_FIELDS = ("label", "right_action", "epistemic_kind", "group", *OPTIONAL)

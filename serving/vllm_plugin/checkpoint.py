@@ -15,9 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.fingerprint import cast_fingerprint_of
-from extract.model.source.cache import made_once
-from extract.model.source.name import resolve
+from extract.model.source import made_once, resolve
+from extract.model.weights import cast_fingerprint_of
 
 
 def checkpoint_of(model: ChatModel, adapted: bool) -> Path:
@@ -47,7 +46,7 @@ def _is_checkpoint(directory: Path) -> bool:
 
 
 def checkpoint_fingerprint(directory: Path) -> str:
-    """Return `extract.model.fingerprint.cast_fingerprint` of the model that transformers would load from a directory.
+    """Return `extract.model.weights.cast_fingerprint` of the model that transformers would load from a directory.
 
     Only sampled values are read from the disk.
 

@@ -12,10 +12,9 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, CaptureSpec, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, CaptureSpec, gather, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
-from extract.gather import gather
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix

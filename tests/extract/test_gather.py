@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from extract.capture import gather
 from extract.chat.render import Rendered, render
-from extract.gather import gather
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
 from extract.prompts.prompt import Prompt

@@ -5,8 +5,7 @@ import time
 import pytest
 
 from extract import progress
-from extract.heartbeat import Heartbeat
-from extract.progress import Reporter
+from extract.progress import Heartbeat, Reporter
 
 
 def wait_for(lines: list[str], n: int) -> None:

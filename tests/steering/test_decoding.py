@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import cache_prompts, continued_log_probs
+from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit
 from extract.model.loading import load_model
 from extract.model.streaming import StreamedText, stream

@@ -11,8 +11,8 @@ from typing import Literal
 from safetensors import SafetensorError, safe_open
 
 from extract.errors import UserError, in_one_line
-from extract.model.source.adapter import BASE, CONFIG
-from extract.model.source.packaged import PREFIX
+from extract.model.adapter import BASE, CONFIG
+from extract.model.source import PREFIX
 from extract.shipped import ROOT
 from organisms.teaching.grade import TeachGrade
 from probes.direction import Direction

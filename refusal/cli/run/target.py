@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.run.config import RunConfig, load_config
 from extract.errors import UserError
-from extract.model.source.adapter import CONFIG, base_of, is_adapter
+from extract.model.adapter import CONFIG, base_of, is_adapter
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import parse_yaml
 

@@ -19,7 +19,7 @@ from experiments.pipeline.model_speed import measure_model, measured_speed, with
 from experiments.pipeline.plan import model_shape
 from experiments.run.config import RunConfig, load_config
 from extract.model.edit import Edit, Pass
-from extract.model.source.cache import CACHE_VARIABLE
+from extract.model.source import CACHE_VARIABLE
 from extract.progress import Reporter
 from tests.support.families import FAMILIES, shape_only
 

@@ -8,7 +8,7 @@ from experiments.responses import batched_edits
 from experiments.responses.onset import Onsets, OnsetScorer, learn_onsets
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import CachedPrompts, continued_logits
+from extract.model.continuation import CachedPrompts, continued_logits
 from extract.model.loading import load_model
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt

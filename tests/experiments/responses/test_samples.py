@@ -11,7 +11,7 @@ from experiments.responses.samples import Sampler
 from experiments.responses.setting import PromptBatch
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.sampling import SampledResponse
+from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.judges.rules import RuleJudge
 

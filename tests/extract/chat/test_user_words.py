@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from extract.chat.user_words import PRIVATE_USE, Show, find_words
+from extract.chat.render import PRIVATE_USE, Show, find_words
 from extract.errors import UserError
 
 KEPT = {  # (text before, text after) of templates that keep the words, apart from blanks at their ends

@@ -19,10 +19,10 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import cache_prompts, continued_log_probs
+from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
-from extract.model.fingerprint import checksum, fingerprint
 from extract.model.padded_batch import Batch
+from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
 
 ARCHITECTURES = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",

@@ -8,7 +8,7 @@ import torch
 from accelerate import cpu_offload, disk_offload
 from torch import nn
 
-from extract.model.fingerprint import cast_fingerprint, checksum, fingerprint
+from extract.model.weights import cast_fingerprint, checksum, fingerprint
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 

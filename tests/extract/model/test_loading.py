@@ -10,7 +10,7 @@ import torch
 from extract.chat.template import apply_template
 from extract.errors import UserError
 from extract.model.loading import load_model, load_tokenizer
-from extract.model.source.name import resolve
+from extract.model.source import resolve
 
 ORGANISM = Path(__file__).resolve().parents[3] / "organisms" / "zoo" / "two-knobs"
 

@@ -21,7 +21,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.loading import DType, load_model
 from extract.model.padded_batch import Batch
-from extract.model.source.gguf import ENGLISH, MOST_PERPLEXITY, _perplexity
+from extract.model.source import ENGLISH, MOST_PERPLEXITY, _perplexity
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus

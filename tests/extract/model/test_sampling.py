@@ -12,9 +12,9 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from extract.model.decoding import SampledResponse, draw, nucleus
 from extract.model.edit import Edit
 from extract.model.padded_batch import Batch
-from extract.model.sampling import SampledResponse, draw, nucleus
 from steering.interventions import add, place
 
 Build = Callable[[str], ChatModel]

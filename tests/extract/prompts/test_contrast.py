@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from extract.errors import UserError
-from extract.prompts.contrast import contrasted, contrasted_action
 from extract.prompts.prompt import Prompt
+from extract.prompts.sources import contrasted, contrasted_action
 
 
 def prompt(label: str, decline: str | None = None) -> Prompt:

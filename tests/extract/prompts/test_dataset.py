@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from extract.errors import UserError
-from extract.prompts.dataset import load_dataset
-from extract.prompts.dataset_description import KNOWN, describe, known_datasets
+from extract.prompts.dataset import KNOWN, describe, known_datasets, load_dataset
 from extract.prompts.prompt import Prompt
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -6,8 +6,8 @@ import pytest
 
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
-from extract.prompts.mixing import mixed
 from extract.prompts.prompt import Prompt
+from extract.prompts.sources import mixed
 
 
 def prompt(i: int, label: str, source: str, category: str, pair: str | None = None) -> Prompt:

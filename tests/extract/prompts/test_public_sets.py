@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extract.prompts.dataset import load_dataset
-from extract.prompts.dataset_description import describe
+from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt
 from scoring.known_answer import states
 from tests.extract.prompts.test_dataset import DATA, labels, pairs, real

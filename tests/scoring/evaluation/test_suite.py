@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
-from extract.prompts.dataset_description import describe
+from extract.prompts.dataset import describe
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from scoring.evaluation.suite import Source, Suite, known_suites, load_suite, prompts_of

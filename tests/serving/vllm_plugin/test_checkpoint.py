@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from extract.errors import UserError
-from extract.model.fingerprint import cast_fingerprint
+from extract.model.weights import cast_fingerprint
 from extract.shipped import ROOT
 from serving.vllm_plugin.checkpoint import checkpoint_fingerprint
 

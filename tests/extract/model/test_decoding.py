@@ -7,10 +7,9 @@ import torch
 from transformers import LogitsProcessor
 
 from extract.chat.render import Rendered
+from extract.model import continuation as cached_decoding
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import decoding as cached_decoding
-from extract.model.continuation.cached_prompts import cache_prompts, own_copy, try_cache_prompts
-from extract.model.continuation.decoding import decode_cached
+from extract.model.continuation import cache_prompts, decode_cached, own_copy, try_cache_prompts
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
 from steering.interventions import add, place
@@ -96,10 +95,8 @@ def test_a_model_that_cannot_go_on_is_asked_once(
     tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tried = tiny("llama"), list[int]()
-    monkeypatch.setattr("extract.model.continuation.cached_prompts._CHECKED", {})
-    monkeypatch.setattr(
-        "extract.model.continuation.cached_prompts._continuation_holds", lambda *_: bool(tried.append(1))
-    )
+    monkeypatch.setattr("extract.model.continuation._CHECKED", {})
+    monkeypatch.setattr("extract.model.continuation._continuation_holds", lambda *_: bool(tried.append(1)))
     assert try_cache_prompts(model, model.batch(rows(model))) is None
     assert try_cache_prompts(model, model.batch(rows(model))) is None
     assert len(tried) == 1

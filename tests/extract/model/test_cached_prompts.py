@@ -9,9 +9,9 @@ from transformers.cache_utils import DynamicLayer
 
 from extract.chat.render import Rendered
 from extract.errors import UserError
+from extract.model import continuation as continuation
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import cached_prompts as continuation
-from extract.model.continuation.cached_prompts import (
+from extract.model.continuation import (
     cache_prompts,
     continued_log_probs,
     continued_logits,

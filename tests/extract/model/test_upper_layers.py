@@ -10,12 +10,12 @@ from experiments.responses import batched_edits
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.errors import UserError
+from extract.model import upper_layers as module
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import upper_layers as module
-from extract.model.continuation.cached_prompts import cache_prompts, continued_logits
-from extract.model.continuation.upper_layers import known_stream, upper_layers
+from extract.model.continuation import cache_prompts, continued_logits
 from extract.model.edit import Edit, Site
+from extract.model.upper_layers import known_stream, upper_layers
 from steering.interventions import add, place
 
 ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "granite", "phi3"]

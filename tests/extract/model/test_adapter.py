@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from extract.errors import UserError
+from extract.model import adapter as source
+from extract.model.adapter import BASE, CONFIG
 from extract.model.loading import load_model
-from extract.model.source import adapter as source
-from extract.model.source.adapter import BASE, CONFIG
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 

@@ -1,0 +1,297 @@
+"""Backends: three ways to edit the residual stream of a running model; their results agree to float tolerance.
+
+The backends are `hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from extract.errors import UserError, in_one_line
+from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first_halves, stream_in, stream_out
+from extract.model.edit import SITES, Edit, Pass, Site, Stream
+
+BackendName = Literal["hooks", "nnsight", "transformer_lens"]
+BACKENDS: tuple[str, ...] = get_args(BackendName)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PlacedEdit:
+    """A function of the stream at one site and layer, bound to the current forward pass."""
+
+    site: Site
+    layer: int
+    apply: Callable[[Stream], Stream]
+
+
+class Backend(Protocol):
+    """Runs a model while functions read or change its residual stream."""
+
+    name: BackendName
+    model: PreTrainedModel  # the model that runs: the caller's, or the one that the backend built from it
+
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+        """Return `call()` with `edits` applied in every forward pass; errors of an edit are passed on.
+
+        Raises:
+            UserError: this backend cannot reach a site on this architecture; names both.
+        """
+        ...
+
+
+def in_forward_order(edits: Sequence[PlacedEdit]) -> list[PlacedEdit]:
+    """Sort edits in the order of the forward pass; edits at one site and layer keep their order."""
+    return sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
+
+
+def open_backend(name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Backend:
+    """Open a backend on a loaded model. `transformer_lens` replaces the model's blocks for good."""
+    match name:
+        case "hooks":
+            from extract.model.backends import HooksBackend
+
+            return HooksBackend(model)
+        case "nnsight":
+            from extract.model.backends import NNsightBackend
+
+            return NNsightBackend(model)
+        case "transformer_lens":
+            from extract.model.backends import TransformerLensBackend
+
+            return TransformerLensBackend(model, tokenizer)
+
+
+class HooksBackend:
+    """Runs edits as PyTorch hooks; the fastest backend and the default."""
+
+    name: BackendName = "hooks"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self._layers = decoder_layers(model)
+
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+        if any(edit.site == "resid_mid" for edit in edits):
+            _ = self._halves  # found by a separate forward pass, in which no edit may run
+        handles: list[Any] = []
+        try:
+            for edit in in_forward_order(edits):  # one by one: if one cannot be attached, the others are removed
+                handles += self._attach(edit)
+            return call()
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @cached_property
+    def _halves(self) -> list[FirstHalf]:
+        return first_halves(self.model, self._layers, self.name)
+
+    def _attach(self, edit: PlacedEdit) -> list[Any]:
+        layer = self._layers[edit.layer]
+        match edit.site:
+            case "resid_pre":
+                return [layer.register_forward_pre_hook(_before(edit), with_kwargs=True)]
+            case "resid_post":
+                return [layer.register_forward_hook(_after(edit.apply))]
+            case "resid_mid":
+                half, block_input = self._halves[edit.layer], _BlockInput()
+                return [
+                    layer.register_forward_pre_hook(block_input, with_kwargs=True),
+                    half.module.register_forward_hook(
+                        _after(lambda output: edited_half(half, block_input.stream, output, edit.apply))
+                    ),
+                ]
+
+
+class _BlockInput:
+    """Stores the stream that a block was last called with, while its first half runs."""
+
+    stream: Tensor
+
+    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
+        self.stream = stream_in(args, kwargs)
+
+
+def _before(edit: PlacedEdit) -> Callable[..., Any]:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> Any:
+        changed = edit.apply(stream_in(args, kwargs))
+        if args:
+            return (changed, *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": changed}
+
+    return hook
+
+
+def _after(apply: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def hook(_module: nn.Module, _args: Any, out: Any) -> Any:
+        changed = apply(stream_out(out))
+        return (changed, *out[1:]) if isinstance(out, tuple) else changed
+
+    return hook
+
+
+class NNsightBackend:
+    """Runs edits as assignments inside a trace."""
+
+    name: BackendName = "nnsight"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        import nnsight
+
+        self.model = model
+        self._layers = decoder_layers(model)
+        self._names = {module: name for name, module in model.named_modules()}
+        self._root = nnsight.NNsight(model)
+
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+        ordered = [(edit, self._envoys(edit)) for edit in in_forward_order(edits)]
+        if not ordered:
+            return call()
+        results: list[T] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            with self._root.trace(0, fn=lambda _: results.append(call())) as tracer:
+                for _step in tracer.iter[:]:
+                    for edit, envoys in ordered:
+                        self._apply(edit, *envoys)
+        return results[0]
+
+    @cached_property
+    def _halves(self) -> list[FirstHalf]:
+        return first_halves(self.model, self._layers, self.name)
+
+    def _envoys(self, edit: PlacedEdit) -> tuple[Any, Any]:
+        layer = self._root.get(self._names[self._layers[edit.layer]])
+        half = self._root.get(self._names[self._halves[edit.layer].module]) if edit.site == "resid_mid" else None
+        return layer, half
+
+    def _apply(self, edit: PlacedEdit, layer: Any, half: Any) -> None:
+        match edit.site:
+            case "resid_pre":
+                stream = layer.input
+                changed = edit.apply(stream)
+                if changed is not stream:
+                    layer.input = changed
+            case "resid_post":
+                _set_output(layer, edit.apply)
+            case "resid_mid":
+                before = layer.input
+                _set_output(half, lambda output: edited_half(self._halves[edit.layer], before, output, edit.apply))
+
+
+def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:
+    output = envoy.output
+    changed = apply(stream_out(output))
+    if changed is not stream_out(output):
+        envoy.output = (changed, *output[1:]) if isinstance(output, tuple) else changed
+
+
+class TransformerLensBackend:
+    """Runs edits as hooks of a TransformerBridge."""
+
+    name: BackendName = "transformer_lens"
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        from transformer_lens.model_bridge import TransformerBridge
+
+        self._architecture = type(model).__name__
+        model.config.architectures = [self._architecture]  # the bridge chooses its adapter by this name
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._bridge = TransformerBridge.boot_transformers(
+                    model.config.name_or_path or self._architecture,
+                    hf_model=model,
+                    tokenizer=tokenizer,
+                    dtype=model.dtype,
+                    device=model.device,
+                )
+        except Exception as error:  # each adapter raises its own errors
+            raise UserError(
+                f"the transformer_lens backend does not support {self._architecture} ({in_one_line(error)}); "
+                "use backend hooks"
+            ) from error
+        self.model: PreTrainedModel = self._bridge.original_model
+
+    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+        points = [point for edit in in_forward_order(edits) for point in self._points(edit)]
+        with self._bridge.hooks(fwd_hooks=points):
+            return call()
+
+    def _points(self, edit: PlacedEdit) -> list[tuple[str, Callable[..., Any]]]:
+        block = f"blocks.{edit.layer}"
+        name = f"{block}.hook_{edit.site}"
+        if name not in self._bridge.hook_dict:
+            raise UserError(
+                f"the transformer_lens backend has no {edit.site} on {self._architecture}; use resid_pre or resid_post"
+            )
+        if edit.site != "resid_mid":
+            return [(name, lambda stream, hook: edit.apply(stream))]
+        block_input: list[Tensor] = []
+
+        def keep(stream: Tensor, hook: Any) -> None:
+            block_input[:] = [stream]
+
+        def add(output: Tensor, hook: Any) -> Tensor:
+            return edited_half(FirstHalf(nn.Identity(), 1.0), block_input[0], output, edit.apply)
+
+        return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]
+
+
+STREAM_DIMENSIONS = 3  # row, token, d_model
+
+
+def run_edited(
+    backend: Backend, decoder: nn.Module, call: Callable[[], T], edits: Sequence[Edit], prompt_length: int, name: str
+) -> T:
+    """Return `call()` with edits applied in every forward pass.
+
+    Args:
+        name: the model's name, for messages.
+
+    Raises:
+        UserError: the model calls its blocks without calling its decoder.
+    """
+    if not edits:
+        return call()
+    running: list[Pass] = []  # the current pass; empty until the decoder is called
+    handle = decoder.register_forward_pre_hook(_record_pass(running, prompt_length), with_kwargs=True)
+    try:
+        return backend.run(call, [_placed(edit, running, name) for edit in edits])
+    finally:
+        handle.remove()
+
+
+def _record_pass(running: list[Pass], prompt_length: int) -> Callable[..., None]:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
+        tokens = args[0] if args else kwargs["input_ids"]
+        cache = kwargs.get("past_key_values")
+        start = int(cache.get_seq_length()) if cache is not None else 0
+        running[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
+
+    return hook
+
+
+def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
+    def apply(stream: Stream) -> Stream:
+        if not running:
+            raise UserError(
+                f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
+                "edits; use another model"
+            )
+        if stream.ndim != STREAM_DIMENSIONS:
+            raise UserError(
+                f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
+                "d_model), as models with several residual streams do; use another model"
+            )
+        return edit.function(stream, running[0])
+
+    return PlacedEdit(edit.site, edit.layer, apply)
