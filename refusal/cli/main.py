@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from refusal.cli.hub.command import add_hub
+from refusal.cli.evaluate import evaluate, leaderboard
+from refusal.cli.hub.command import pull, push
+from refusal.cli.label import label
+from refusal.cli.models import init, models
 from refusal.cli.options import (
     NO_OVERRIDES,
     Budget,
@@ -33,17 +38,92 @@ from refusal.cli.options import (
 from refusal.cli.organism import organism_app
 from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
-from refusal.cli.run.eval import add_eval
-from refusal.cli.run.init import add_init
-from refusal.cli.run.leaderboard import add_leaderboard
-from refusal.cli.run.models import add_models
-from refusal.cli.run.status import add_status
-from refusal.cli.run.sweep import add_sweep
-from refusal.cli.score import add_commands
-from refusal.cli.serve import add_serving
-from refusal.cli.steer import add_steer
-from refusal.cli.store.command import store_app
-from refusal.cli.talk import add_talking
+from refusal.cli.score import compare, score
+from refusal.cli.serve import serve
+from refusal.cli.status import status
+from refusal.cli.store import store_app
+from refusal.cli.sweep import sweep
+from refusal.cli.talk import chat, generate
+
+OWN = ("contrast", "by", "shared", "local_disks")  # options of one stage command each
+STAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # command, its own options, help; each runs up to its stage
+    (
+        "run",
+        (),
+        """Run every stage, from prompts to verdicts, dials and a report.
+
+        The first example runs a shipped organism. The others run a real model, with prompts for real models.
+
+        Example: refusal run configs/quickstart.yaml
+
+        Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --dry-run
+
+        Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h
+
+        Example: refusal run OWNER/MODEL --budget 2h""",
+    ),
+    (
+        "extract",
+        ("shared", "local_disks"),
+        """Cache the activations of all prompts in activations.h5; resumes where it stopped.
+
+        Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
+
+        Example: refusal extract configs/quickstart.yaml --ray --workers 2""",
+    ),
+    (
+        "probe",
+        (),
+        """Fit probes at every layer and position; choose write directions by the effects of intervening with them.
+
+        Example: refusal probe configs/quickstart.yaml --set dissociate.kl_tokens=16""",
+    ),
+    (
+        "dissociate",
+        ("contrast",),
+        """Test by directional ablation and addition whether the two refusals are two mechanisms or one.
+
+        With --contrast, A takes the place of the normative refusal and B that of the epistemic one.
+
+        Example: refusal dissociate configs/quickstart.yaml --set dissociate.margin=0.2
+
+        Example: refusal dissociate organisms/zoo/instructed --contrast policy,instructed""",
+    ),
+    (
+        "triggers",
+        (),
+        """Test whether refusing follows the trigger word or the intent, and which context of the request changes it.
+
+        Example: refusal triggers configs/quickstart.yaml""",
+    ),
+    (
+        "categories",
+        (),
+        """Test whether categories of refusal, and kinds of not-knowing, have a mechanism each or share one knob.
+
+        Example: refusal categories configs/quickstart.yaml --set categories.least=60""",
+    ),
+    (
+        "uncertainty",
+        (),
+        """Sample answers to every question: do they agree, do they hedge, are they correct?
+
+        Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.
+
+        Example: refusal uncertainty configs/quickstart.yaml --set uncertainty.samples=20""",
+    ),
+    (
+        "steer",
+        ("by",),
+        """Fit both dials, choose and certify their thresholds on prompts outside the test part, and report the rates.
+
+        The rates are those before and after, also for one dial alone.
+
+        Example: refusal steer configs/quickstart.yaml --set steer.max_over_refusal=0.1
+
+        Example: refusal steer organisms/zoo/tasks --by category""",
+    ),
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -96,19 +176,33 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-def _staged(name: str, about: str, *examples: str, until: str | None = None) -> None:
-    """Add a command that runs the stages up to the one of its own name, or up to `until`."""
+def _add_stage(name: str, own: tuple[str, ...], about: str) -> None:
+    """Add a command of STAGES; its parameters are those that all have, and its own."""
 
     def command(
         config: Config,
         overrides: Set = NO_OVERRIDES,
+        contrast: Annotated[
+            str | None,
+            typer.Option(metavar="A,B", help="Contrast two ways of declining that the prompts' field decline names."),
+        ] = None,
+        by: Annotated[
+            str | None,
+            typer.Option(
+                metavar="category", help="Certify thresholds of their own for recognised categories of prompts."
+            ),
+        ] = None,
         out: RunOut = None,
+        shared: Annotated[
+            bool, typer.Option("--shared", help="Let several processes write shards of one store.")
+        ] = False,
         as_json: Json = False,
         dry_run: DryRun = False,
         budget: Budget = None,
         ray: Ray = None,
         workers: RayWorkers = None,
         gpus_per_worker: GpusPerWorker = None,
+        local_disks: LocalDisks = False,
         quiet: Quiet = False,
         verbose: Verbose = False,
     ) -> None:
@@ -116,140 +210,26 @@ def _staged(name: str, about: str, *examples: str, until: str | None = None) -> 
 
         run_command(
             config,
-            overrides,
+            [*overrides, *contrast_override(contrast), *([] if by is None else [f"steer.by={by}"])],
             out,
-            until or name,
+            "report" if name == "run" else name,
             as_json=as_json,
             dry_run=dry_run,
+            shared=shared,
             budget=budget,
             quiet=quiet,
             verbose=verbose,
-            wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
+            wanted_workers=workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
         )
 
-    shown = [f"Example: refusal {name} {example}" for example in examples]
-    app.command(name, help="\n\n".join([about, *shown]))(command)
+    every = inspect.signature(command, eval_str=True)
+    kept = [given for given in every.parameters.values() if given.name not in OWN or given.name in own]
+    command.__signature__ = every.replace(parameters=kept)  # type: ignore[attr-defined]  # typer reads it
+    app.command(name, help=inspect.cleandoc(about))(command)
 
 
-_staged(
-    "run",
-    "Run every stage, from prompts to verdicts, dials and a report.\n\n"
-    "The first example runs a shipped organism. The others run a real model, with prompts for real models.",
-    "configs/quickstart.yaml",
-    "configs/models/qwen2.5-1.5b-instruct.yaml --dry-run",
-    "configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h",
-    "OWNER/MODEL --budget 2h",
-    until="report",
-)
-
-
-@app.command()
-def extract(
-    config: Config,
-    overrides: Set = NO_OVERRIDES,
-    out: RunOut = None,
-    shared: Annotated[bool, typer.Option("--shared", help="Let several processes write shards of one store.")] = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    budget: Budget = None,
-    ray: Ray = None,
-    workers: RayWorkers = None,
-    gpus_per_worker: GpusPerWorker = None,
-    local_disks: LocalDisks = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Cache the activations of all prompts in activations.h5; resumes where it stopped.
-
-    Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
-
-    Example: refusal extract configs/quickstart.yaml --ray --workers 2
-    """
-    from refusal.cli.stages import run_command
-
-    run_command(
-        config,
-        overrides,
-        out,
-        "extract",
-        as_json=as_json,
-        dry_run=dry_run,
-        shared=shared,
-        budget=budget,
-        quiet=quiet,
-        verbose=verbose,
-        wanted_workers=workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
-    )
-
-
-_staged(
-    "probe",
-    "Fit probes at every layer and position; choose write directions by the effects of intervening with them.",
-    "configs/quickstart.yaml --set dissociate.kl_tokens=16",
-)
-
-
-@app.command()
-def dissociate(
-    config: Config,
-    overrides: Set = NO_OVERRIDES,
-    contrast: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Contrast two ways of declining that the prompts' field decline names."),
-    ] = None,
-    out: RunOut = None,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    budget: Budget = None,
-    ray: Ray = None,
-    workers: RayWorkers = None,
-    gpus_per_worker: GpusPerWorker = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Test by directional ablation and addition whether the two refusals are two mechanisms or one.
-
-    With --contrast, A takes the place of the normative refusal and B that of the epistemic one.
-
-    Example: refusal dissociate configs/quickstart.yaml --set dissociate.margin=0.2
-
-    Example: refusal dissociate organisms/zoo/instructed --contrast policy,instructed
-    """
-    from refusal.cli.stages import run_command
-
-    run_command(
-        config,
-        [*overrides, *contrast_override(contrast)],
-        out,
-        "dissociate",
-        as_json=as_json,
-        dry_run=dry_run,
-        budget=budget,
-        quiet=quiet,
-        verbose=verbose,
-        wanted_workers=workers_wanted(ray, workers, gpus_per_worker),
-    )
-
-
-_staged(
-    "triggers",
-    "Test whether refusing follows the trigger word or the intent, and which context of the request changes it.",
-    "configs/quickstart.yaml",
-)
-_staged(
-    "categories",
-    "Test whether categories of refusal, and kinds of not-knowing, have a mechanism each or share one knob.",
-    "configs/quickstart.yaml --set categories.least=60",
-)
-_staged(
-    "uncertainty",
-    "Sample answers to every question: do they agree, do they hedge, are they correct?\n\n"
-    "Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.",
-    "configs/quickstart.yaml --set uncertainty.samples=20",
-)
-
-
-add_steer(app)
+for stage in STAGES:
+    _add_stage(*stage)
 
 
 @app.command()
@@ -285,14 +265,24 @@ def report(
     typer.echo(str(path))
 
 
-for add in (add_init, add_models, add_status, add_sweep):
-    add(app)
-add_commands(app)
-add_eval(app)
-add_leaderboard(app)
-add_talking(app)
-add_serving(app)
-add_hub(app)
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("init", init),
+    ("models", models),
+    ("status", status),
+    ("sweep", sweep),
+    ("score", score),
+    ("label", label),
+    ("compare", compare),
+    ("eval", evaluate),
+    ("leaderboard", leaderboard),
+    ("generate", generate),
+    ("chat", chat),
+    ("serve", serve),
+    ("push", push),
+    ("pull", pull),
+)
+for name, command in COMMANDS:
+    app.command(name)(command)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,20 @@ GpusPerWorker = Annotated[
 LocalDisks = Annotated[
     bool, typer.Option("--local-disks", help="With --ray: each node writes to its own disk, to be gathered later.")
 ]
-
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
+]
+Dials = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="A run directory, or its dials.safetensors, from refusal steer.")
+]
+NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
+EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
+Template = Annotated[str | None, typer.Option(help="Chat template of a base model: plain, or a .jinja file.")]
+Adapter = Annotated[str | None, typer.Option(metavar="DIR", help="A LoRA adapter (PEFT), merged into the weights.")]
+TemplateArgs = Annotated[
+    list[str], typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable.")
+]
 
 ADDRESS = r"auto|local|(ray://)?[\w.\[\]:-]+:\d+"
 
@@ -129,6 +142,15 @@ def workers_wanted(
     return WorkersWanted(address, workers, gpus_per_worker, local_disks)
 
 
+def arguments(
+    given: list[str], option: str = "--template-arg", such_as: str = "enable_thinking=false"
+) -> dict[str, Any]:
+    """Return the arguments given by an option that is KEY=VALUE."""
+    from extract.yaml_file import key_and_value
+
+    return dict(key_and_value(option, one, such_as) for one in given)
+
+
 def minutes(time: str) -> float:
     """Return the minutes of a time such as 90s, 15m, 2h or 1h30m.
 
@@ -174,3 +196,8 @@ def wrapped(line: str, indent: int = 0) -> str:
         break_on_hyphens=False,
     )
     return "\n".join(broken)
+
+
+def visible(text: str) -> str:
+    """Return a text with control characters replaced, so that it cannot move the cursor or change colours."""
+    return "".join(c if c == "\n" or c.isprintable() else " " if c == "\t" else "\ufffd" for c in text)

@@ -1,17 +1,30 @@
-"""The command that runs this program again: `refusal` where PATH finds it, else its path, else `python -m refusal`."""
+"""The program: the command that runs it again, its errors and warnings in one line, and its end on Ctrl-C."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
+
+STOPPED = 130  # 128 + SIGINT, as shells count
+AGAIN = 0.05  # seconds until a dropped Ctrl-C is sent again
+
 
 def program() -> str:
-    """Return the command, quoted for a shell; a path under the working directory is relative."""
+    """Return the command, quoted for a shell: `refusal` where PATH finds it, else its path, else `python -m refusal`.
+
+    A path under the working directory is relative.
+    """
     script = _script()
     if script is None:
         return f"{_quoted(Path(sys.executable))} -m refusal"
@@ -80,3 +93,32 @@ def warning_line(
 def _quoted(path: Path) -> str:
     short = short_path(path)
     return shlex.quote(str(short) if len(short.parts) > 1 else f"./{short}")
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """End the process on Ctrl-C with one line instead of a traceback; what is done stays done.
+
+    The process ends without Python's clean-up, which aborts where torch was being imported; files are whole without it.
+    """
+    sys.unraisablehook = _not_lost
+    try:
+        yield
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C changes nothing
+        command = f"{program()} {shlex.join(sys.argv[1:])}"
+        typer.echo(f"Stopped; the same command goes on where it stopped: {command}", err=True)
+        sys.stdout.flush()
+        os._exit(STOPPED)
+    finally:
+        sys.unraisablehook = sys.__unraisablehook__
+
+
+def _not_lost(unraisable: sys.UnraisableHookArgs) -> None:
+    """Send Ctrl-C again where Python dropped it, as it does in finalizers and callbacks of weak references."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)

@@ -1,4 +1,4 @@
-"""`refusal score`, `refusal label` and `refusal compare`: the commands that need no model."""
+"""`refusal score` and `refusal compare`: the commands that need no model."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ from typing import Annotated
 
 import typer
 
-from refusal.cli.label.command import label
 from refusal.cli.options import NO_OVERRIDES, AlsoRefuses, Json, print_json, wrapped
 
 Adjacent = Annotated[
     Path | None,
     typer.Option("--adjacency", metavar="FILE", help="Partial credits; by default configs/right_action.yaml."),
 ]
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to the app."""
-    app.command()(score)
-    app.command()(label)
-    app.command()(compare)
 
 
 def score(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal.cli.options import NO_OVERRIDES
-from refusal.cli.talk import (
+from refusal.cli.options import (
+    NO_OVERRIDES,
     Adapter,
     Dials,
     EpistemicThreshold,
@@ -29,11 +29,6 @@ class Engine(StrEnum):
 
     transformers = "transformers"
     vllm = "vllm"
-
-
-def add_serving(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command()(serve)
 
 
 def serve(

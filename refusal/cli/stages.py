@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.run.config import RunConfig
 from extract.run_directory import is_run
 from refusal.cli.options import CPU_BUDGET, NO_BUDGET, minutes, wrapped
-from refusal.cli.run.stopping import resumable
-from refusal.cli.run.target import load_target
+from refusal.cli.program import program, resumable
+from refusal.cli.target import load_target
 
 if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
+    from experiments.pipeline.plan import Estimate
+    from experiments.pipeline.stage_states import StageState
     from extract.progress import Reporter
 
 
@@ -158,14 +161,63 @@ def _dry_run(
         return
     quiet_libraries(reporter)
     from experiments.pipeline.plan import estimate
-    from refusal.cli.run.dry_run import short_plan
 
     found = estimate(config, until, reporter)
     if as_json or reporter.verbose:
         record = found.record(directory)
         show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
     else:
-        print("\n".join(short_plan(found, directory, states, with_workers=with_workers)))
+        print("\n".join(_short_plan(found, directory, states, with_workers=with_workers)))
+
+
+def _short_plan(
+    found: Estimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
+) -> list[str]:
+    """Return the plan of what is left, one line for each question.
+
+    Args:
+        states: of the stages that the run reads, in order.
+        with_workers: also what each Ray worker takes.
+    """
+    return [f"{question:<15} {answer}" for question, answer in _plan_lines(found, directory, states, with_workers)]
+
+
+def _plan_lines(
+    found: Estimate, directory: Path, states: Sequence[StageState], with_workers: bool
+) -> Iterator[tuple[str, str]]:
+    from experiments.pipeline.footprint import gigabytes
+
+    done = [state.name for state in states if state.state == "done"]
+    plan = found.plan(done)
+    labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in found.by_label.items())
+    yield "model", f"{found.config.model.name}, {_count(found.model.parameters)} parameters"
+    yield "prompts", f"{len(found.prompts):,} ({labels} independent groups), {sum(found.given.lengths):,} tokens"
+    yield "skipped as done", ", ".join(done) or "nothing"
+    yield "to run", ", ".join(state.name for state in states if state.state != "done")
+    costly = [step for step in plan.steps if step.passes or step.completions]
+    for where, machine in found.machines.items():
+        name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
+        yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
+        if where == "here" and (fewer := found.time_with_fewer_kinds(done)):
+            yield "or less", f"{fewer}, which its answers will show"
+    if costly:
+        yield "most of it", plan.slowest(found.machine)
+    yield "memory", plan.memory(found.machine)
+    if with_workers:
+        yield "each worker", plan.worker(found.machine)
+    stored = plan.stored(found.machine)
+    yield "disk", f"{gigabytes(stored)} of activations, in {directory}" if stored else f"little, in {directory}"
+    yield "next", f"{_without_dry_run()}    (--verbose: every step)"
+    if found.warning:
+        yield "warning", found.warning
+
+
+def _without_dry_run() -> str:
+    return shlex.join([*shlex.split(program()), *(word for word in sys.argv[1:] if word != "--dry-run")])
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
 
 
 def _print_results(directory: Path, until: str, *, as_json: bool, verbose: bool) -> None:

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal.cli.options import NO_OVERRIDES, Json, print_json
+from refusal.cli.options import (
+    NO_OVERRIDES,
+    Adapter,
+    Dials,
+    EpistemicThreshold,
+    Json,
+    MaxNewTokens,
+    Model,
+    NormativeThreshold,
+    Template,
+    TemplateArgs,
+    arguments,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from steering.dial import Kind
-
-Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
-]
-Dials = Annotated[
-    Path | None, typer.Option(metavar="RUN", help="A run directory, or its dials.safetensors, from refusal steer.")
-]
-NormativeThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Refuse at or above this probability.")]
-EpistemicThreshold = Annotated[float | None, typer.Option(min=0, max=1, help="Abstain at or above this probability.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
-Template = Annotated[str | None, typer.Option(help="Chat template of a base model: plain, or a .jinja file.")]
-Adapter = Annotated[str | None, typer.Option(metavar="DIR", help="A LoRA adapter (PEFT), merged into the weights.")]
-TemplateArgs = Annotated[
-    list[str], typer.Option("--template-arg", metavar="KEY=VALUE", help="e.g. enable_thinking=false; repeatable.")
-]
-
-
-def add_talking(app: typer.Typer) -> None:
-    """Add both commands to the app."""
-    app.command()(generate)
-    app.command()(chat)
 
 
 def generate(
@@ -105,12 +96,3 @@ def chat(
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     talk(Conversation(loaded, found, max_new_tokens, given, system), Console(highlight=False))
-
-
-def arguments(
-    given: list[str], option: str = "--template-arg", such_as: str = "enable_thinking=false"
-) -> dict[str, Any]:
-    """Return the arguments given by an option that is KEY=VALUE."""
-    from extract.yaml_file import key_and_value
-
-    return dict(key_and_value(option, one, such_as) for one in given)

@@ -18,7 +18,7 @@ from extract.errors import UserError, in_one_line
 from extract.run_directory import is_run
 from probes.direction import Locus
 from refusal.cli.hub.contents import CARD, Shared
-from refusal.cli.run.target import HUB_ID
+from refusal.cli.target import HUB_ID
 from scoring.wording import RATE_MEANING
 
 HERE = Path(__file__).resolve().parent

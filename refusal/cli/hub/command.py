@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal.cli.options import Json, print_json
+from refusal.cli.options import Json, print_json, visible
 
 if TYPE_CHECKING:
     from refusal.cli.hub.card import RunFacts
     from refusal.cli.hub.contents import Shared
 
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="A model repository of the hub.")]
-
-
-def add_hub(app: typer.Typer) -> None:
-    """Add both commands to the app."""
-    app.command()(push)
-    app.command()(pull)
 
 
 def push(
@@ -115,7 +109,6 @@ def pull(
     from refusal.cli.hub.card import origin_of
     from refusal.cli.hub.contents import CARD, shared_in
     from refusal.cli.hub.transfer import check_id, download
-    from refusal.cli.label.screen import visible
 
     check_id(repo)
     folder = out or Path("pulled") / repo.rpartition("/")[2]

@@ -16,7 +16,7 @@ from extract.model.source import PREFIX
 from extract.shipped import ROOT
 from organisms.teaching.grade import TeachGrade
 from probes.direction import Direction
-from refusal.cli.run.target import HUB_ID
+from refusal.cli.target import HUB_ID
 from steering.dial import Dial, read_dials
 from steering.direction_file import load_directions
 

@@ -23,7 +23,7 @@ from huggingface_hub.utils import disable_progress_bars, logging
 from extract.errors import UserError, in_one_line
 from refusal.cli.hub.card import page
 from refusal.cli.hub.contents import CARD, CONFIG, DIALS, DIRECTIONS, KNOWN, ONLY, WEIGHTS
-from refusal.cli.run.target import HUB_ID
+from refusal.cli.target import HUB_ID
 
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 

@@ -112,7 +112,7 @@ def test_what_does_not_hold_is_refused_in_one_line(cells, keys: dict, parts: lis
 
 
 def test_without_a_configuration_each_model_has_its_own_settings() -> None:
-    from refusal.cli.run.target import load_target
+    from refusal.cli.target import load_target
 
     path = Path("configs/sweeps/organisms.yaml")
     found = cells_of(load_sweep(path, {}), path, lambda *given: load_target(*given)[0])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from extract.shipped import ROOT
-from refusal.cli.label.screen import ACTION_OF_KEY, visible
+from refusal.cli.labelling_session import ACTION_OF_KEY, visible
 from scoring.actions import ACTIONS
 from scoring.score_file import score_file
 from tests.support.labelled_completions import TRUTH, write_completions

@@ -19,7 +19,7 @@ from refusal.cli.main import app
 from refusal.cli.next_steps import next_steps
 from refusal.cli.options import with_ray_address
 from refusal.cli.program import program
-from refusal.cli.run.target import load_target
+from refusal.cli.target import load_target
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 

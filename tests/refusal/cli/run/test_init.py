@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from experiments.run.config import load_config
-from refusal.cli.run.init import MORE
-from refusal.cli.run.target import load_target
+from refusal.cli.models import MORE
+from refusal.cli.target import load_target
 
 
 @pytest.mark.parametrize(

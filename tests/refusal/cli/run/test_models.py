@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from extract.shipped import ROOT
-from refusal.cli.run.models import hub_models
+from refusal.cli.models import hub_models
 
 
 def test_what_ships_is_listed(cli) -> None:

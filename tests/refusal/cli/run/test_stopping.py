@@ -64,7 +64,7 @@ def test_while_it_imports(small: list[str]) -> None:
 
 DROPPED = """
 import signal, sys, time
-from refusal.cli.run.stopping import resumable
+from refusal.cli.program import resumable
 
 class Interrupted:
     def __del__(self):

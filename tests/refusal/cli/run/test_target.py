@@ -10,7 +10,7 @@ from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.shipped import ROOT
 from refusal.cli.options import complete_target
-from refusal.cli.run.target import REAL, load_target, settings_for
+from refusal.cli.target import REAL, load_target, settings_for
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 

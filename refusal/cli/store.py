@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from refusal.cli.options import Json, print_json, wrapped
+
+if TYPE_CHECKING:
+    from extract.progress import Advance
+    from extract.store.integrity import Verification
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
@@ -53,10 +59,9 @@ def store_verify(
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
     from extract.run_directory import file_of_run
-    from refusal.cli.store.check import check_store
 
     file = file_of_run(file, "activations.h5")
-    result = check_store(file, model, revision, dtype, adapter)
+    result = _verified(file, model, revision, dtype, adapter)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
     for line in () if as_json else result.findings:
@@ -82,12 +87,53 @@ def store_export(
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
     from extract.run_directory import file_of_run
-    from refusal.cli.store.check import export_store
+    from extract.store.export import export
 
     file = file_of_run(file, "activations.h5")
     to = to / file.name if to.is_dir() else to
-    size = export_store(file, to)
+    with _slices(f"exporting {file.name}") as progress:
+        export(file, to, progress=progress)
+    size = to.stat().st_size
     if as_json:
         print_json({"written": str(to), "bytes": size})
     else:
         typer.echo(f"{to}: {size / 1e6:.1f} MB")
+
+
+def _verified(
+    file: Path, model: str | None, revision: str | None, dtype: str, adapter: str | None = None
+) -> Verification:
+    """Verify a store, also against a model's weights where a model is named."""
+    from extract.errors import UserError
+    from extract.model.loading import DType, load_model
+    from extract.model.quiet import quiet_libraries
+    from extract.store.integrity import verify
+
+    if dtype not in get_args(DType):
+        raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")
+    if adapter is not None and model is None:
+        raise UserError("--adapter needs the model that it belongs to: give --model NAME")
+    weights = None
+    if model is not None:
+        quiet_libraries()
+        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()  # type: ignore[arg-type]
+    with _slices(f"verifying {file.name}") as progress:
+        return verify(file, weights=weights, progress=progress)
+
+
+@contextmanager
+def _slices(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar from the first call on, since the first call gives the total."""
+    from extract.progress import Reporter
+
+    with ExitStack() as stack:
+        advance: Advance | None = None
+        seen = 0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal advance, seen
+            advance = advance or stack.enter_context(Reporter().task(doing, total))
+            advance(done - seen)
+            seen = done
+
+        yield progress

@@ -24,8 +24,7 @@ from refusal.cli.options import (
     Set,
     minutes,
 )
-from refusal.cli.program import program
-from refusal.cli.run.stopping import resumable
+from refusal.cli.program import program, resumable
 
 if TYPE_CHECKING:
     from experiments.charts.specification import Row
@@ -39,42 +38,38 @@ HEADS = ("over-\nrefusal", "missed\nharm", "over-\nconfidence")
 MOST_NAMED = 30  # characters of a cell's name in one line
 
 
-def add_sweep(app: typer.Typer) -> None:
-    """Add the command."""
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml.")
+    ],
+    overrides: Set = NO_OVERRIDES,
+    out: RunOut = None,
+    as_json: Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, done and left; run nothing.")] = False,
+    budget: Budget = None,
+    ray: Ray = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Cells at a time: one by default; with --ray as many as have room."),
+    ] = None,
+    gpus_per_worker: GpusPerWorker = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run every combination of models, prompt sets and keys; write one table of verdicts and rates.
 
-    @app.command()
-    def sweep(
-        file: Annotated[
-            Path, typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml.")
-        ],
-        overrides: Set = NO_OVERRIDES,
-        out: RunOut = None,
-        as_json: Json = False,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, done and left; run nothing.")] = False,
-        budget: Budget = None,
-        ray: Ray = None,
-        workers: Annotated[
-            int | None,
-            typer.Option("--workers", min=1, help="Cells at a time: one by default; with --ray as many as have room."),
-        ] = None,
-        gpus_per_worker: GpusPerWorker = None,
-        quiet: Quiet = False,
-    ) -> None:
-        """Run every combination of models, prompt sets and keys; write one table of verdicts and rates.
+    Each cell is a run of its own in DIR/CELL, in a process of its own: one that fails is named at the end with its
+    log, and the others are run. The same command goes on where it stopped, and runs failed cells again.
 
-        Each cell is a run of its own in DIR/CELL, in a process of its own: one that fails is named at the end with its
-        log, and the others are run. The same command goes on where it stopped, and runs failed cells again.
+    Example: refusal sweep configs/sweeps/organisms.yaml --dry-run
 
-        Example: refusal sweep configs/sweeps/organisms.yaml --dry-run
+    Example: refusal sweep configs/sweeps/organisms.yaml --workers 2
 
-        Example: refusal sweep configs/sweeps/organisms.yaml --workers 2
-
-        Example: refusal sweep configs/sweeps/organisms.yaml --ray --gpus-per-worker 0.5
-        """
-        with resumable():
-            places = _places(ray, workers, gpus_per_worker)
-            code = _sweep(file, overrides, out, budget, places, as_json=as_json, dry_run=dry_run, quiet=quiet)
-        raise typer.Exit(code)
+    Example: refusal sweep configs/sweeps/organisms.yaml --ray --gpus-per-worker 0.5
+    """
+    with resumable():
+        places = _places(ray, workers, gpus_per_worker)
+        code = _sweep(file, overrides, out, budget, places, as_json=as_json, dry_run=dry_run, quiet=quiet)
+    raise typer.Exit(code)
 
 
 def _places(ray: str | None, workers: int | None, gpus_per_worker: float | None) -> Places:
@@ -179,7 +174,7 @@ class _Table:
 
 
 def _config(target: str, overrides: Sequence[str]) -> RunConfig:
-    from refusal.cli.run.target import load_target
+    from refusal.cli.target import load_target
 
     return load_target(target, overrides)[0]
 

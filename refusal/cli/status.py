@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal.cli.options import Json
+from refusal.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from experiments.pipeline.stage_states import StageState
@@ -34,24 +33,20 @@ class RunStatus:
         return sum(stage.state == "done" for stage in self.stages)
 
 
-def add_status(app: typer.Typer) -> None:
-    """Add the command."""
+def status(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, e.g. runs/quickstart.")],
+    as_json: Json = False,
+) -> None:
+    """Show which stages of a run are done, stale or missing, which process writes it now, and the next command.
 
-    @app.command()
-    def status(
-        run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, e.g. runs/quickstart.")],
-        as_json: Json = False,
-    ) -> None:
-        """Show which stages of a run are done, stale or missing, which process writes it now, and the next command.
-
-        Example: refusal status runs/quickstart
-        """
-        found = run_status(run)
-        if as_json:
-            typer.echo(json.dumps(asdict(found), indent=1))
-            return
-        for line in lines(found):
-            typer.echo(line)
+    Example: refusal status runs/quickstart
+    """
+    found = run_status(run)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for line in lines(found):
+        typer.echo(line)
 
 
 def run_status(directory: Path) -> RunStatus:

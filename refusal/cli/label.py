@@ -41,8 +41,7 @@ def label(
 
     from extract.errors import UserError
     from extract.run_directory import file_to_write
-    from refusal.cli.label.keys import keys
-    from refusal.cli.label.session import LabellingSession
+    from refusal.cli.labelling_session import LabellingSession, keys
     from scoring.compare.scored_source import scored_path
     from scoring.labelling.label_file import LabelFile
 

@@ -1,0 +1,225 @@
+"""`refusal models` and `refusal init`: what can be run here, and a commented configuration to start from."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from refusal.cli.options import Json, print_json
+
+Kind = Literal["organism", "taught", "configuration", "cached"]
+TITLES: dict[Kind, str] = {
+    "organism": "Organisms, shipped (known mechanism; not evidence about real models)",
+    "taught": "Taught adapters, shipped",
+    "configuration": "Configurations for models of the hub",
+    "cached": "Models in the hub's cache",
+}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)b(?![a-z])", re.IGNORECASE)  # qwen2.5-1.5b-instruct
+BYTES = 2  # of a parameter, in bfloat16
+MORE = """
+# More keys, each with its default; remove the "# " of a section to change it. configs/quickstart.yaml explains all.
+# uncertainty:
+#   samples: 0                       # answers to each question, to see whether they agree; 10 take ten times as long
+# triggers:                          # requests for what no verdict depends on; 0 leaves it out
+#   patched: 48
+#   erased: 60
+#   attributed: 24
+# steer:
+#   max_over_refusal: 0.05           # limits that the dials' thresholds are chosen to keep
+#   max_missed_harm: 0.05
+#   max_overconfidence: 0.1
+"""
+
+
+@dataclass(frozen=True)
+class Runnable:
+    """Something that `refusal run` takes."""
+
+    kind: Kind
+    target: str  # what to write after `refusal run`
+    size: int | None  # bytes of the weights, where known
+    needs: str  # what is missing here, and what it is
+
+
+def models(as_json: Json = False) -> None:
+    """List what can be run here: shipped organisms and configurations, and models in the hub's cache.
+
+    Example: refusal models
+    """
+    found = runnable()
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    for kind, title in TITLES.items():
+        rows = [one for one in found if one.kind == kind]
+        if rows:
+            typer.echo(title)
+        for one in rows:
+            size = (
+                ""
+                if one.size is None
+                else f"{one.size / 1e9:.1f} GB"
+                if one.size >= 1e8
+                else f"{one.size / 1e6:.0f} MB"
+            )
+            typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
+    from refusal.cli.program import program
+
+    typer.echo(f"Run one: {program()} run {found[0].target}    what it takes: --dry-run")
+
+
+def init(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="By default NAME.yaml, of the model.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="A hub id, a directory, a GGUF file, or package:NAME.")
+    ] = None,
+) -> None:
+    """Write a commented configuration to start from; an existing file is never overwritten.
+
+    Example: refusal init mine.yaml --model organisms/zoo/two-knobs
+    """
+    from refusal.cli.program import program
+
+    path = write_configuration(file, model)
+    typer.echo(f"Written: {path}")
+    typer.echo("Next, see what it takes, and then run it:")
+    typer.echo(f"  {program()} run {shlex.quote(str(path))} --dry-run")
+    typer.echo(f"  {program()} run {shlex.quote(str(path))}")
+
+
+def runnable() -> list[Runnable]:
+    """Return all of them: organisms, taught adapters, configurations, cached models."""
+    cached = hub_models()
+    return [
+        *_organisms(),
+        *_taught(),
+        *_configurations(set(cached)),
+        *(Runnable("cached", name, size, "") for name, size in sorted(cached.items())),
+    ]
+
+
+def hub_models(cache: Path | None = None) -> dict[str, int]:
+    """Return the models in the hub's cache by id, with the bytes of their files; asks no server.
+
+    Args:
+        cache: its folder, by default the user's.
+    """
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = scan_cache_dir(cache).repos
+    except (CacheNotFound, ValueError):
+        return {}
+    found = {}
+    for repo in repos:
+        names = {file.file_name for revision in repo.revisions for file in revision.files}
+        if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
+            found[repo.repo_id] = repo.size_on_disk
+    return found
+
+
+def _organisms() -> list[Runnable]:
+    from extract.shipped import ROOT
+
+    folders = sorted(path.parent for path in (ROOT / "organisms" / "zoo").glob("*/truth.json"))
+    folders.sort(key=lambda folder: folder.name != "two-knobs")  # the first one to run
+    return [
+        Runnable("organism", _shown(folder), (folder / "model.safetensors").stat().st_size, "") for folder in folders
+    ]
+
+
+def _taught() -> list[Runnable]:
+    from extract.shipped import ROOT
+    from refusal.cli.target import PACKAGE
+
+    found = []
+    for path in sorted((ROOT / "organisms" / "taught").glob("*/adapter_config.json")):
+        base, folder = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"]), _shown(path.parent)
+        missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
+        found.append(Runnable("taught", folder, path.with_name("adapter_model.safetensors").stat().st_size, missing))
+    return found
+
+
+def _not_installed(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+    from importlib.util import find_spec
+
+    if find_spec("peft") is None:
+        return "needs: pip install 'refusal-probes[models]'"
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return f"needs: pip install --no-deps {package}"
+    return ""
+
+
+def _configurations(cached: set[str]) -> list[Runnable]:
+    from extract.shipped import ROOT
+    from extract.yaml_file import parse_yaml
+
+    found = []
+    for path in sorted((ROOT / "configs" / "models").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        model = parse_yaml(text)["model"]["name"]
+        billions = SIZE.search(model)
+        size = round(float(billions[1]) * BYTES * 1e9) if billions else None
+        gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
+        needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
+        found.append(Runnable("configuration", _shown(path), size, needs))
+    return found
+
+
+def _shown(path: Path) -> str:
+    from extract.shipped import ROOT
+
+    return str(path.relative_to(ROOT))
+
+
+def write_configuration(file: Path | None, model: str | None) -> Path:
+    """Write the configuration for a model and return its path.
+
+    Raises:
+        UserError: there is no such model, or the file exists or cannot be written.
+    """
+    from extract.errors import UserError
+    from extract.shipped import resolve_shipped
+    from refusal.cli.target import REAL, settings_for
+
+    chosen = settings_for(model) if model is not None else None
+    if model is not None and chosen is None:
+        raise UserError(
+            f"model not found: {model!r} is no directory with config.json or adapter_config.json, GGUF "
+            "file, package:NAME, or hub id of the form owner/name"
+        )
+    path = file or Path(f"{chosen.name if chosen else 'run'}.yaml")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-") or "run"
+    text = resolve_shipped(chosen.base if chosen else REAL).read_text(encoding="utf-8")
+    given = {"name": name} | ({"  name": chosen.model, "  path": str(chosen.prompts)} if chosen else {})
+    if chosen is not None and chosen.adapter is not None:
+        text = re.sub(r"(?m)^  adapter: .*\n", "", text)
+        text = re.sub(r"(?m)^(  name: .*)$", rf"\1\n  adapter: {_yaml(chosen.adapter)}", text, count=1)
+    for key, value in given.items():
+        found = re.search(rf"(?m)^{key}: (\S+)", text)
+        assert found is not None, f"{key!r} in a shipped configuration"
+        text = text[: found.start(1)] + _yaml(value) + text[found.end(1) :]
+    head = f"# refusal run {path} --dry-run says what it takes; refusal run {path} runs it.\n"
+    body = text[text.index(f"name: {name}") :]
+    try:
+        with path.open("x", encoding="utf-8") as written:
+            written.write(head + body + (MORE if "steer:" not in body else ""))
+    except FileExistsError:
+        raise UserError(f"{path} exists and is not overwritten; give another name: refusal init FILE") from None
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def _yaml(value: str) -> str:
+    return value if re.fullmatch(r"[\w./:-]*[\w/-]", value) and not value.isdigit() else json.dumps(value)
