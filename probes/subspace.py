@@ -1,8 +1,11 @@
-"""A subspace of the residual stream with its locus and the class means along it; of rank 1 it is a `Direction`."""
+"""Subspaces of the residual stream: with a locus and class means; found by iterative nullspace projection (INLP).
+
+A subspace of rank 1 is a `Direction`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +13,7 @@ from jaxtyping import Float
 
 from probes.direction import Direction, Locus, Provenance, vector_digest
 
+VANISHED = 1e-9  # relative length below which a fit has no component outside the earlier directions
 Means = Float[np.ndarray, " k"]
 
 
@@ -97,3 +101,36 @@ class Subspace:
 
 def _means(pairs: Sequence[tuple[float, float]]) -> tuple[Means, Means]:
     return np.array([on for on, _ in pairs]), np.array([off for _, off in pairs])
+
+
+def nullspace_directions(
+    fit: Callable[[Float[np.ndarray, "fits found features"]], Float[np.ndarray, "fits features"]],
+    n_fits: int,
+    k: int,
+    n_features: int,
+) -> Float[np.ndarray, "fits k features"]:
+    """Return k orthonormal directions of each fit by INLP (arXiv 2004.07667); zero where it has no further one.
+
+    Args:
+        fit: returns the next direction of each fit, of any length, given the orthonormal ones so far; zero if there is
+            no further one.
+        n_fits: the number of fits.
+        k: the number of directions per fit.
+        n_features: the dimension.
+    """
+    basis = np.zeros((n_fits, k, n_features))
+    for i in range(k):
+        fitted = fit(basis[:, :i])
+        left = fitted
+        for _ in range(2):  # twice is enough to be orthogonal to rounding (Kahan)
+            left = project_out(left[:, None], basis[:, :i])[:, 0]
+        before, length = (np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (fitted, left))
+        basis[:, i] = np.where(length > VANISHED * before, left / np.where(length > 0, length, 1), 0)
+    return basis
+
+
+def project_out(
+    X: Float[np.ndarray, "*fits samples features"], directions: Float[np.ndarray, "*fits k features"]
+) -> Float[np.ndarray, "*fits samples features"]:
+    """Project orthonormal directions out of samples."""
+    return X - (X @ np.swapaxes(directions, -1, -2)) @ directions

@@ -20,9 +20,8 @@ from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.grid.baselines import bag_of_words_auroc, length_auroc
 from probes.grid.logistic import LinearProbe, fit_platt
-from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
+from probes.grid.nulls import NullAUROC, control_auroc, logistic_null, null_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
-from probes.grid.selectivity import control_auroc
 from probes.means import difference_in_means, unit
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
 from probes.statistics.permutation import label_permutation_p

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
 from probes.means import difference_in_means, usable_strata
-from probes.nullspace import project_out
+from probes.subspace import project_out
 
 VANISHED = 1e-4  # relative to the activations; a shorter fit is rounding
 

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.rank.candidates import Candidate, Streams, candidates, first_candidate
 from experiments.run.config import MOST_DIRECTIONS
-from probes.nullspace import project_out
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
+from probes.subspace import project_out
 
 Basis = Float[np.ndarray, "k d_model"]  # orthonormal, float64
 Part = Literal["train", "validation", "test"]

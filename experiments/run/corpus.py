@@ -12,7 +12,7 @@ from extract.errors import UserError
 from extract.prompts.groups import groups_apart, groups_of
 from extract.prompts.prompt import ALL_LABELS, LABELS, Prompt
 from extract.prompts.sources import PromptsConfig
-from probes.splits import group_split
+from probes.contrast import group_split
 from probes.statistics.intervals import effective_groups
 
 PARTS = ("train", "validation", "calibration", "test")

@@ -15,7 +15,7 @@ from probes.estimators.labelled import fit_labelled, read_samples, same_mean
 from probes.estimators.linear import DirectionMixin
 from probes.estimators.logistic import ClassWeight, fit_standardised
 from probes.means import difference_in_means
-from probes.nullspace import nullspace_directions, project_out
+from probes.subspace import nullspace_directions, project_out
 
 
 class Inlp(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

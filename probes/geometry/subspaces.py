@@ -11,7 +11,7 @@ from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.angles import principal_angles
 from probes.geometry.fitted_direction import FittedDirection, check_same_locus
 from probes.geometry.permutation_null import JointNull, PermutedP, against_permuted, jointly_permuted
-from probes.nullspace import nullspace_directions
+from probes.subspace import nullspace_directions
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def _splits(contrast: Contrast, rows: np.ndarray, n: int, seed: int, what: str) 
     if y.all() or not y.any():
         raise ValueError(f"contrast {contrast.name!r} needs both classes; got {y.sum()} positive of {len(y)}")
     for side, name in ((y, "positive"), (~y, "negative")):
-        if (found := len(np.unique(groups[side]))) < n:
-            some = f"{found} {name} group{'s' * (found != 1)}"
+        if (n_groups := len(np.unique(groups[side]))) < n:
+            some = f"{n_groups} {name} group{'s' * (n_groups != 1)}"
             raise ValueError(
                 f"contrast {contrast.name!r} has {some}, too few for {n} {what}; use fewer folds or more prompts"
             )

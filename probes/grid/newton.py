@@ -1,21 +1,117 @@
-"""Newton's method for many logistic fits at once; finished fits are removed, stalled ones are solved more exactly."""
+"""Newton's method for many logistic fits at once, with its systems solved by conjugate gradients.
+
+Finished fits are removed; stalled ones are solved more exactly.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from probes.grid.conjugate_gradients import Inner, Space, conjugate_gradients, tiny
 from probes.grid.design import Design, Problem
 
+Inner = Literal["gram", "rounded", "exact"]  # how Newton systems are solved, from fast to exact
+MAX_STEPS = 1000  # of conjugate gradients
 TINY = 1e-300
 MAX_NEWTON = 100
 NEAR = 0.3  # error at which a fit's solution starts that of the next C
 MAX_START = 12
 MAX_INTERCEPT = 50
+
+
+class Space:
+    """The unknowns of a Newton system: weights (exact), or coefficients of samples through their Gram matrix.
+
+    For weights v the matrix is I + S X' D X S with the fit's own scales S. For coefficients a, with v = S X' a, it is
+    I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
+    machine in the primal). K uses the scales of all sets, so that one matrix serves every fit of the locus; it is off
+    by a few per cent, as the standard deviations of folds differ, which costs one or two Newton steps.
+    """
+
+    def __init__(self, design: Design, inverse_scale: Float[Tensor, "fits features"], kind: Inner) -> None:
+        self._design, self.kind = design, kind
+        self.dtype = torch.float64 if kind == "exact" else torch.float32
+        self._scale = inverse_scale.to(self.dtype)
+        self._varies = (inverse_scale > 0).to(self.dtype)
+
+    def image(self, v: Float[Tensor, "fits unknowns"]) -> Float[Tensor, "fits samples"]:
+        """Return the decision function f of every sample, without the intercept."""
+        if self.kind == "gram":
+            return v @ self._design.gram
+        return (v * self._scale) @ (self._design.X.T if self.kind == "exact" else self._design.transposed)
+
+    def pull_back(self, u: Float[Tensor, "fits samples"]) -> Float[Tensor, "fits unknowns"]:
+        """Return the adjoint of `image`."""
+        if self.kind == "gram":
+            return u
+        return (u @ (self._design.X if self.kind == "exact" else self._design.rounded)).mul_(self._scale)
+
+    def inner(
+        self, u: Float[Tensor, "fits unknowns"], v: Float[Tensor, "fits unknowns"], image: Float[Tensor, "fits samples"]
+    ) -> Float[Tensor, "fits 1"]:
+        """Return the inner product of the weights of u and v, from the image of v."""
+        return (u * (image if self.kind == "gram" else v)).sum(dim=1, keepdim=True)
+
+    def precondition(
+        self, r: Float[Tensor, "fits unknowns"], total: Float[Tensor, "fits 1"]
+    ) -> Float[Tensor, "fits unknowns"]:
+        """Return an approximate solution for r, given each fit's total curvature; r itself for coefficients."""
+        if self.kind == "gram":
+            return r
+        curvature = total / self._design.share.sum()
+        return self._design.preconditioner(self.dtype).solve(r, curvature).mul_(self._varies)
+
+    def rows(self, keep: Bool[Tensor, " fits"]) -> Space:
+        """Return the space of a subset of the fits."""
+        return Space(self._design, self._scale if self.kind == "gram" else self._scale[keep], self.kind)
+
+
+def conjugate_gradients(
+    space: Space,
+    curvature: Float[Tensor, "fits samples"],
+    residual: Float[Tensor, "fits unknowns"],
+    forcing: Float[Tensor, "fits 1"],
+) -> Float[Tensor, "fits unknowns"]:
+    """Solve (I + D) x = residual in a space, with D the centred curvature, until the norm is below `forcing`."""
+    D, r, stop = curvature.to(space.dtype), residual.to(space.dtype), forcing.to(space.dtype) ** 2
+    total = D.sum(dim=1, keepdim=True).clamp_min(tiny(D))
+    solved, live = torch.zeros_like(r), torch.arange(len(r), device=r.device)
+    x, z = torch.zeros_like(r), space.precondition(r, total)
+    image = space.image(z)
+    d, along, rr, rz = z, image, space.inner(r, r, image), space.inner(r, z, image)
+    for _ in range(MAX_STEPS):
+        going = (rr > stop).flatten()
+        n_going = int(going.sum())
+        if n_going <= 0.75 * len(going):
+            solved[live] = x
+            if n_going == 0:
+                break
+            live = live[going]
+            D, total, stop, x, r, d, along, rr, rz = (t[going] for t in (D, total, stop, x, r, d, along, rr, rz))
+            space = space.rows(going)
+        q = D * along
+        q = torch.addcmul(q, D, q.sum(dim=1, keepdim=True) / total, value=-1)
+        bend = space.inner(d, d, along) + (q * along).sum(dim=1, keepdim=True)
+        length = torch.where(bend > 0, rz / bend, 0)  # negative if only rounding is left
+        x = torch.addcmul(x, d, length)
+        r = torch.addcmul(r, space.pull_back(q).add_(d), length, value=-1)
+        z = space.precondition(r, total)
+        image = space.image(z)
+        rr, new = (torch.where(bend > 0, t, 0) for t in (space.inner(r, r, image), space.inner(r, z, image)))
+        ratio = new / rz.clamp_min(tiny(D))
+        d, along, rz = torch.addcmul(z, d, ratio), torch.addcmul(image, along, ratio), new
+    else:
+        solved[live] = x
+    return solved
+
+
+def tiny(like: Tensor) -> float:
+    """Return the smallest normal number of a tensor's dtype."""
+    return torch.finfo(like.dtype).tiny
 
 
 def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,13 +123,13 @@ def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tenso
     space, rough = Space(design, problem.inverse_scale, "gram"), problem.rounded()
     a = torch.zeros_like(rough.cost)
     f, b, open_ = torch.zeros_like(a), a.new_zeros(len(a), 1), torch.arange(len(a), device=a.device)
-    found_a, found_b = torch.zeros_like(a), torch.zeros_like(b)
+    kept_a, kept_b = torch.zeros_like(a), torch.zeros_like(b)
     for _ in range(MAX_START):
         b, gradient, curvature = _intercept(rough, f, b)
         residual = -(a + gradient)
-        norm = space.square(residual, residual @ gram).sqrt()
-        error = norm / space.square(a, f).sqrt().clamp_min(1e-30)
-        found_a[open_], found_b[open_] = a, b
+        norm = space.inner(residual, residual, residual @ gram).sqrt()
+        error = norm / space.inner(a, a, f).sqrt().clamp_min(1e-30)
+        kept_a[open_], kept_b[open_] = a, b
         keep = (error > 0.03).flatten()
         if not keep.any():
             break
@@ -44,9 +140,9 @@ def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tenso
         step = norm * conjugate_gradients(space, curvature, residual / norm, error.clamp(max=0.1))
         along = step @ gram
         shift = _mean(curvature, along)
-        length = _line_search(rough, space.square(a, along), space.square(step, along), f + b, along - shift)
+        length = _line_search(rough, space.inner(a, a, along), space.inner(step, step, along), f + b, along - shift)
         a, f, b = a + length * step, f + length * along, b - length * shift
-    return found_a.double(), found_b.double()
+    return kept_a.double(), kept_b.double()
 
 
 def _mean(weight: Tensor, values: Tensor) -> Tensor:
@@ -79,27 +175,17 @@ class _Open:
         return _Open(index, self.w, self.f, self.b, fresh, fresh, self.a)
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Weights for standardised features, intercepts for centred ones, error bounds, and which fits are unfinished."""
+def newton(design: Design, problem: Problem, tol: float, alone: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return weights for standardised features, intercepts for centred ones, error bounds, and unfinished fits.
 
-    w: Float[Tensor, "fits features"]
-    b: Float[Tensor, "fits 1"]
-    error: Float[Tensor, "fits 1"]
-    unfinished: Bool[Tensor, " fits"]
-
-
-def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solution:
-    """Solve all fits; those that float32 systems do not bring to `tol` are left unfinished unless `alone`.
-
+    Fits that systems in float32 do not bring to `tol` are left unfinished, unless `alone`.
     Without a Gram matrix the fits of a set begin one after another, from the smallest C to the largest, each at the
     rough solution of the one before, or where that one ended: from zero, a large C takes many steps. With `alone`,
     systems are solved in float64 where float32 is too coarse.
     """
     whole, fits = problem, len(problem.cost)
     w, b = (problem.cost.new_zeros(size) for size in ((fits, design.X.shape[1]), (fits, 1)))
-    unfinished = torch.ones(fits, dtype=torch.bool, device=problem.cost.device)
-    done = Solution(w, b, torch.full_like(b, torch.inf), unfinished)
+    done = w, b, torch.full_like(b, torch.inf), torch.ones(fits, dtype=torch.bool, device=b.device)
     now, following = _begin(design, problem)
     inner: Inner = "rounded" if now.a is None else "gram"
     for _ in range(MAX_NEWTON):
@@ -111,8 +197,8 @@ def newton(design: Design, problem: Problem, tol: float, alone: bool) -> Solutio
         value = _objective(problem, now.w, now.f, now.b)
         rounding = torch.finfo(value.dtype).eps * design.X.numel() ** 0.5 * gradient.norm(dim=1, keepdim=True)
         open_ = ~((error <= tol) | (norm <= rounding)).flatten()  # NaN is open
-        for into, found in zip(vars(done).values(), (now.w, now.b, error, open_), strict=True):
-            into[now.index] = found
+        for final, current in zip(done, (now.w, now.b, error, open_), strict=True):
+            final[now.index] = current
         slow = (error > 0.99 * now.error) & ~(value < 0.999 * now.value) | (now.error < 0.1) & (error > 0.5 * now.error)
         stuck = open_ & slow.flatten() & (inner != "exact")
         if stuck.any() and (inner == "gram" or alone):  # its approximation is too coarse

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from probes.contrast import Contrast
 from probes.grid.activations import Activations, LocusActivations, as_array, check_shapes, read_ahead
@@ -20,15 +20,6 @@ from probes.means import mean_weights
 from probes.statistics.metrics import Discrimination, auroc, aurocs, average, d_prime, discrimination
 
 MEANS, LOGISTIC = "difference_in_means", "logistic"
-
-
-@runtime_checkable
-class Estimator(Protocol):
-    """A classifier with scikit-learn's interface, to be cloned and fitted fold by fold."""
-
-    def fit(self, X: Shaped[np.ndarray, "train features"], y: Bool[np.ndarray, " train"]) -> Estimator: ...
-
-    def decision_function(self, X: Shaped[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +69,7 @@ class ProbeGrid:
     contrasts: tuple[Contrast, ...]
     folds: tuple[tuple[Fold, ...], ...]
     Cs: tuple[float, ...] = CS
-    estimators: Mapping[str, Estimator] = field(default_factory=dict)
+    estimators: Mapping[str, BaseEstimator] = field(default_factory=dict)
     names: Sequence[str] | None = None
     device: str = "cpu"
 
@@ -203,8 +194,8 @@ class ProbeGrid:
         for name, estimator in self.estimators.items():
             fits = (clone(estimator).fit(X[inside], contrast.y[inside]) for inside in train)
             read[name] = np.stack([fit.decision_function(X) for fit in fits])[:, None]
-        found = {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()}
-        return LocusScores(contrast.name, layer, position, found)
+        scores = {k: _score(s, contrast, folds, self.Cs if k == LOGISTIC else None) for k, s in read.items()}
+        return LocusScores(contrast.name, layer, position, scores)
 
 
 def mean_scores(

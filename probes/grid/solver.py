@@ -99,18 +99,17 @@ def _fit(
     """Return the fits and which of them are unfinished."""
     design = Design.of(X, train, device)
     problem = make_problem(design, train, y, Cs, sample_weight)
-    found = newton(design, problem, tol, alone=len(train) == 1)
-    n_sets, n_C = len(train), len(Cs)
-    u = (found.w * problem.inverse_scale).reshape(n_sets, n_C, -1)
-    b = found.b.reshape(n_sets, n_C)
+    w, b, error, unfinished = newton(design, problem, tol, alone=len(train) == 1)
+    shape = len(train), len(Cs)
+    u, b = (w * problem.inverse_scale).reshape(*shape, -1), b.reshape(shape)
     weight = u / design.scale
     fits = Fits(
         weight=weight.cpu().numpy(),
         intercept=(b - weight @ design.mean).cpu().numpy(),
         scores=(u @ design.X.T + b[..., None]).cpu().numpy(),
-        error=found.error.reshape(n_sets, n_C).cpu().numpy(),
+        error=error.reshape(shape).cpu().numpy(),
     )
-    return fits, found.unfinished.reshape(n_sets, n_C).cpu().numpy()
+    return fits, unfinished.reshape(shape).cpu().numpy()
 
 
 def _check(

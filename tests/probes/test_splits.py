@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from extract.prompts.groups import linked_groups
-from probes.splits import group_split
+from probes.contrast import group_split
 
 SHARES = {"train": 0.35, "validation": 0.15, "calibration": 0.15, "test": 0.35}
 

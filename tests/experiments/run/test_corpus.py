@@ -7,7 +7,7 @@ from experiments.run.corpus import PARTS, make_corpus
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig
-from probes.splits import group_split
+from probes.contrast import group_split
 
 CONFIG = PromptsConfig(path="prompts.jsonl")  # type: ignore[arg-type]
 

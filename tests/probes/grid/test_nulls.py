@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from probes.grid.nulls import null_auroc
+from probes.grid.nulls import control_auroc, null_auroc
 from probes.means import difference_in_means, unit
 from probes.statistics.permutation import permuted_labels
 from probes.statistics.seeds import named_rng
@@ -86,3 +86,23 @@ def test_the_nulls_are_the_loop_over_permuted_fits_and_random_directions() -> No
         assert null.permutation_95 == pytest.approx(np.quantile(fitted, 0.95), abs=1e-12)
         assert null.random_direction_95 == pytest.approx(np.quantile(isotropic, 0.95), abs=1e-12)
         assert null.p_fitted == (1 + sum(value >= null.observed - 1e-9 for value in fitted)) / 30
+
+
+# -- control tasks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("spread", "low", "high"), [(4.0, 0.95, 1.0), (0.0, 0.4, 0.6)])
+def test_types_that_can_be_read_make_the_control_easy(spread: float, low: float, high: float) -> None:
+    rng = np.random.default_rng(0)
+    types = np.array([f"type{i % 8}" for i in range(400)])
+    X = rng.standard_normal((400, 24)) + spread * rng.standard_normal((8, 24))[np.arange(400) % 8]
+    half = np.arange(400) < 200
+    assert low <= control_auroc(X[half], types[half], X[~half], types[~half], C=0.1) <= high
+
+
+def test_no_control_without_four_types_on_both_sides() -> None:
+    rng = np.random.default_rng(0)
+    X, own = rng.standard_normal((40, 4)), np.array([f"only{i}" for i in range(40)])
+    assert np.isnan(control_auroc(X[:20], own[:20], X[20:], own[20:], C=1.0))
+    three = np.array([f"t{i % 3}" for i in range(40)])
+    assert np.isnan(control_auroc(X[:20], three[:20], X[20:], three[20:], C=1.0))
