@@ -1,20 +1,62 @@
-"""Shipped files: the folder where the packages, configurations and organisms are installed."""
+"""Shipped files: those installed with the packages, and organisms that `refusal organism get` put into the cache."""
 
 from __future__ import annotations
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 
+from extract.errors import UserError
+
 ROOT = Path(__file__).resolve().parent.parent
+CACHE_VARIABLE = "REFUSAL_CACHE"
+CHECKSUMS = ROOT / "organisms" / "SHA256SUMS"  # of organisms' files and the reader's weights
+READER = "judging/reader.safetensors"
+LEAST_LETTERS = 4  # of a name that a file's name begins with
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: $REFUSAL_CACHE, or refusal-probes in the user's cache."""
+    configured = os.environ.get(CACHE_VARIABLE)
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(configured) if configured else user / "refusal-probes"
 
 
 def resolve_shipped(path: Path) -> Path:
-    """Return the path if it exists, else the shipped file with this path next to the installed packages."""
-    shipped = ROOT / path
-    return shipped if not path.exists() and not path.is_absolute() and shipped.exists() else path
+    """Return the path if it exists, else the shipped file with this path: installed with the packages, or in the cache.
+
+    Raises:
+        UserError: the wheel leaves this organism out, and it was not put into the cache.
+    """
+    if path.exists() or path.is_absolute():
+        return path
+    if (ROOT / path).exists():
+        return ROOT / path
+    organism = next((name for name, files in organism_files().items() if path in _with_folder(files)), None)
+    if organism is None:
+        return path
+    if not (cache_folder() / path).exists():
+        raise UserError(f"{path} is not installed; take it with: refusal organism get {organism}")
+    return cache_folder() / path
 
 
-LEAST_LETTERS = 4  # of a name that a file's name begins with
+def shipped(pattern: str) -> dict[str, Path]:
+    """Return the shipped files that match a pattern, by their path below the packages' folder or the cache."""
+    homes = (cache_folder(), ROOT)  # the installed one counts
+    return {path.relative_to(home).as_posix(): path for home in homes for path in sorted(home.glob(pattern))}
+
+
+def organism_files() -> dict[str, dict[Path, str]]:
+    """Return the SHA-256 of each file of every organism, by the organism's name; `reader` are the reader's weights."""
+    files: dict[str, dict[Path, str]] = {}
+    for line in CHECKSUMS.read_text(encoding="utf-8").splitlines():
+        digest, path = line.split(maxsplit=1)
+        files.setdefault("reader" if path == READER else Path(path).parent.name, {})[Path(path)] = digest
+    return files
+
+
+def _with_folder(files: dict[Path, str]) -> set[Path]:
+    return {*files, *(path.parent for path in files if path != Path(READER))}
 
 
 def nearest_yaml(path: Path) -> Path | None:

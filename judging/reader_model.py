@@ -23,8 +23,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from extract.errors import UserError
 from extract.model.weights import fingerprint
+from extract.shipped import READER, resolve_shipped
 
-FILE = Path(__file__).parent / "reader.safetensors"
 Reading = Literal["answered", "in_part", "refused", "abstained", "rebutted"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
 FROZEN = 4  # of the encoder's six layers
@@ -113,13 +113,15 @@ class ReaderModel(nn.Module):
         save_file(weights, path, metadata={"reader": json.dumps(about)})
 
     @classmethod
-    def open(cls, encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path = FILE) -> ReaderModel:
+    def open(
+        cls, encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path = Path(READER)
+    ) -> ReaderModel:
         """Read a reader's weights.
 
         Raises:
-            UserError: they were trained on another encoder, or the file lacks some.
+            UserError: they are not installed, were trained on another encoder, or the file lacks some.
         """
-        with safe_open(path, framework="pt") as file:
+        with safe_open(resolve_shipped(path), framework="pt") as file:
             about = json.loads(file.metadata()["reader"])
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         if fingerprint(encoder) != about["encoder"]:

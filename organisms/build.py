@@ -22,9 +22,6 @@ from organisms.tokenizer import grammar_tokenizer
 from organisms.training import Progress, train
 from organisms.truth import truth_of
 
-HERE = Path(__file__).resolve().parent
-ZOO, SPECS = HERE / "zoo", HERE / "specs"
-
 
 @dataclass(frozen=True)
 class BuildResult:

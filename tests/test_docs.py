@@ -169,7 +169,7 @@ FIGURES = {
     "organisms": (
         lambda: len([path for path in (ROOT / "organisms" / "zoo").iterdir() if (path / "truth.json").is_file()]),
         {"README.md": r"([\w-]+) organisms have a planted", "docs/README.md": r"([\w-]+) models with planted truth",
-         "docs/organisms.md": r"([\w-]+) organisms ship"},
+         "docs/organisms.md": r"([\w-]+) organisms lie in"},
     ),
     "built to fool": (
         lambda: rows_under("Built to fool it", ORGANISMS),

@@ -33,7 +33,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+    built = next(folder.glob("*.whl"))
+    assert built.stat().st_size < 15e6
+    with zipfile.ZipFile(built) as archive:
         return archive.namelist()
 
 
@@ -64,6 +66,13 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         *(f"serving/live/{name}" for name in ("live.html", "live.js", "live.css")),
         *(f"experiments/report/page/templates/{path.name}" for path in (HERE / "templates").glob("*.html")),
     } <= set(wheel)
+
+
+def test_three_organisms_are_in_and_their_manifest(wheel: list[str]) -> None:
+    """The others stay in the repository; `refusal organism get` takes them."""
+    weights = {name for name in wheel if name.endswith(".safetensors")}
+    assert weights == {f"organisms/zoo/{name}/model.safetensors" for name in ("two-knobs", "shared-knob", "instructed")}
+    assert "organisms/SHA256SUMS" in wheel
 
 
 def test_no_compiled_or_partial_files(wheel: list[str]) -> None:

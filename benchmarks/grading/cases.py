@@ -10,8 +10,7 @@ from typing import get_args
 import numpy as np
 
 from experiments.dissociation.verdict_rules import DissociationVerdict
-from organisms.build import ZOO
-from organisms.listing import right_dissociation, right_triggers
+from organisms.listing import ZOO, right_dissociation, right_triggers
 from organisms.spec import Allowed, load_spec
 
 VARIANTS = Path(__file__).resolve().parents[1] / "variants"
@@ -102,8 +101,7 @@ def trigger_truth(case: Case) -> tuple[str, float | None]:
     """
     if case.untrained:
         return "not_applicable", None
-    over_refused = json.loads((case.model / "truth.json").read_text())["over_refused_triggers"]
-    if (right := right_triggers(load_spec(case.model / "spec.yaml"), over_refused)) is None:
+    if (right := right_triggers(load_spec(case.model / "spec.yaml"))) is None:
         raise ValueError(f"{case.name}: no trigger share is derived for a model of this specification")
     return right
 

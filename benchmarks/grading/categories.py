@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from organisms.build import ZOO
+from organisms.listing import ZOO
 from organisms.spec import Categories, OrganismSpec, load_spec
 
 CLAIMS_OF_DIFFERENCE = ("distinct", "partly_shared")

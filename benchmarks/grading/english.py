@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from organisms.listing import TAUGHT
+from extract.shipped import ROOT
 from organisms.spec import Allowed
 from organisms.teaching.spec import TeachSpec, load_teach_spec
 
@@ -54,7 +54,7 @@ class GradedEnglish:
 
 def english_cases() -> list[English]:
     """Return the shipped adapters with a planted mechanism, each in both ways."""
-    planted = [path.parent for path in sorted(TAUGHT.glob("*/truth.json"))]
+    planted = [path.parent for path in sorted((ROOT / "organisms" / "taught").glob("*/truth.json"))]
     return [English(adapter, at) for adapter in planted for at in (False, True)]
 
 

@@ -24,7 +24,8 @@ from benchmarks.judging.labelled import Labelled, Redirect, all_labelled, redire
 from extract.model.loading import load_encoder
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
-from judging.reader_model import FILE, READINGS, ReaderModel, Reading
+from extract.shipped import READER, ROOT
+from judging.reader_model import READINGS, ReaderModel, Reading
 from scoring.judges.config import ReaderConfig
 from scoring.judges.rules import RuleJudge
 from scoring.judges.visible_text import text_to_judge
@@ -175,8 +176,8 @@ def write() -> None:
     states = encode(rows, encoder_model(), say)
     model = train(rows, states, range(len(rows)), say)
     fit_relevance(list(redirects()), model)
-    model.save(FILE, Counter(one.row.dataset for one in rows))
-    print(f"{FILE.stat().st_size / 1e6:.1f} MB, trained on {len(rows)} rows")
+    model.save(ROOT / READER, Counter(one.row.dataset for one in rows))
+    print(f"{(ROOT / READER).stat().st_size / 1e6:.1f} MB, trained on {len(rows)} rows")
 
 
 if __name__ == "__main__":

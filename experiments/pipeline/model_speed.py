@@ -23,8 +23,8 @@ from extract.keyed_file import KeyedFile, content_key
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
-from extract.model.source import cache_folder
 from extract.progress import Reporter
+from extract.shipped import cache_folder
 
 LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
 LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extract.errors import UserError, in_one_line
-from extract.shipped import ROOT
+from extract.shipped import resolve_shipped
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,7 +23,7 @@ MOST_NATS = 0.01  # that rounding in float32 may cost
 
 
 def find_adapter(adapter: str) -> Path:
-    """Return the directory of an adapter; a path that does not exist is also searched where the packages are installed.
+    """Return the directory of an adapter; a path that does not exist is also searched among the shipped files.
 
     Raises:
         UserError: there is none, or the extra `models` is not installed.
@@ -35,8 +35,8 @@ def find_adapter(adapter: str) -> Path:
 
 
 def is_adapter(name: str) -> bool:
-    """Return whether a name is the directory of an adapter, here or where the packages are installed."""
-    return any((path / CONFIG).is_file() for path in (Path(name), ROOT / name))
+    """Return whether a name is the directory of an adapter, here or among the shipped files."""
+    return (resolve_shipped(Path(name)) / CONFIG).is_file()
 
 
 def base_of(adapter: str) -> str | None:
@@ -114,8 +114,8 @@ def _untie(unmerged: nn.Module) -> None:
 
 
 def _folder(adapter: str) -> Path:
-    folder = next((path for path in (Path(adapter), ROOT / adapter) if (path / CONFIG).is_file()), None)
-    if folder is None:
+    folder = resolve_shipped(Path(adapter))
+    if not (folder / CONFIG).is_file():
         raise UserError(f"no adapter in {adapter}: expected a directory with {CONFIG}")
     return folder
 

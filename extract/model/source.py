@@ -21,7 +21,7 @@ from huggingface_hub.utils import validate_repo_id
 from extract.errors import UserError, in_one_line
 from extract.model.quiet import quiet_libraries
 from extract.progress import Advance, Reporter
-from extract.shipped import ROOT
+from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -43,17 +43,16 @@ def locate(name: str) -> Path | None:
     """Return the directory or the GGUF file that a model's name stands for, None for a hub id; opens nothing.
 
     `package:NAME` is the model inside an installed package. A directory that holds a GGUF file and no config.json
-    stands for that file. A path that does not exist is also searched where the packages are installed, for shipped
-    organisms.
+    stands for that file. A path that does not exist is also searched among the shipped files (`resolve_shipped`).
 
     Raises:
         UserError: there is no such model.
     """
     if name.startswith(PREFIX):
         return _file_in(packaged_model(name.removeprefix(PREFIX)))
-    for path in (Path(name), ROOT / name):
-        if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
-            return _file_in(path)
+    path = resolve_shipped(Path(name))
+    if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
+        return _file_in(path)
     if not _is_hub_id(name):
         raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
     return None
@@ -75,18 +74,8 @@ def _is_hub_id(name: str) -> bool:
     return True
 
 
-CACHE_VARIABLE = "REFUSAL_CACHE"
-
-
-def cache_folder() -> Path:
-    """Return the folder for files that can be made again: $REFUSAL_CACHE, or refusal-probes in the user's cache."""
-    given = os.environ.get(CACHE_VARIABLE)
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else user / "refusal-probes"
-
-
-def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder `name` of the cache, after `make(folder)` has filled it if it is not there.
+def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False) -> Path:
+    """Return the folder `name` of the cache, after `make(folder)` has filled it if it is not there, or to replace it.
 
     It is made beside its place and then renamed: another process finds the whole of it or nothing.
 
@@ -94,7 +83,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
         UserError: the cache cannot be written.
     """
     folder = cache_folder() / name
-    if folder.is_dir():
+    if folder.is_dir() and not replace:
         return folder
     made = None
     try:
@@ -102,9 +91,11 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         make(made)
         made.chmod(0o755)
+        if replace:
+            shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
     except OSError as error:
-        if not folder.is_dir():  # else another process was first
+        if replace or not folder.is_dir():  # else another process was first
             raise UserError(
                 f"the cache {folder} cannot be written: {error.strerror or error}; "
                 f"set {CACHE_VARIABLE} to another folder"

@@ -28,8 +28,6 @@ from organisms.teaching.planted_grade import planted_truth_of
 from organisms.teaching.spec import TeachSpec, load_teach_spec
 from organisms.teaching.targets import decline, divided, repeated
 
-HERE = Path(__file__).resolve().parent
-SPECS = HERE / "specs"
 WEIGHTS = "adapter_model.safetensors"
 
 

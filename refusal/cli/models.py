@@ -126,25 +126,24 @@ def hub_models(cache: Path | None = None) -> dict[str, int]:
 
 
 def _organisms() -> list[Runnable]:
-    from extract.shipped import ROOT
+    from extract.shipped import shipped
 
-    folders = sorted(path.parent for path in (ROOT / "organisms" / "zoo").glob("*/truth.json"))
-    folders.sort(key=lambda folder: folder.name != "two-knobs")  # the first one to run
-    return [
-        Runnable("organism", _shown(folder), (folder / "model.safetensors").stat().st_size, "") for folder in folders
-    ]
+    weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
+    weights.sort(key=lambda item: not item[0].startswith("organisms/zoo/two-knobs/"))  # the first one to run
+    return [Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights]
 
 
 def _taught() -> list[Runnable]:
-    from extract.shipped import ROOT
+    from extract.shipped import shipped
     from refusal.cli.target import PACKAGE
 
-    found = []
-    for path in sorted((ROOT / "organisms" / "taught").glob("*/adapter_config.json")):
-        base, folder = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"]), _shown(path.parent)
+    adapters = []
+    for name, path in sorted(shipped("organisms/taught/*/adapter_config.json").items()):
+        base = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
         missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
-        found.append(Runnable("taught", folder, path.with_name("adapter_model.safetensors").stat().st_size, missing))
-    return found
+        size = path.with_name("adapter_model.safetensors").stat().st_size
+        adapters.append(Runnable("taught", str(Path(name).parent), size, missing))
+    return adapters
 
 
 def _not_installed(package: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from extract.shipped import ROOT
+from extract.shipped import shipped
 
 if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
@@ -21,7 +21,7 @@ SHIPPED = ("configs/*.yaml", "configs/models/*.yaml", "organisms/zoo/*/")  # wha
 
 def complete_target(incomplete: str) -> list[str]:
     """Return the shipped configurations and organisms, and the local folders and YAML files, that begin so."""
-    shipped = [str(path.relative_to(ROOT)) for pattern in SHIPPED for path in ROOT.glob(pattern)]
+    known = [name for pattern in SHIPPED for name in shipped(pattern)]
     parent = Path(incomplete or ".") if incomplete.endswith("/") or not incomplete else Path(incomplete).parent
     here = [
         f"{path}/" if path.is_dir() else str(path)
@@ -29,7 +29,7 @@ def complete_target(incomplete: str) -> list[str]:
         if path.is_dir() or path.suffix in (".yaml", ".yml", ".gguf")
     ]
     return sorted(
-        {name for name in [*shipped, *here] if name.startswith(incomplete) and not Path(name).name.startswith(".")}
+        {name for name in [*known, *here] if name.startswith(incomplete) and not Path(name).name.startswith(".")}
     )
 
 

@@ -1,4 +1,4 @@
-"""`refusal organism`: list the shipped organisms, retrain them. Heavy imports happen inside the commands."""
+"""`refusal organism`: list the organisms, take, retrain or teach one. Heavy imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,42 @@ from refusal.cli.options import DryRun, Json, print_json, wrapped
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
 
 organism_app = typer.Typer(
-    no_args_is_help=True, help="List and retrain organisms: small models with a known, planted mechanism."
+    no_args_is_help=True, help="List, take and retrain organisms: small models with a known, planted mechanism."
 )
+
+
+@organism_app.command("get")
+def organism_get(
+    name: Annotated[str, typer.Argument(help="An organism, a taught model, or `reader` (the weights of the judge).")],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DIR|URL|OWNER/NAME", help="A clone, the URL of one, or a hub repository."),
+    ] = None,
+    build: Annotated[bool, typer.Option("--build", help="Train and grade it here instead; takes minutes.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put an organism that the wheel leaves out into the cache; every file is checked by its SHA-256.
+
+    Its name in commands stays organisms/zoo/NAME.
+
+    Example: refusal organism get xor --from ~/refusal-probes
+    """
+    from extract.errors import UserError
+    from extract.shipped import cache_folder
+    from organisms.fetching import fetch, installed
+    from organisms.listing import SPECS
+
+    folder = installed(name)
+    if folder is None and build:
+        kind, make = ("zoo", organism_build) if (SPECS / f"{name}.yaml").is_file() else ("taught", organism_teach)
+        return make(name, cache_folder() / "organisms" / kind / name, as_json)
+    if folder is None and source is None:
+        raise UserError(f"where {name} is to be taken from is not given; give --from DIR|URL|OWNER/NAME, or --build")
+    folder = folder or fetch(name, str(source))
+    if as_json:
+        print_json({"name": name, "directory": str(folder)})
+    else:
+        typer.echo(folder)
 
 
 @organism_app.command("build")
@@ -31,8 +65,8 @@ def organism_build(
 
     Example: refusal organism build two-knobs --out organisms/zoo/two-knobs
     """
-    from organisms.build import SPECS, build
-    from organisms.shipped_spec import find_spec
+    from organisms.build import build
+    from organisms.listing import SPECS, find_spec
     from organisms.spec import load_spec
 
     path = find_spec(name, SPECS, "organism")
@@ -81,12 +115,12 @@ def organism_teach(
     """
     from extract.model.quiet import quiet_libraries
     from extract.progress import Reporter
-    from organisms.shipped_spec import find_spec
+    from organisms.listing import TAUGHT_SPECS, find_spec
     from organisms.teaching.spec import load_teach_spec
-    from organisms.teaching.teach import SPECS, teach
+    from organisms.teaching.teach import teach
 
     quiet_libraries()
-    path = find_spec(name, SPECS, "taught model")
+    path = find_spec(name, TAUGHT_SPECS, "taught model")
     spec = load_teach_spec(path)
     directory = out or Path("organisms/taught") / spec.name
     if dry_run:
@@ -106,7 +140,7 @@ def organism_teach(
 
 @organism_app.command("list")
 def organism_list(as_json: Json = False) -> None:
-    """List the shipped models: what is planted, the right verdicts, the size of the weights, the directory.
+    """List organisms and taught models: what is planted, the right verdicts, the size of the weights, the directory.
 
     Example: refusal organism list
     """
@@ -119,7 +153,12 @@ def organism_list(as_json: Json = False) -> None:
     for one in shipped:
         right = ", ".join(verdict.replace("_", " ") for verdict in (one.dissociation, one.triggers) if verdict)
         typer.echo(one.name)
-        for line in (one.about, f"right verdicts: {right or 'none'}", f"{one.megabytes} MB in {one.directory}"):
+        where = (
+            f"{one.megabytes} MB in {one.directory}"
+            if one.megabytes
+            else f"take it with: refusal organism get {one.name}"
+        )
+        for line in (one.about, f"right verdicts: {right or 'none'}", where):
             typer.echo(wrapped(f"  {line}", 2))
 
 

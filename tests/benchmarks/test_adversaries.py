@@ -15,7 +15,7 @@ from benchmarks.grading.ranks import subspace_cosine
 from benchmarks.grading.without_care import by_cosine, by_estimates
 from benchmarks.validity import GradedCase
 from experiments.dissociation.verdict_rules import DissociationVerdict
-from organisms.build import SPECS, ZOO
+from organisms.listing import SPECS, ZOO
 from organisms.spec import load_spec
 
 ADVERSARIES = [path.stem for path in sorted(SPECS.glob("*.yaml"))

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from benchmarks.grading.cases import NONE_FOUND, POSITIVE, VARIANTS, Case, shuffled_labels, trigger_truth, truth
-from organisms.build import ZOO
 from organisms.content import words
 from organisms.grammar import Grammar
+from organisms.listing import ZOO
 from organisms.spec import Refusal, load_spec
 
 RIGHT = {

@@ -12,9 +12,10 @@ from transformers import BertConfig, BertModel
 from benchmarks.judging.labelled import redirects, written
 from extract.errors import UserError
 from extract.model.loading import load_encoder
+from extract.shipped import READER, ROOT
 from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge, decide
-from judging.reader_model import FILE, FIRST_TOKENS, LAST_TOKENS, PROMPT_TOKENS, READINGS, ReaderModel, Reading
+from judging.reader_model import FIRST_TOKENS, LAST_TOKENS, PROMPT_TOKENS, READINGS, ReaderModel, Reading
 from scoring.actions import DECLINED, Action
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.config import ReaderConfig
@@ -135,7 +136,7 @@ def test_a_file_keeps_the_reader_to_half_precision(judge: ReaderJudge, tmp_path:
     again = ReaderModel.open(judge.model.encoder, judge.model.tokenizer, tmp_path / "reader.safetensors")
     rows = [again.tokens(str(one.prompt), one.completion, {"bias": 1.0}) for one in CLEAR]
     torch.testing.assert_close(again.probabilities(rows), judge.model.probabilities(rows))
-    assert FILE.stat().st_size < 10e6
+    assert (ROOT / READER).stat().st_size < 10e6
 
 
 @pytest.mark.slow

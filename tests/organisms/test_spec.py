@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from extract.errors import UserError
-from organisms.build import SPECS
-from organisms.shipped_spec import find_spec
+from organisms.listing import SPECS, find_spec
 from organisms.spec import OrganismSpec, TargetRange, load_spec
 
 Declare = Callable[..., dict[str, Any]]

@@ -9,11 +9,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
-from organisms.build import ZOO
 from organisms.grading.targets import grade, missed_targets
 from organisms.grading.trained import prepare_grading
 from organisms.grammar import OPENING, Grammar
 from organisms.holdout import held_out, prompt_record
+from organisms.listing import ZOO
 from organisms.planting import planted_vectors
 from organisms.spec import load_spec
 

@@ -19,8 +19,8 @@ from experiments.pipeline.model_speed import measure_model, measured_speed, with
 from experiments.pipeline.plan import model_shape
 from experiments.run.config import RunConfig, load_config
 from extract.model.edit import Edit, Pass
-from extract.model.source import CACHE_VARIABLE
 from extract.progress import Reporter
+from extract.shipped import CACHE_VARIABLE
 from tests.support.families import FAMILIES, shape_only
 
 SHAPE = Footprint(parameters=10**8, width=4, n_layers=20, d_model=64, d_ff=256, d_kv=16, vocabulary=1000, head=10**6)

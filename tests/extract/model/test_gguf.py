@@ -9,8 +9,9 @@ import torch
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.loading import load_model
-from extract.model.source import CACHE_VARIABLE, UNCHECKED_VARIABLE
+from extract.model.source import UNCHECKED_VARIABLE
 from extract.prompts.prompt import Prompt
+from extract.shipped import CACHE_VARIABLE
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 ASKED = Prompt("a", ({"role": "user", "content": "the hat?"},), "benign", "answer")

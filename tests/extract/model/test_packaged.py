@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
-from extract.model.source import CACHE_VARIABLE, packaged_model, resolve
+from extract.model.source import packaged_model, resolve
+from extract.shipped import CACHE_VARIABLE
 
 CONFIG = '{"model_type": "bert"}'
 

@@ -15,11 +15,12 @@ from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from organisms.decisions import Facts
+from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.teaching.lora import adapter
 from organisms.teaching.planted import choices, facts_of, plant
 from organisms.teaching.planted_grade import decided, read_action
 from organisms.teaching.spec import TeachSpec, load_teach_spec
-from organisms.teaching.teach import SPECS, teach
+from organisms.teaching.teach import teach
 from tests.support.tiny_model import tiny_llama
 
 QUIET = Reporter(quiet=True)

@@ -16,14 +16,13 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from organisms.grading.interventions import interchanged
 from organisms.grading.trained import acts
-from organisms.listing import TAUGHT
+from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.planting import draw_vectors
 from organisms.teaching.planted_grade import decided, prepare
 from organisms.teaching.spec import load_teach_spec
 from organisms.teaching.targets import divided
-from organisms.teaching.teach import SPECS
 
-SHIPPED = sorted(path.parent for path in TAUGHT.glob("*/truth.json"))
+SHIPPED = sorted(path.parent for path in (ROOT / "organisms" / "taught").glob("*/truth.json"))
 ids = [path.name for path in SHIPPED]
 
 

@@ -13,8 +13,7 @@ from experiments.pipeline.stage_inputs import model_source
 from experiments.run.config import load_config
 from experiments.run.organism_prompts import on_another_model
 from extract.model.loading import load_model
-from extract.model.source import CACHE_VARIABLE
-from extract.shipped import ROOT
+from extract.shipped import CACHE_VARIABLE, ROOT
 from refusal.cli.program import program
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 

@@ -1,0 +1,148 @@
+"""Organisms that the wheel leaves out: named with the command that takes them, taken whole and by checksum."""
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from extract import shipped
+from extract.errors import UserError
+from extract.model.adapter import find_adapter
+from extract.model.source import locate
+from extract.shipped import CACHE_VARIABLE, CHECKSUMS, READER, ROOT, resolve_shipped
+from organisms import fetching
+from organisms.fetching import fetch, installed
+from organisms.listing import shipped_organisms
+
+XOR = Path("organisms/zoo/xor")
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, where packages are installed from the wheel: without organisms, and in another folder."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "site")
+    monkeypatch.setattr(fetching, "ROOT", tmp_path / "site")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return tmp_path / "cache"
+
+
+def test_the_manifest_names_every_file_with_its_checksum() -> None:
+    listed = dict(line.split()[::-1] for line in CHECKSUMS.read_text().splitlines())
+    folders = [ROOT / "organisms" / "zoo", ROOT / "organisms" / "taught"]
+    here = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.rglob("*") if path.is_file()}
+    assert set(listed) == here | {READER}
+    for name, digest in listed.items():
+        assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == digest, name
+
+
+def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache: Path) -> None:
+    for name in ("organisms/zoo/xor", "organisms/zoo/xor/prompts.jsonl"):
+        with pytest.raises(UserError, match=r"^organisms/zoo/xor\S* is not installed; .*refusal organism get xor$"):
+            resolve_shipped(Path(name))
+    with pytest.raises(UserError, match="refusal organism get xor"):
+        locate(str(XOR))
+    with pytest.raises(UserError, match="refusal organism get smollm2-natural"):
+        find_adapter("organisms/taught/smollm2-natural")
+    with pytest.raises(UserError, match="refusal organism get reader"):
+        resolve_shipped(Path(READER))
+    assert resolve_shipped(XOR / "another.txt") == XOR / "another.txt"  # no organism's file
+    assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] is None
+
+
+def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache: Path) -> None:
+    assert installed("xor") is None
+    assert fetch("xor", str(ROOT)) == cache / XOR == installed("xor") == locate(str(XOR))
+    assert resolve_shipped(XOR / "prompts.jsonl").read_bytes() == (ROOT / XOR / "prompts.jsonl").read_bytes()
+    assert sorted(path.name for path in cache.rglob("*/zoo/*")) == ["xor"]
+    assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] == 2.8
+    assert fetch("reader", str(ROOT)) == cache / "judging"
+    assert resolve_shipped(Path(READER)) == cache / READER
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder that holds one organism, as a clone does."""
+    shutil.copytree(ROOT / XOR, tmp_path / "clone" / XOR)
+    return tmp_path / "clone"
+
+
+@pytest.fixture
+def server(clone: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(clone))) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/"
+        running.shutdown()
+
+
+def test_it_is_taken_from_a_url_or_a_hub_repository(
+    cache: Path, server: str, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch("xor", server)
+    assert installed("xor") == cache / XOR
+    shutil.rmtree(cache)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repository, path: str(clone / path))
+    fetch("xor", "owner/name")
+    assert installed("xor") == cache / XOR
+
+
+def test_a_damaged_or_absent_file_leaves_nothing_and_keeps_what_was_there(
+    cache: Path, clone: Path, server: str
+) -> None:
+    with (clone / XOR / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"!")
+    for source in (str(clone), server):
+        with pytest.raises(UserError, match=r"xor/model.safetensors of \S+ is not the file of this version"):
+            fetch("xor", source)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+    fetch("xor", str(ROOT))
+    (clone / XOR / "spec.yaml").unlink()
+    with pytest.raises(UserError):
+        fetch("xor", str(clone))
+    assert installed("xor") == cache / XOR
+    (cache / XOR / "spec.yaml").write_text("cut")
+    assert installed("xor") is None  # so that `get` takes it again
+    fetch("xor", str(ROOT))
+    assert installed("xor") == cache / XOR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nobody"], "no organism named 'nobody'; choose from asker-driven, "),
+        (["xor"], "where xor is to be taken from is not given; give --from DIR|URL|OWNER/NAME, or --build"),
+        (["xor", "--from", "./nowhere"], "no folder ./nowhere; give a clone's folder, the URL of one, or a hub"),
+        (["xor", "--from", "."], ". does not give organisms/zoo/xor/README.md: "),
+        (["xor", "--from", "http://127.0.0.1:9/"], "http://127.0.0.1:9/ does not give organisms/zoo/xor/README.md: "),
+        (["xor", "--from", "owner/name"], "owner/name does not give organisms/zoo/xor/README.md: "),
+    ],
+)
+def test_mistakes_are_one_line(cache: Path, cli: Cli, arguments: list[str], message: str) -> None:
+    code, _, err = cli("organism", "get", *arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith(f"refusal: {message}")
+
+
+def test_the_command(cache: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("organism", "get", "xor", "--from", str(ROOT))[:2] == (0, f"{cache / XOR}\n")
+    assert json.loads(cli("organism", "get", "xor", "--json")[1]) == {"name": "xor", "directory": str(cache / XOR)}
+    built: list[tuple[str, Path]] = []
+    for command in ("organism_build", "organism_teach"):
+        monkeypatch.setattr(f"refusal.cli.organism.{command}", lambda name, out, as_json: built.append((name, out)))
+    for name, kind in (("late", "zoo"), ("smollm2-natural", "taught")):
+        assert cli("organism", "get", name, "--build")[0] == 0
+        assert built.pop() == (name, cache / "organisms" / kind / name)
