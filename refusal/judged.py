@@ -16,14 +16,13 @@ from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from refusal.prompts import Asked, as_prompts
-from scoring.case import Case
+from scoring.case import Case, Row
 from scoring.compare.scored_source import cases_of
 from scoring.judges import CompletionToJudge
 from scoring.rates import RATES, RatesRecord
 from scoring.readers.answers import read_records
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.row import InputNotes
 from scoring.right_action import DEFAULT, load_adjacency
-from scoring.row import Row
 from scoring.score_file import score_completions, score_file
 from scoring.scorecard_record import Scorecard
 
@@ -136,7 +135,7 @@ def score(
                 raise UserError("give prompts with rows, not with a file; or read the file: pandas.read_json(…)")
             card = score_file(Path(completions), out, judge=chosen)
         else:
-            notes = ReadingNotes()
+            notes = InputNotes()
             rows = read_records(_rows(_with_ids(completions, prompts)), notes)
             card = score_completions(rows, out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes)
         lines = (out / "scored.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")

@@ -23,16 +23,15 @@ from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from probes.statistics.seeds import named_rng
 from scoring.actions import ACTIONS
-from scoring.case import Case, case_of_row
+from scoring.case import Case, Row, case_of_row, sample_of
 from scoring.compare.scored_source import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of, worded
 from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES, mistakes
 from scoring.readers.answers import read_sample
-from scoring.readers.completion_row import attributes_of
+from scoring.readers.row import attributes_of
 from scoring.right_action import credits_of, load_adjacency
-from scoring.row import Row, sample_of
 from scoring.score_file import entry_of, to_judge
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import Scorecard

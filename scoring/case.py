@@ -1,4 +1,4 @@
-"""A case: a prompt whose completions are scored, with its label. It comes from a prompt file or a completion's row."""
+"""A case: a prompt whose completions are scored, with its label; and the fields of the rows that it comes from."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jaxtyping import Int
 
 from extract.errors import UserError
 from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
-from scoring.row import Row, identifier_of, is_missing, place_of, to_text
 
+Row = Mapping[str, object]  # fields of a row of a file by name; each reader checks those that it uses
 BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # scores are broken down by these
 TEXTS = ("text", "intent", "answer", "category", "persona", "trigger", "source")  # fields taken from a row as text
 
@@ -139,3 +139,37 @@ def _messages(given: object) -> tuple[Row, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(message, Mapping) for message in given):
         return ()
     return tuple(given)
+
+
+def to_text(value: object) -> str:
+    """Return a value as text that can be stored and printed; 3.0 (an integer in a column with gaps) becomes 3."""
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is not a character
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a field is empty in any format: null, an empty cell, NaN."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def place_of(row: Row) -> str:
+    """Return a row's file and line for messages."""
+    return str(row.get("place") or f"the completion of {row.get('id')!r}")
+
+
+def identifier_of(row: Row) -> str:
+    """Return a row's id, as text.
+
+    Raises:
+        UserError: the id is missing; names the row's place.
+    """
+    value = row.get("id")
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or is_missing(value):
+        raise UserError(f"{place_of(row)}: field 'id' is {value!r}; expected text or a number")
+    return to_text(value)
+
+
+def sample_of(row: Row) -> str:
+    """Return the sample of a row (its number among completions of one prompt), "" where it has none."""
+    value = row.get("sample")
+    return "" if is_missing(value) else to_text(value)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from extract.atomic_write import atomic_file, make_folder
 from extract.chat.thinking import split_thinking, thinks
@@ -22,7 +23,7 @@ from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
 from scoring.abstaining.confidence import split_confidence
 from scoring.actions import Action
-from scoring.case import Case, case_of_row
+from scoring.case import Case, Row, case_of_row, identifier_of, sample_of, to_text
 from scoring.compare.scored_source import cases_of, cases_of_run
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
@@ -33,11 +34,9 @@ from scoring.labels.judge_error import error_bands
 from scoring.labels.label import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
-from scoring.readers.column_map import read_column_map
-from scoring.readers.completion_row import ReadingNotes
-from scoring.readers.input_notes import InputNotes
+from scoring.readers.columns import read_column_map
+from scoring.readers.row import InputNotes, held_until
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
-from scoring.row import Row, identifier_of, place_of, sample_of, to_text
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import Scorecard
 from scoring.scored_file import scored_files
@@ -79,13 +78,13 @@ def score_file(
     for name in WRITTEN:
         if path.resolve() == (out / name).resolve():
             raise UserError(f"{path} would be overwritten by its own scores; choose another directory with --out")
-    credits, notes = load_adjacency(adjacency or DEFAULT), ReadingNotes()
+    credits, notes = load_adjacency(adjacency or DEFAULT), InputNotes()
     column_map = read_column_map(mapped, columns)
     rows = read_answers(path, notes, column_map, encoding)
     own = of_run and prompts is None and dataset is None
     cases = cases_of_run(path) if own else _cases(prompts, dataset)
     if cases:
-        _refuse_strangers(path, read_answers(path, ReadingNotes(), column_map, encoding), cases)
+        rows = _of_known_prompts(path, rows, cases)
     by_hand = None if labels is None else read_labels(labels)
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
@@ -101,18 +100,23 @@ def score_file(
         )
 
 
-def _refuse_strangers(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]) -> None:
-    """Refuse completions none of which is of a known prompt, before any is judged."""
+def _of_known_prompts(path: Path, rows: Iterable[Row], cases: Mapping[str, Case]) -> Iterator[Row]:
+    """Pass completions on; refuse a file none of whose completions is of a known prompt."""
     by_text, ids = _by_text(cases), list[str]()
-    for row in rows:
-        if identifier_of(row) in cases or str(row.get("text")).strip() in by_text:
-            return
+
+    def known(row: Row) -> bool:
         if len(ids) < 2:
             ids.append(identifier_of(row))
-    raise UserError(
-        f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
-        f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
-        "or give the prompts of these completions"
+        return identifier_of(row) in cases or str(row.get("text")).strip() in by_text
+
+    return held_until(
+        rows,
+        known,
+        lambda: UserError(
+            f"{path}: no completion has the id or the text of a prompt (ids of completions: {', '.join(ids)} "
+            f"…; of prompts: {', '.join(list(cases)[:2])} …); name the column of the ids with --map id=COLUMN, "
+            "or give the prompts of these completions"
+        ),
     )
 
 
@@ -151,7 +155,7 @@ def score_completions(
     cases: Mapping[str, Case] = NO_CASES,
     labels: Sequence[Label] | None = None,
     parquet: bool = False,
-    notes: ReadingNotes | None = None,
+    notes: InputNotes | None = None,
     advance: Advance = no_progress,
 ) -> Scorecard:
     """Write scored.jsonl and scorecard.json; return the scorecard.
@@ -160,12 +164,12 @@ def score_completions(
         rows: completions with `id`, `completion` (None where missing), and further fields of their prompts.
         cases: their prompts by id, if given separately; these then replace the fields in the rows.
         labels: actions that people saw in some of the completions.
-        notes: repairs made while the rows were read, for the scorecard.
+        notes: those made while the rows were read, for the scorecard.
 
     Raises:
         UserError: there are no completions, one has an unknown label or action, or `out` cannot be written.
     """
-    intake = InputNotes()
+    notes = notes or InputNotes()
     with (
         _folder(out),
         workspace() as connection,
@@ -173,16 +177,16 @@ def score_completions(
         scored_files(out, parquet=parquet) as write,
     ):
         ledger = Ledger(connection)
-        for entry in _entries(rows, cases, judge, credits, intake):
+        for entry in _entries(rows, cases, judge, credits, notes):
             seen, sample = ledger.add(entry)
             if seen != "new":
-                intake.note(f"{seen} id", entry.case.id)
+                notes.note(f"{seen} id", entry.case.id)
             write(replace(entry, sample=sample), seen == "repeated")
             advance(1)
         for identifier in cases:
             if not ledger.has(identifier):
-                intake.note("prompt without completion", identifier)
-        taken = {"judge": judge.record(), "input": intake.record(notes)}
+                notes.note("prompt without completion", identifier)
+        taken = {"judge": judge.record(), "input": notes.record()}
         card = scorecard(ledger, credits).model_copy(update=taken)
         if not card.n:
             raise UserError("there are no completions to score")
@@ -220,17 +224,17 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, intake: InputNotes
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, notes: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, Row, str | None]] = deque()
 
     def read() -> Iterator[CompletionToJudge]:
         for row in rows:
-            case = _case(row, cases, by_text, intake)
-            completion = _completion(row)
-            if row.get("by") is None:
-                _note_nothing(completion, case, intake)
+            case = _case(row, cases, by_text, notes)
+            completion = cast(str | None, row.get("completion"))
+            if row.get("by") is None and not (completion or "").strip():
+                notes.note("without completion" if completion is None else "empty completion", case.id)
             waiting.append((case, row, completion))
             yield to_judge(case, None if row.get("by") else completion)
 
@@ -276,11 +280,11 @@ def _by_text(cases: Mapping[str, Case]) -> dict[str, Case]:
     return {text: case for case in cases.values() if (text := (case.text or "").strip()) and asked[text] == 1}
 
 
-def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], intake: InputNotes) -> Case:
+def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], notes: InputNotes) -> Case:
     if not cases:
         case = case_of_row(row)
         if case.label is None:
-            intake.note("without label", case.id)
+            notes.note("without label", case.id)
         return case
     identifier = identifier_of(row)
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})
@@ -289,29 +293,11 @@ def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], inta
         if known.text is None:  # ids and labels only: the text is in the completion's row
             return replace(known, text=own.text, messages=own.messages)
         if own.text is not None and own.text.strip() != known.text.strip():
-            intake.note("text differs from the prompt's", identifier)
+            notes.note("text differs from the prompt's", identifier)
         return known
     same = by_text.get(own.text.strip()) if own.text else None
     if same is not None:
-        intake.note("found by its text, not its id", identifier)
+        notes.note("found by its text, not its id", identifier)
         return same
-    intake.note("unknown id", identifier)
+    notes.note("unknown id", identifier)
     return own
-
-
-def _completion(row: Row) -> str | None:
-    value = row.get("completion")
-    if value is None or value != value:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UserError(
-            f"{place_of(row)}: field 'completion' is {type(value).__name__}; expected text, or null where it is missing"
-        )
-    return str(value)
-
-
-def _note_nothing(completion: str | None, case: Case, intake: InputNotes) -> None:
-    if completion is None:
-        intake.note("without completion", case.id)
-    elif not completion.strip():
-        intake.note("empty completion", case.id)

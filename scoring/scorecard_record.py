@@ -14,6 +14,7 @@ from scoring.judges import JudgeRecord, RefusedBy
 from scoring.labels.corrected import Corrected
 from scoring.labels.judge_error import ErrorBand
 from scoring.rates import RatesRecord
+from scoring.readers.row import InputNote
 
 
 class RightActionRecord(Record):
@@ -56,13 +57,6 @@ class FieldMean(Record):
     def estimate(self) -> Estimate:
         """The mean with its limits and n."""
         return _estimate(self.mean, self.ci, self.n)
-
-
-class InputNote(Record):
-    """A problem of the input: the number of completions and their first few ids."""
-
-    n: int
-    first: tuple[str, ...] = ()
 
 
 class Scorecard(Record):

@@ -11,9 +11,9 @@ from typing import Any
 
 from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.record import Record
+from scoring.case import to_text
 from scoring.fields import FIELDS, Field
 from scoring.ledger import Entry
-from scoring.row import to_text
 
 BATCH = 4096  # rows of Parquet written at once
 Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one

@@ -13,9 +13,8 @@ from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS
-from scoring.case import Case, case_of_prompt, case_of_row, group_names
+from scoring.case import Case, Row, case_of_prompt, case_of_row, group_names, identifier_of, sample_of, to_text
 from scoring.ledger import Entry, Ledger
-from scoring.row import Row, identifier_of, sample_of, to_text
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from scoring.actions import ACTIONS, Action
+from scoring.case import Row
 from scoring.fields import FIELDS, RIGHT
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.visible_text import visible_text
-from scoring.row import Row
 
 EVIDENCE_CHARS = 300
 _CONTROL = re.compile(

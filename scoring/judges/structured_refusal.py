@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from scoring.case import Row
 from scoring.judges import Judgement, RefusedBy
-from scoring.row import Row
 
 _ENDS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _FILTERED = frozenset(

@@ -8,7 +8,7 @@ from extract.errors import UserError
 from extract.prompts.rows import place, read_rows
 from extract.record import Record
 from scoring.actions import ACTIONS
-from scoring.row import Row, identifier_of, is_missing, sample_of, to_text
+from scoring.case import Row, identifier_of, is_missing, sample_of, to_text
 
 Key = tuple[str, str]  # id and sample of a completion
 NOBODY = "unnamed"  # the annotator of rows that do not name one

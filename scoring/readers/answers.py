@@ -7,25 +7,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 
 from extract.errors import UserError
 from extract.prompts.columns import Column, Counts, as_text, field_value, value_at
 from extract.prompts.rows import is_text, place, read_rows, replace_surrogates
+from scoring.case import Row, is_missing
 from scoring.judges.structured_refusal import StructuredRefusal, structured_refusal
-from scoring.readers.column_guess import guess_columns
-from scoring.readers.column_map import ROW_NUMBER, ColumnMap, listed, refuse_absent_columns
-from scoring.readers.completion_row import FIELDS, PROMPT_FIELDS, ForeignRow, ReadingNotes
-from scoring.readers.inspect_log import is_log, read_log, sample_fields
-from scoring.readers.lm_eval_samples import is_sample, read_samples
-from scoring.readers.turns import content_text, is_transcript, turns
-from scoring.row import Row
+from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, listed
+from scoring.readers.logs import is_log, is_sample, read_log, read_samples, sample_fields
+from scoring.readers.row import FIELDS, PROMPT_FIELDS, ForeignRow, InputNotes, content_text, is_transcript, turns
 
 AROUND = "around"  # of a row's fields: the objects that its completion's column lies in
 
 
 def read_answers(
-    path: Path, notes: ReadingNotes, columns: ColumnMap | None = None, encoding: str | None = None
+    path: Path, notes: InputNotes, columns: ColumnMap | None = None, encoding: str | None = None
 ) -> Iterator[Row]:
     """Yield completions: `id`, `completion` (None where missing), `place`, and further FIELDS that the row has.
 
@@ -43,16 +41,17 @@ def read_answers(
     Raises:
         UserError: the file or a row cannot be read, or a column is missing; names the line and the remedy.
     """
-    guess = guess_columns(_read(path, encoding, ReadingNotes()), columns or ColumnMap())
+    rows = _read(path, encoding, notes)
+    first = list(islice(rows, ROWS))
+    guess = guess_columns(first, columns or ColumnMap())
     columns = guess.over(columns or ColumnMap())
-    refuse_absent_columns(path, _read(path, encoding, ReadingNotes()), columns)
     counts: Counts = Counter()
-    for number, given in enumerate(_read(path, encoding, notes), start=1):
+    for number, given in enumerate(checked(path, chain(first, rows), columns), start=1):
         notes.guessed.update(guess.lines())
         yield _answer(given, guess.complete(_mapped(given, number, columns, counts), number), notes)
 
 
-def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap | None = None) -> Iterator[Row]:
+def read_records(records: Iterable[Row], notes: InputNotes, columns: ColumnMap | None = None) -> Iterator[Row]:
     """Yield completions of rows that are in memory, as `read_answers` does of a file; a row's place is its number."""
     columns = columns or ColumnMap()
     counts: Counts = Counter()
@@ -65,25 +64,21 @@ def read_records(records: Iterable[Row], notes: ReadingNotes, columns: ColumnMap
 def read_sample(sample: Row) -> Row:
     """Return the completion of one sample as an Inspect log holds it, as `read_answers` reads it from the log."""
     given = ForeignRow(f"sample {sample.get('id')}", sample, sample_fields(sample))
-    return _answer(given, given.fields, ReadingNotes())
+    return _answer(given, given.fields, InputNotes())
 
 
-def _read(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[ForeignRow]:
+def _read(path: Path, encoding: str | None, notes: InputNotes) -> Iterator[ForeignRow]:
     if is_log(path):
         return read_log(path, notes)
-    for _, row in read_rows(path, "completions", encoding=encoding, on_repair=ReadingNotes().mended):
-        if is_sample(row):
-            return read_samples(_placed(path, encoding, notes), notes)
-        break
+    rows = read_rows(path, "completions", encoding=encoding, on_repair=notes.repaired)
+    placed = ((place(path, number), row) for number, row in rows)
+    first = list(islice(placed, 1))
+    if first and is_sample(first[0][1]):
+        return read_samples(chain(first, placed), notes)
     return (
         ForeignRow(where, row, {name: row[name] for name in FIELDS if name in row})
-        for where, row in _placed(path, encoding, notes)
+        for where, row in chain(first, placed)
     )
-
-
-def _placed(path: Path, encoding: str | None, notes: ReadingNotes) -> Iterator[tuple[str, Row]]:
-    for number, row in read_rows(path, "completions", encoding=encoding, on_repair=notes.mended):
-        yield place(path, number), row
 
 
 def _mapped(given: ForeignRow, number: int, columns: ColumnMap, counts: Counts) -> Row:
@@ -111,7 +106,7 @@ def _refusal(given: ForeignRow, fields: Row) -> StructuredRefusal | None:
     return structured_refusal(content, (*holders, fields, given.columns))
 
 
-def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
+def _answer(given: ForeignRow, fields: Row, notes: InputNotes) -> Row:
     message = fields.get("completion")
     if isinstance(message, Mapping) and message.get("role") == "assistant":
         fields = {**fields, "completion": message.get("content"), AROUND: [message]}
@@ -135,7 +130,7 @@ def _answer(given: ForeignRow, fields: Row, notes: ReadingNotes) -> Row:
 def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:
     """Return the conversation before the completion, and the completion (it may be the last turn)."""
     given = fields.get("messages")
-    messages = [] if _is_open(given) else turns(given, where)
+    messages = [] if is_missing(given) else turns(given, where)
     last = messages[-1]["content"] if is_transcript(messages) else None
     completion = _completion(fields["completion"], where) if "completion" in fields else last
     return messages[:-1] if last is not None and last == completion else messages, completion
@@ -158,10 +153,10 @@ def _completion(value: object, where: str) -> str | None:
 
 def _identifier(fields: Row, given: ForeignRow) -> str:
     value = fields.get("id")
-    if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
-        found = "is missing" if _is_open(value) else f"is {value!r}; expected text or a whole number"
+    if isinstance(value, bool) or not isinstance(value, str | int) or is_missing(value):
+        fault = "is missing" if is_missing(value) else f"is {value!r}; expected text or a whole number"
         raise UserError(
-            f"{given.place}: field 'id' {found}; name its column with --map id=COLUMN, or number the rows "
+            f"{given.place}: field 'id' {fault}; name its column with --map id=COLUMN, or number the rows "
             f"with --map id={ROW_NUMBER}; {listed(list(given.columns))}"
         )
     return str(value)
@@ -179,30 +174,19 @@ def _attribute(name: str, value: object, where: str) -> object:
 
 
 def _text(name: str, value: object, where: str) -> str | None:
-    if _is_open(value):
+    if is_missing(value):
         return None
     if isinstance(value, str | int | float):
         return as_text(value)
     raise UserError(f"{where}: field '{name}' is {type(value).__name__}; expected text")
 
 
-def _is_open(value: object) -> bool:
-    """Return whether a field is empty in any format: null, an empty cell, NaN."""
-    return value is None or value != value or value == ""
-
-
-def _written(answer: Row, notes: ReadingNotes) -> Row:
+def _written(answer: Row, notes: InputNotes) -> Row:
     """Return an answer that can be written as UTF-8: halves of surrogate pairs (from JSON escapes) are replaced."""
-    if all(map(_is_whole, answer.values())):
-        return answer
-    notes.mended("replaced")
-    return {name: _whole(value) for name, value in answer.items()}
-
-
-def _is_whole(value: object) -> bool:
-    if isinstance(value, dict | list):
-        return all(map(_is_whole, value.values() if isinstance(value, dict) else value))
-    return not isinstance(value, str) or is_text(value)
+    whole = {name: _whole(value) for name, value in answer.items()}
+    if whole != answer:
+        notes.repaired("replaced")
+    return whole
 
 
 def _whole(value: object) -> object:
@@ -210,4 +194,4 @@ def _whole(value: object) -> object:
         return {name: _whole(held) for name, held in value.items()}
     if isinstance(value, list):
         return [_whole(held) for held in value]
-    return replace_surrogates(value) if isinstance(value, str) else value
+    return replace_surrogates(value) if isinstance(value, str) and not is_text(value) else value

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from extract.errors import UserError
-from scoring.case import case_of_row
-from scoring.row import identifier_of, sample_of
+from scoring.case import case_of_row, identifier_of, sample_of
 
 ROW = {"id": "a", "text": "how do I kill a process?", "label": "benign", "place": "answers.jsonl, line 3"}
 

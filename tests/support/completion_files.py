@@ -11,8 +11,8 @@ from extract.errors import UserError
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.readers.answers import read_answers
-from scoring.readers.column_map import read_column_map
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.columns import read_column_map
+from scoring.readers.row import InputNotes
 
 DATA = Path(__file__).parents[1] / "scoring" / "data"
 REFUSAL = "I\u2019m sorry, but I can\u2019t help with that."
@@ -21,9 +21,9 @@ SAID = {"role": "assistant", "content": REFUSAL}
 ROW = {"id": "a", "text": "How?", "completion": REFUSAL}
 
 
-def answers(path: Path, *maps: str, encoding: str | None = None, notes: ReadingNotes | None = None) -> list[Any]:
+def answers(path: Path, *maps: str, encoding: str | None = None, notes: InputNotes | None = None) -> list[Any]:
     columns = read_column_map(maps) if maps else None
-    return list(read_answers(path, notes or ReadingNotes(), columns, encoding))
+    return list(read_answers(path, notes or InputNotes(), columns, encoding))
 
 
 def jsonl(path: Path, *rows: Any) -> Path:

@@ -24,7 +24,7 @@ from scoring.case import Case
 from scoring.judges.rules import RuleJudge
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_records
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.row import InputNotes
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 
@@ -123,7 +123,7 @@ def test_a_confidence_is_not_the_answer(tmp_path: Path) -> None:
     """85 % sure of a wrong number is not the right number 85, and the line does not count as a hedge."""
     asked = {"text": "How many?", "label": "benign", "completion": "90.\nConfidence: 85%"}
     rows = [{"id": answer, "answer": answer, **asked} for answer in ("85", "90")]
-    card = score_completions(read_records(rows, ReadingNotes()), tmp_path, RuleJudge(), load_adjacency())
+    card = score_completions(read_records(rows, InputNotes()), tmp_path, RuleJudge(), load_adjacency())
     assert card.penalty is not None
     assert (card.penalty.right, card.penalty.wrong) == (1, 1)
     assert card.confidence is not None

@@ -6,7 +6,7 @@ import pytest
 
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.readers.answers import read_records
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.row import InputNotes
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 from scoring.scorecard_record import Scorecard
@@ -31,7 +31,7 @@ def card(folder: Path, said: dict[str, list[str]]) -> Scorecard:
         {"id": f"{right} {i}", "text": f"{right} {i}", "label": "uncertain", "right_action": right, "completion": text}
         for right, texts in said.items() for i, text in enumerate(texts)
     ]  # fmt: skip
-    return score_completions(read_records(rows, ReadingNotes()), folder, Named(), load_adjacency())
+    return score_completions(read_records(rows, InputNotes()), folder, Named(), load_adjacency())
 
 
 def test_outcomes_are_shares_of_the_judged_answers(tmp_path: Path) -> None:

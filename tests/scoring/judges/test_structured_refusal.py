@@ -12,8 +12,8 @@ from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import is_filtered
 from scoring.readers.answers import read_records
-from scoring.readers.column_map import read_column_map
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.columns import read_column_map
+from scoring.readers.row import InputNotes
 from scoring.score_file import score_file
 from scoring.scorecard_text import card_lines
 from tests.support.completion_files import ASKED, DATA, answers, jsonl
@@ -27,7 +27,7 @@ COLUMN = "completion=response.choices.0.message.content"
 
 def read(row: dict[str, Any], *maps: str) -> tuple[str | None, str | None]:
     given = {"id": "a", "text": "How?"} | row
-    (found,) = read_records([given], ReadingNotes(), read_column_map(maps) if maps else None)
+    (found,) = read_records([given], InputNotes(), read_column_map(maps) if maps else None)
     return found.get("by"), found["completion"]  # type: ignore[return-value]
 
 
@@ -65,7 +65,7 @@ def test_a_row_says_by_what_it_is_refused(
 
 def test_the_words_of_a_refusal_in_the_history_are_kept() -> None:
     (found,) = read_records([{"id": "a", "completion": "So.", "messages": [ASKED, CHOICE["message"], ASKED]}],
-                            ReadingNotes())  # fmt: skip
+                            InputNotes())  # fmt: skip
     assert [turn["content"] for turn in found["messages"]] == [ASKED["content"], NO, ASKED["content"]]  # type: ignore[attr-defined]
     assert "by" not in found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.row import InputNotes
 from tests.support.completion_files import ASKED, DATA, REFUSAL, ROW, answers, jsonl, judged, problem
 
 # Inspect.
@@ -113,7 +113,7 @@ def test_other_objects_in_a_json_file_are_no_log(tmp_path: Path) -> None:
 
 
 def test_lm_eval_samples_give_every_raw_repeat_of_the_first_filter() -> None:
-    notes = ReadingNotes()
+    notes = InputNotes()
     read = answers(DATA / "samples_refusals.jsonl", notes=notes)
     assert [(answer["id"], answer["sample"]) for answer in read] == [(str(i), n) for i in range(6) for n in (1, 2)]
     assert [answer["completion"] for answer in read if answer["id"] == "4"] == [

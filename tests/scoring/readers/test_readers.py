@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from scoring.readers.answers import read_answers
-from scoring.readers.column_map import ColumnMap, read_column_map
-from scoring.readers.completion_row import ReadingNotes
+from scoring.readers.columns import ColumnMap, read_column_map
+from scoring.readers.row import InputNotes
 from tests.support.completion_files import ASKED, DATA, REFUSAL, ROW, SAID, answers, jsonl, judged, problem
 
 # Rows.
@@ -120,7 +120,7 @@ def test_a_yaml_file_maps_columns_values_and_constants(tmp_path: Path) -> None:
         "  label: {column: kind, map: {ok: benign, bad: harmful}}\n"
         "constants: {source: mine, category: none}\n"
     )
-    read = list(read_answers(path, ReadingNotes(), read_column_map(["category=kind"], tmp_path / "map.yaml")))
+    read = list(read_answers(path, InputNotes(), read_column_map(["category=kind"], tmp_path / "map.yaml")))
     assert [(a["id"], a["label"], a["source"], a["category"]) for a in read] == [
         ("a/1", "benign", "mine", "ok"),
         ("a/2", "harmful", "mine", "bad"),
@@ -128,7 +128,7 @@ def test_a_yaml_file_maps_columns_values_and_constants(tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_text("columns: {completion: kind, label: {column: kind, map: {ok: benign}}}")
     columns = read_column_map(["id=#"], tmp_path / "map.yaml")
     assert "line 2: column 'kind' is 'bad', which is not in the map of 'label'; the map has ok" in problem(
-        lambda: list(read_answers(path, ReadingNotes(), columns))
+        lambda: list(read_answers(path, InputNotes(), columns))
     )
 
 
@@ -139,7 +139,7 @@ def test_a_map_goes_before_what_a_log_says_itself() -> None:
         }}},
         "constants": {"category": None},
     })  # fmt: skip
-    read = {answer["id"]: answer for answer in read_answers(DATA / "inspect.eval", ReadingNotes(), columns)}
+    read = {answer["id"]: answer for answer in read_answers(DATA / "inspect.eval", InputNotes(), columns)}
     assert {name: answer.get("label") for name, answer in read.items()} == {
         "kill-process": "benign", "2": "harmful", "who": "uncertain", "breaks": None, "empty": None,
     }  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_mistaken_yaml_file_is_explained(tmp_path: Path, text: str | None, sai
     ],
 )  # fmt: skip
 def test_usual_names_of_columns_are_guessed_and_counted(tmp_path: Path, row: dict, fields: dict) -> None:
-    notes, path = ReadingNotes(), jsonl(tmp_path / "a.jsonl", row)
+    notes, path = InputNotes(), jsonl(tmp_path / "a.jsonl", row)
     (read,) = answers(path, notes=notes)
     assert {name: value for name, value in read.items() if name != "place"} == fields
     assert set(notes.guessed.values()) == {1}
@@ -201,7 +201,7 @@ def test_usual_names_of_columns_are_guessed_and_counted(tmp_path: Path, row: dic
 
 def test_a_map_goes_before_a_guess(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", {"prompt": "p", "question": "q", "response": "r", "other": "o", "key": "k"})
-    notes = ReadingNotes()
+    notes = InputNotes()
     (read,) = answers(path, "completion=other", "text=question", "id=key", notes=notes)
     assert (read["completion"], read["text"], read["id"]) == ("o", "q", "k")
     assert not notes.guessed
@@ -240,7 +240,7 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
         )
     columns = ColumnMap.model_validate({"columns": {"completion": {"column": "kind", "unless": {"knd": ["bad"]}}}})
     assert "no row has a column 'knd', needed for field 'completion'" in problem(
-        lambda: list(read_answers(path, ReadingNotes(), columns))
+        lambda: list(read_answers(path, InputNotes(), columns))
     )
     assert "needed for field 'label'; the columns are" in problem(
         lambda: answers(path, "completion=kind", "label=zzzzzz")
@@ -250,10 +250,13 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
 def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", *[{"id": i, "completion": "x"} for i in range(3000)], ROW | {"late": "yes"})
     assert [answer.get("category") for answer in answers(path, "category=late")] == [None] * 3000 + ["yes"]
+    read = read_answers(path, InputNotes(), read_column_map(["category=later"]))
+    assert len([next(read) for _ in range(500)]) == 500  # a long file is judged before its end is known
+    assert "no row has a column 'later'" in problem(lambda: list(read))
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(None, "is missing"), ("", "is missing"), (" ", "is ' '"), (True, "is True"), (1.5, "is 1.5")]
+    ("value", "said"), [*((nothing, "is missing") for nothing in (None, "", " ")), (True, "is True"), (1.5, "is 1.5")]
 )
 def test_a_row_without_an_id_is_an_error_with_a_remedy(tmp_path: Path, value: Any, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", ROW, ROW | {"id": value})
@@ -291,16 +294,16 @@ def test_a_file_without_rows_holds_no_completions(tmp_path: Path, name: str) -> 
 
 
 def test_windows_apostrophes_are_apostrophes_and_their_rows_are_counted(tmp_path: Path) -> None:
-    path, notes = tmp_path / "a.csv", ReadingNotes()
+    path, notes = tmp_path / "a.csv", InputNotes()
     path.write_bytes(b"id,completion\na,fine\n" + f'b,"{REFUSAL}"\nc,"{REFUSAL}"\n'.encode("cp1252"))
     read = answers(path, notes=notes)
     assert [answer["completion"] for answer in read] == ["fine", REFUSAL, REFUSAL]
     assert judged(read[1]["completion"]).action == "refuse"
     assert (notes.windows_1252, notes.replaced) == (2, 0)
-    assert notes.counts()["not UTF-8, read as Windows-1252 (--encoding names another)"] == 2
-    named = ReadingNotes()
+    assert notes.record()["not UTF-8, read as Windows-1252 (--encoding names another)"].n == 2
+    named = InputNotes()
     assert answers(path, encoding="cp1252", notes=named)[1]["completion"] == REFUSAL
-    assert named == ReadingNotes()
+    assert named == InputNotes()
     assert "no such text encoding: 'cp12525'" in problem(lambda: answers(path, encoding="cp12525"))
 
 
@@ -310,15 +313,15 @@ def test_half_an_emoji_can_be_written_afterwards(tmp_path: Path) -> None:
         "messages": [{"role": "user", "content": "\udc92"}],
         "category": "\udfff",
     }
-    path, notes = jsonl(tmp_path / "a.jsonl", ROW, halves, ROW | {"completion": "a whole 🙂"}), ReadingNotes()
+    path, notes = jsonl(tmp_path / "a.jsonl", ROW, halves, ROW | {"completion": "a whole 🙂"}), InputNotes()
     read = answers(path, notes=notes)
     assert (read[1]["completion"], read[1]["messages"][0]["content"], read[1]["category"]) == (
         "well \ufffd", "\ufffd", "\ufffd",
     )  # fmt: skip
     assert read[2]["completion"] == "a whole 🙂"
     json.dumps(read, ensure_ascii=False).encode()
-    assert notes == ReadingNotes(replaced=1)
-    assert notes.counts()["with characters that are no valid Unicode, replaced"] == 1
+    assert notes == InputNotes(replaced=1)
+    assert notes.record()["with characters that are no valid Unicode, replaced"].n == 1
 
 
 def test_a_very_long_completion_is_read(tmp_path: Path) -> None:
@@ -350,5 +353,5 @@ def most_blocks(path: Path, mapped: bool, numbered: bool = False) -> int:
     given = {"columns": {"id": {"column": "key", "numbered": numbered}}} if mapped else {}
     columns = ColumnMap.model_validate(given)
     before = sys.getallocatedblocks()
-    read = enumerate(read_answers(path, ReadingNotes(), columns))
+    read = enumerate(read_answers(path, InputNotes(), columns))
     return max(sys.getallocatedblocks() for i, _ in read if i % 500 == 0) - before

@@ -1,9 +1,10 @@
-"""The column map: which column holds which field, from `--map FIELD=COLUMN` or a YAML file (`columns`, `constants`)."""
+"""Which column holds which field: by `--map FIELD=COLUMN`, by a YAML file, or guessed from its name."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar
@@ -13,9 +14,8 @@ from pydantic import ValidationError
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Value, value_at
 from extract.yaml_file import explain, read_yaml
-from scoring.readers.completion_row import FIELDS, ForeignRow
-from scoring.readers.turns import is_transcript
-from scoring.row import Row
+from scoring.case import Row
+from scoring.readers.row import FIELDS, REFUSED, ForeignRow, held_until, is_transcript
 
 ROW_NUMBER = "#"  # names the row's number in its file, unless a column has this name
 # words in the names of columns that hold completions, the most likely first
@@ -23,6 +23,13 @@ _LIKELY = ("completion", "response", "output", "generation", "generated", "predi
 _INNER = ("content", "text")  # keys under which chat formats store text
 _MAX_COLUMNS = 2000  # nested columns that are searched for similar names
 _LISTED = 30  # columns named in a message
+ROWS = 100  # read for a guess
+# usual names of columns, lower case, with _ for spaces and hyphens; `answer` is a prompt's known answer
+USUAL = {
+    "id": "prompt_id question_id example_id idx index uid",
+    "text": "prompt question instruction input query request user_prompt",
+    "completion": "response output generation generated_text model_output model_response model_answer prediction reply",
+}
 
 
 class ColumnMap(ColumnMapping):
@@ -69,8 +76,8 @@ def _from_options(options: Sequence[str]) -> dict[str, Column]:
     return columns
 
 
-def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> None:
-    """Read rows until every column of the map, and a completion, has been seen.
+def checked(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> Iterator[ForeignRow]:
+    """Pass rows on once every column of the map, and a completion, has been seen.
 
     Raises:
         UserError: no row has one of them; names the nearest column, and what to type.
@@ -84,22 +91,29 @@ def refuse_absent_columns(path: Path, rows: Iterable[ForeignRow], columns: Colum
     columns_seen: dict[str, object] = {}
     there: dict[str, None] = {}
     answered = "completion" in columns.sources
-    for given in rows:
-        wanted = {name: field for name, field in wanted.items() if value_at(given.columns, name) is ABSENT}
-        answered = answered or "completion" in given.fields or is_transcript(_messages(given, columns))
-        if answered and not wanted:
-            return
+
+    def complete(row: ForeignRow) -> bool:
+        nonlocal wanted, answered
+        wanted = {name: field for name, field in wanted.items() if value_at(row.columns, name) is ABSENT}
+        answered = answered or "completion" in row.fields or is_transcript(_messages(row, columns))
         if len(columns_seen) < _MAX_COLUMNS:
-            columns_seen |= dict(islice(_nested(given.columns), _MAX_COLUMNS))
-            there |= dict.fromkeys(given.columns)
-    if not columns_seen:
-        raise UserError(f"{path} holds no completions")
-    if wanted:
-        name, field = next(iter(wanted.items()))
-        near = difflib.get_close_matches(name, columns_seen, n=1)
-        hint = f"did you mean --map {field}={near[0]}? " if near else ""
-        raise UserError(f"{path}: no row has a column {name!r}, needed for field {field!r}; {hint}{listed([*there])}")
-    raise UserError(f"{path}: no row has a field 'completion'; {_remedy(columns_seen)}; {listed([*there])}")
+            columns_seen.update(islice(_nested(row.columns), _MAX_COLUMNS))
+            there.update(dict.fromkeys(row.columns))
+        return answered and not wanted
+
+    def refusal() -> UserError:
+        if not columns_seen:
+            return UserError(f"{path} holds no completions")
+        if wanted:
+            name, field = next(iter(wanted.items()))
+            near = difflib.get_close_matches(name, columns_seen, n=1)
+            hint = f"did you mean --map {field}={near[0]}? " if near else ""
+            return UserError(
+                f"{path}: no row has a column {name!r}, needed for field {field!r}; {hint}{listed([*there])}"
+            )
+        return UserError(f"{path}: no row has a field 'completion'; {_remedy(columns_seen)}; {listed([*there])}")
+
+    return held_until(rows, complete, refusal)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -115,8 +129,9 @@ def _messages(given: ForeignRow, columns: ColumnMap) -> object:
 
 def _remedy(columns_seen: Row) -> str:
     ranks = {name: _completion_rank(name) for name, value in columns_seen.items() if isinstance(value, str)}
-    found = [(rank, len(name), name) for name, rank in ranks.items() if rank is not None]
-    likely = [name for *_, name in sorted(found, key=lambda one: one[:2])]
+    likely = sorted(
+        (name for name, rank in ranks.items() if rank is not None), key=lambda name: (ranks[name], len(name))
+    )
     if not likely:
         return "name its column with --map completion=COLUMN"
     others = f" (or {', '.join(likely[1:4])})" if likely[1:] else ""
@@ -140,3 +155,53 @@ def _nested(row: Row, before: str = "", depth: int = 6) -> Iterator[tuple[str, o
         inner = {"0": value[0]} if isinstance(value, list) and value else value
         if depth and isinstance(inner, Mapping):
             yield from _nested(inner, f"{name}.", depth - 1)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The column of each guessed field, and whether the rows are numbered because no column can hold an id."""
+
+    columns: dict[str, str] = field(default_factory=dict)
+    numbered: bool = False
+
+    def over(self, given: ColumnMap) -> ColumnMap:
+        """Return a map with the guessed columns too."""
+        guessed = {name: Column(column=column) for name, column in self.columns.items()}
+        return given.model_copy(update={"columns": guessed | given.columns})
+
+    def complete(self, fields: Row, number: int) -> Row:
+        """Return the fields of a row, with an id from its number if rows are numbered."""
+        return {**fields, "id": f"row {number}"} if self.numbered else fields
+
+    def lines(self) -> list[str]:
+        """Return what was guessed and how to say otherwise, for the scorecard."""
+        lines = [
+            f"read from column {column!r} as {name!r}, by its name (--map {name}=COLUMN names another)"
+            for name, column in self.columns.items()
+        ]
+        return lines + ["numbered, because no column is called 'id' (--map id=COLUMN names one)"] * self.numbered
+
+
+def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> Guess:
+    """Guess the columns of fields that no row and no map has.
+
+    A column is guessed only if it alone has a usual name, or the field's own name in another case, and holds text in
+    every row. Conversations (`messages`) hold both the prompt and the completion.
+    """
+    there = {name for row in rows for name in row.fields} | given.sources.keys()
+    taken = {source.column for source in given.columns.values()}
+    names = dict.fromkeys(name for row in rows for name in row.columns if name not in {*FIELDS, *taken})
+    guessed: dict[str, str] = {}
+    for wanted in FIELDS:
+        if wanted in there or wanted in REFUSED or (wanted in ("text", "completion") and "messages" in there):
+            continue
+        usual = {wanted, *USUAL.get(wanted, "").split()}
+        like = [name for name in names if name.strip().lower().replace(" ", "_").replace("-", "_") in usual]
+        if len(like) == 1 and _is_text(rows, like[0], numbers=wanted not in ("text", "completion")):
+            guessed[wanted] = like[0]
+    return Guess(guessed, numbered="id" not in there and "id" not in guessed)
+
+
+def _is_text(rows: Iterable[ForeignRow], column: str, *, numbers: bool) -> bool:
+    kinds = (str, int) if numbers else str
+    return all(isinstance(value, kinds) for row in rows if (value := row.columns.get(column)) is not None)
