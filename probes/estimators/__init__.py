@@ -5,11 +5,7 @@ its grids in batches (`probes.grid`) and its directions with `probes.means`; onl
 Takes arrays `(X, y)`; reads and writes no file.
 """
 
-from probes.estimators.centroid_cosine import CentroidCosine
-from probes.estimators.difference import DifferenceInMeans
-from probes.estimators.inlp import Inlp
-from probes.estimators.leace import LeaceEraser
-from probes.estimators.logistic import LogisticProbe
-from probes.estimators.mass_mean import MassMean
+from probes.estimators.erasers import Inlp, LeaceEraser
+from probes.estimators.probes import CentroidCosine, DifferenceInMeans, LogisticProbe, MassMean
 
 __all__ = ["CentroidCosine", "DifferenceInMeans", "Inlp", "LeaceEraser", "LogisticProbe", "MassMean"]
