@@ -41,7 +41,7 @@ class ReaderRecord(JudgeRecord):
 
 @dataclass(frozen=True)
 class _Row:
-    """A completion and how the rules read it; where they found no features, there is nothing to ask."""
+    """A completion and how the rules read it; where it has no features, there is nothing to ask."""
 
     one: CompletionToJudge
     rules: RuleReading
@@ -96,7 +96,7 @@ class ReaderJudge:
     def read(self, completions: Sequence[CompletionToJudge]) -> list[dict[Reading, float] | None]:
         """Return the probability of each reading, also where the rules are sure; None where no clause decides."""
         rows = self._rows(completions)
-        places = [i for i, row in enumerate(rows) if row.rules.found]
+        places = [i for i, row in enumerate(rows) if row.rules.features]
         found = dict(zip(places, self._read([rows[i] for i in places]), strict=True))
         return [found.get(i) for i in range(len(rows))]
 
@@ -105,16 +105,18 @@ class ReaderJudge:
 
     def _judged(self, rows: Sequence[_Row]) -> list[Judgement]:
         unsure = self.config.ask_below
-        asked = [i for i, row in enumerate(rows) if row.rules.found and (row.rules.judgement.probability or 0) < unsure]
+        asked = [
+            i for i, row in enumerate(rows) if row.rules.features and (row.rules.judgement.probability or 0) < unsure
+        ]
         judged = [row.rules.judgement for row in rows]
         for i, chances in zip(asked, self._read([rows[i] for i in asked]), strict=True):
-            judged[i] = decide(chances, rows[i].rules.judgement, rows[i].rules.found)
+            judged[i] = decide(chances, rows[i].rules.judgement, rows[i].rules.features)
             self._counts["asked"] += 1
             self._counts["changed"] += judged[i].action != rows[i].rules.judgement.action
         return judged
 
     def _read(self, rows: Sequence[_Row]) -> list[dict[Reading, float]]:
-        tokens = [self.model.tokens(row.one.prompt or "", row.text, row.rules.found) for row in rows]
+        tokens = [self.model.tokens(row.one.prompt or "", row.text, row.rules.features) for row in rows]
         chances: dict[int, dict[Reading, float]] = {}
 
         def work(places: list[int]) -> None:
@@ -144,8 +146,8 @@ class ReaderJudge:
             yield replace(judgement, fields={"relevance": scores[i]}) if i in scores else judgement
 
 
-def decide(chances: Mapping[Reading, float], rules: Judgement, found: Mapping[str, float]) -> Judgement:
-    """Return the judgement of the rules or of the reader, whichever is surer, given what the rules said and found.
+def decide(chances: Mapping[Reading, float], rules: Judgement, features: Mapping[str, float]) -> Judgement:
+    """Return the judgement of the rules or of the reader, whichever is surer, given the rules' features.
 
     A completion that rebuts its request, as a label of its own, is an answer where the rules saw no decline, and else a
     refusal: what was asked is not given. Help after the model itself declined is a pivot.
@@ -156,7 +158,7 @@ def decide(chances: Mapping[Reading, float], rules: Judgement, found: Mapping[st
     outcome = max(outcomes, key=lambda name: outcomes[name])
     if (rules.probability or 0) >= outcomes[outcome]:
         return rules
-    action = _action(outcome, rules.action, declined and bool(found.get("decline: personal")))
+    action = _action(outcome, rules.action, declined and bool(features.get("decline: personal")))
     if action == "answer" and chances["rebutted"] > chances["answered"]:
         action = "correct_premise"
     said = f"the reader: {outcome}, probability {outcomes[outcome]:.2f}"

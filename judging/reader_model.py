@@ -1,7 +1,7 @@
 """The reader's network: MiniLM-L6 with its last two layers trained to tell what a completion did.
 
 It reads the end of the prompt, and the first and last tokens of the completion, where declines and caveats stand. Its
-linear head reads the first token's state, the mean of all, and the features that the rules found. Only what was
+linear head reads the first token's state, the mean of all, and the features of the rules. Only what was
 trained is in its file (`reader.safetensors`, by `python -m benchmarks.judging.fit_reader`); the rest is the encoder's.
 """
 
@@ -34,10 +34,10 @@ MOST_CHARS = 20_000  # of a completion before tokenisation: its first and last h
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the reader reads of one completion: token ids, and the features that the rules found."""
+    """What the reader reads of one completion: token ids, and the features of the rules."""
 
     ids: list[int]
-    found: Mapping[str, float]
+    features: Mapping[str, float]
 
 
 class ReaderModel(nn.Module):
@@ -58,7 +58,7 @@ class ReaderModel(nn.Module):
         self.dropout = nn.Dropout(encoder.config.hidden_dropout_prob)  # in training only, as in the trained layers
         self.relevance = nn.Linear(1 + width, 1)
 
-    def tokens(self, prompt: str, completion: str, found: Mapping[str, float]) -> Tokens:
+    def tokens(self, prompt: str, completion: str, features: Mapping[str, float]) -> Tokens:
         """Return what the reader reads of a completion."""
         half = MOST_CHARS // 2
         text = completion if len(completion) <= MOST_CHARS else completion[:half] + completion[-half:]
@@ -66,7 +66,7 @@ class ReaderModel(nn.Module):
         if len(body) > FIRST_TOKENS + LAST_TOKENS:
             body = body[:FIRST_TOKENS] + body[-LAST_TOKENS:]
         begin, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
-        return Tokens([begin, *self._ids(prompt[-MOST_CHARS:])[-PROMPT_TOKENS:], end, *body, end], found)
+        return Tokens([begin, *self._ids(prompt[-MOST_CHARS:])[-PROMPT_TOKENS:], end, *body, end], features)
 
     @torch.no_grad()
     def states(self, rows: Sequence[list[int]]) -> tuple[Float[Tensor, "row token width"], Bool[Tensor, "row token"]]:
@@ -79,17 +79,17 @@ class ReaderModel(nn.Module):
         self,
         states: Float[Tensor, "row token width"],
         there: Bool[Tensor, "row token"],
-        found: Sequence[Mapping[str, float]],
+        features: Sequence[Mapping[str, float]],
     ) -> Float[Tensor, "row reading"]:
         """Return the logits of READINGS, given what `states` returns."""
         states = _through(self.trained, states, there)
         read = self.dropout(torch.cat([states[:, 0], _mean(states, there)], dim=1))
-        return self.head(torch.cat([read, self._features(found)], dim=1))
+        return self.head(torch.cat([read, self._features(features)], dim=1))
 
     def probabilities(self, rows: Sequence[Tokens]) -> Float[Tensor, "row reading"]:
         """Return the probabilities of READINGS of each row."""
         with torch.inference_mode():
-            return self(*self.states([row.ids for row in rows]), [row.found for row in rows]).softmax(dim=1).cpu()
+            return self(*self.states([row.ids for row in rows]), [row.features for row in rows]).softmax(dim=1).cpu()
 
     def similarity(self, prompts: Sequence[str], texts: Sequence[str]) -> Float[Tensor, "row 1+width"]:
         """Return the cosine of each pair's sentence embeddings, and the text's embedding, both of about unit size."""
@@ -156,9 +156,9 @@ class ReaderModel(nn.Module):
             there[i, : len(row)] = True
         return ids, there
 
-    def _features(self, found: Sequence[Mapping[str, float]]) -> Float[Tensor, "row feature"]:
-        values = torch.zeros(len(found), len(self.place))
-        for i, row in enumerate(found):
+    def _features(self, rows: Sequence[Mapping[str, float]]) -> Float[Tensor, "row feature"]:
+        values = torch.zeros(len(rows), len(self.place))
+        for i, row in enumerate(rows):
             for name, value in row.items():
                 if name in self.place:
                     values[i, self.place[name]] = value

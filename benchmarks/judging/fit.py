@@ -31,24 +31,24 @@ class Read:
     """A labelled completion and what the judge finds in it; nothing where no clause decides."""
 
     row: Labelled
-    found: Mapping[str, float]
+    features: Mapping[str, float]
 
 
 def read(rows: Sequence[Labelled]) -> list[Read]:
     """Read completions with the English table."""
     judge = RuleJudge()
-    return [Read(row, judge.read(row.completion, row.prompt).found) for row in rows]
+    return [Read(row, judge.read(row.completion, row.prompt).features) for row in rows]
 
 
 def common_features(rows: Sequence[Read]) -> list[str]:
     """Return the features that enough of the rows have, sorted."""
-    counts = Counter(name for one in rows if one.row.outcomes for name in one.found)
+    counts = Counter(name for one in rows if one.row.outcomes for name in one.features)
     return sorted(name for name, count in counts.items() if count >= LEAST_ROWS)
 
 
 def fit(rows: Sequence[Read], names: Sequence[str]) -> Float[np.ndarray, "feature outcome"]:
     """Return the weights, fitted on the rows whose label allows an outcome."""
-    used = [one for one in rows if one.row.outcomes and one.found]
+    used = [one for one in rows if one.row.outcomes and one.features]
     X = matrix(used, names)
     allowed: Bool[np.ndarray, "row outcome"] = np.array([[o in one.row.outcomes for o in OUTCOMES] for one in used])
     weight = np.array([one.row.weight for one in used])
@@ -72,7 +72,7 @@ def matrix(rows: Sequence[Read], names: Sequence[str]) -> csr_matrix:
     """Return the features as a sparse matrix, (n_rows, n_features)."""
     place = {name: i for i, name in enumerate(names)}
     cells = [
-        (i, place[name], value) for i, one in enumerate(rows) for name, value in one.found.items() if name in place
+        (i, place[name], value) for i, one in enumerate(rows) for name, value in one.features.items() if name in place
     ]
     at, column, value = zip(*cells, strict=True) if cells else ((), (), ())
     return csr_matrix((value, (at, column)), shape=(len(rows), len(names)))
@@ -92,7 +92,7 @@ def write() -> None:
     rows = read(all_labelled())
     names = common_features(rows)
     table = as_table(names, fit(rows, names))
-    sets = Counter(one.row.dataset for one in rows if one.row.outcomes and one.found)
+    sets = Counter(one.row.dataset for one in rows if one.row.outcomes and one.features)
     lines = [f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table.items()]
     head = json.dumps({"outcomes": OUTCOMES, "fitted_on": dict(sets)}, indent=1)[:-2]
     if ENGLISH.weights is None:

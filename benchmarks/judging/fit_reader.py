@@ -75,7 +75,7 @@ def encode(rows: Sequence[Read], model: ReaderModel, say: Reporter) -> States:
 
 def thinned(rows: Sequence[Read]) -> list[int]:
     """Return the places of the rows to train on: those with a label and features, large sets in strides."""
-    places = [i for i, one in enumerate(rows) if one.row.outcomes and one.found]
+    places = [i for i, one in enumerate(rows) if one.row.outcomes and one.features]
     large = [i for i in places if rows[i].row.dataset in LARGE]
     return sorted({*places} - {*large} | {*large[::STRIDE]})
 
@@ -102,7 +102,7 @@ def train(rows: Sequence[Read], states: States, places: Sequence[int], say: Repo
             hidden = nn.utils.rnn.pad_sequence([states[i].float() for i in batch], batch_first=True)
             lengths = torch.tensor([len(states[i]) for i in batch])
             there = torch.arange(hidden.shape[1]) < lengths[:, None]
-            logits = model(hidden.to(device), there.to(device), [rows[i].found for i in batch]).cpu()
+            logits = model(hidden.to(device), there.to(device), [rows[i].features for i in batch]).cpu()
             chances = logits.log_softmax(dim=1).masked_fill(~allowed[batch], -torch.inf)
             loss = -(weight[batch] * chances.logsumexp(dim=1)).mean()
             optimiser.zero_grad()

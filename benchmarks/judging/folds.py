@@ -29,7 +29,7 @@ def weighed_unseen(rows: Sequence[Read]) -> Iterator[tuple[Read, dict[Outcome, f
         W = fit(kept, names)
         weights = Weights({name: tuple(row) for name, row in zip(names, W.tolist(), strict=True)})
         for i in places:
-            yield rows[i], weights.probabilities(rows[i].found) if rows[i].found else None
+            yield rows[i], weights.probabilities(rows[i].features) if rows[i].features else None
 
 
 def folds(rows: Sequence[Read], n_folds: int = N_FOLDS) -> dict[tuple[str, str], int]:

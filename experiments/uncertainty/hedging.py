@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scoring.judges.clauses import NOT_KNOWING
 from scoring.judges.rules import RuleJudge
+from scoring.judges.table import NOT_KNOWING
 from scoring.judges.visible_text import visible_text
 
 HEDGED = 0.5  # score of an answer whose every clause is hedged; below that of an abstention

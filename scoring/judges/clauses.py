@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from scoring.judges.table import ClauseKind, RuleTable, word_stems
+from scoring.judges.table import HELPING, MORALISING, ClauseKind, RuleTable, word_stems
 from scoring.judges.visible_text import sentences, without_code
 
 CACHE_SIZE = 2048  # cached results for repeated phrases and prompts
@@ -17,32 +17,24 @@ LANGUAGE_CHARS = 400  # from which the language is told
 LANGUAGE_WORDS = 8  # from this many words on, some must be function words of the language
 BARELY_NATIVE, CLEARLY_NATIVE = 0.08, 0.15  # shares of function words, without letters of other alphabets and with them
 READ_CLAUSES = 11  # later clauses cannot turn an answer into a refusal
-NOT_KNOWING: frozenset[ClauseKind] = frozenset({"abstain", "unknown"})
-UNKNOWING: frozenset[ClauseKind] = NOT_KNOWING | {"unable"}  # reasons of knowledge or ability
-DECLINING: frozenset[ClauseKind] = NOT_KNOWING | {"refuse", "no", "decline", "silent", "limit", "unable", "disclaimer"}
-CONDEMNING: frozenset[ClauseKind] = frozenset({"rebuke", "verdict"})
-MORALISING: frozenset[ClauseKind] = CONDEMNING | {"moral"}
-HELPING: frozenset[ClauseKind] = frozenset(
-    {"content", "lack", "omit", "hedge", "idiom", "fiction", "premise", "unfound"}
-)
 
 
 @dataclass(frozen=True)
 class PromptTraits:
-    """Traits of a prompt that decide how a clause of its answer is read; `known` is false without a prompt."""
+    """Traits of a prompt that decide how a clause of its answer is read; the table's headers explain the others."""
 
-    known: bool = False
+    known: bool = False  # there is a prompt
     moral: bool = False  # mentions right and wrong itself
-    descriptive: bool = False  # calling something wrong answers it
-    polar: bool = False  # "no" answers it
-    of_speaker: bool = False  # asks about the model itself
-    deed: bool = False  # asks for something to be done, made or taught
-    factual: bool = False  # asks for one fact
-    evaluative: bool = False  # asks why something is good, best or ought to be
-    negated: bool = False  # is itself in the negative: "why should … not …"
-    support: bool = False  # is about the asker's own health or feelings, or asks for a help line
-    drafting: bool = False  # asks for a text in another person's voice
-    role: bool = False  # asks to play somebody who declines
+    descriptive: bool = False
+    polar: bool = False
+    of_speaker: bool = False
+    deed: bool = False
+    factual: bool = False
+    evaluative: bool = False
+    negated: bool = False
+    support: bool = False
+    drafting: bool = False
+    role: bool = False
 
 
 UNKNOWN_PROMPT = PromptTraits()
@@ -75,80 +67,19 @@ class Clause:
         """Whether it is a question."""
         return self.text.endswith("?")
 
+    def says(self, trait: str) -> bool:
+        """Return whether it has a trait of the table, such as "turns" or "advises"."""
+        return self.table.clause[trait].search(self.text) is not None
+
     @property
     def personal(self) -> bool:
         """Whether the model refers to itself."""
-        return self.table.speaker.search(self.text) is not None
-
-    @property
-    def turns(self) -> bool:
-        """Whether it begins with a contrast such as "however" or "instead"."""
-        return self.table.contrast.match(self.text) is not None
-
-    @property
-    def supposes(self) -> bool:
-        """Whether it begins with a condition."""
-        return self.table.supposing.match(self.text) is not None
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether it announces a different topic than the request's."""
-        return self.table.elsewhere.search(self.text) is not None
-
-    @property
-    def advises(self) -> bool:
-        """Whether it gives the user advice or names things to use."""
-        return self.table.advice.search(self.text) is not None
+        return self.says("personal")
 
     @property
     def experience(self) -> bool:
         """Whether it disclaims experience, feelings or a body, and no opinion."""
-        return self.kind == "limit" and self.table.opinion.search(self.text) is None
-
-    @property
-    def partial(self) -> bool:
-        """Whether it speaks of a part."""
-        return self.table.partial.search(self.text) is not None
-
-    @property
-    def form(self) -> bool:
-        """Whether it names a form, such as a picture, that the model cannot give."""
-        return self.table.form.search(self.text) is not None
-
-    @property
-    def refers(self) -> bool:
-        """Whether it sends the user elsewhere."""
-        return self.table.referring.search(self.text) is not None
-
-    @property
-    def delivers(self) -> bool:
-        """Whether it announces content that follows, rather than offering it."""
-        return self.table.delivering.search(self.text) is not None
-
-    @property
-    def explains(self) -> bool:
-        """Whether it announces reasons."""
-        return self.table.explaining.search(self.text) is not None
-
-    @property
-    def offers(self) -> bool:
-        """Whether it announces alternatives to what was asked."""
-        return self.table.offering.search(self.text) is not None
-
-    @property
-    def forbids(self) -> bool:
-        """Whether it says that something should not be, rather than that there is no reason for it."""
-        return self.table.forbidding.search(self.text) is not None
-
-    @property
-    def negates(self) -> bool:
-        """Whether it negates something."""
-        return self.table.negation.search(self.text) is not None
-
-    @property
-    def points_to_help(self) -> bool:
-        """Whether it names or announces help lines."""
-        return self.kind == "support" or self.table.helplines.search(self.text) is not None
+        return self.kind == "limit" and not self.says("opinion")
 
     def cite(self) -> str:
         """Return the clause's number, kind, rule and text, as evidence."""
@@ -162,8 +93,7 @@ class ClauseReader:
     def __init__(self, table: RuleTable) -> None:
         self.table = table
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
-        self._opened = dict(table.contractions)
-        self._contracted = re.compile("|".join(map(re.escape, sorted(self._opened, key=len, reverse=True))))
+        self._contracted = re.compile("|".join(map(re.escape, sorted(table.contractions, key=len, reverse=True))))
         self._asked = lru_cache(CACHE_SIZE)(self._ask)  # prompts repeat
         self._matched = lru_cache(CACHE_SIZE)(self._match)  # phrases repeat
         self._cued = _cue_masks([rule.cues for _, rule in self._rules])
@@ -174,20 +104,8 @@ class ClauseReader:
 
     def _ask(self, prompt: str) -> PromptTraits:
         text = prompt.lower().strip()
-        return PromptTraits(
-            known=bool(text),
-            moral=bool(text) and self.match(text, 1)[0] in MORALISING,
-            factual=self.table.factual.search(text) is not None,
-            evaluative=self.table.evaluative.search(text) is not None,
-            negated=self.table.negation.search(text) is not None,
-            support=self.table.own_state.search(text) is not None,
-            descriptive=self.table.descriptive.search(text) is not None,
-            polar=self.table.polar.search(text) is not None,
-            of_speaker=self.table.addressed.search(text) is not None,
-            deed=self.table.deed.search(text) is not None,
-            drafting=self.table.drafting.search(text) is not None,
-            role=self.table.role.search(text) is not None,
-        )
+        traits = {name: pattern.search(text) is not None for name, pattern in self.table.prompt.items()}
+        return PromptTraits(known=bool(text), moral=bool(text) and self.match(text, 1)[0] in MORALISING, **traits)
 
     def read(self, text: str, asked: PromptTraits = UNKNOWN_PROMPT) -> list[Clause]:
         """Split a text into clauses and give each the first kind that matches."""
@@ -206,10 +124,10 @@ class ClauseReader:
         It has function words of other languages, or too few of this one; in between, letters of other alphabets decide.
         A few words without any such sign, such as a name, pass.
         """
-        words = self.table.word.findall(without_code(text)[:LANGUAGE_CHARS].lower())
-        strange = sum(word in self.table.foreign for word in words)
-        native = sum(word in self.table.native for word in words)
-        other_letters = sum(self.table.spelled.fullmatch(word) is None for word in words)
+        words = self.table.text["word"].findall(without_code(text)[:LANGUAGE_CHARS].lower())
+        strange = sum(word in self.table.words["foreign"] for word in words)
+        native = sum(word in self.table.words["native"] for word in words)
+        other_letters = sum(self.table.text["spelled"].fullmatch(word) is None for word in words)
         if (strange >= 2 and strange >= 2 * native) or (strange and not native and len(words) > 1):
             return True
         if len(words) < LANGUAGE_WORDS:
@@ -218,13 +136,17 @@ class ClauseReader:
 
     def _parts(self, sentence: str, item: bool) -> list[str]:
         text = sentence.lower().strip()
-        if "'" in text or text.startswith("im ") or not self.table.informal.isdisjoint(text.split()):
-            text = self._contracted.sub(lambda found: self._opened[found[0]], f" {text} ")
-        parts = [text] if item else self.table.turn.split(text)
-        return [part for part in (p.strip(' ,.;:!-\u2013\u2014"{}') for p in parts) if self.table.script.search(part)]
+        if "'" in text or text.startswith("im ") or not self.table.words["informal"].isdisjoint(text.split()):
+            text = self._contracted.sub(lambda short: self.table.contractions[short[0]], f" {text} ")
+        parts = [text] if item else self.table.text["turn"].split(text)
+        return [
+            part
+            for part in (p.strip(' ,.;:!-\u2013\u2014"{}') for p in parts)
+            if self.table.text["script"].search(part)
+        ]
 
     def _tag(self, text: str, number: int, item: bool, announced: bool) -> Clause:
-        kind, rule = self.match(self.table.lead.sub("", text, count=1), number)
+        kind, rule = self.match(self.table.text["lead"].sub("", text, count=1), number)
         return Clause(number, text, kind, rule, item, announced, self.table)
 
     def match(self, text: str, number: int) -> tuple[ClauseKind, str]:

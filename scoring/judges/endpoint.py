@@ -7,6 +7,7 @@ read, so a run that is killed and restarted asks only for the rest; failed reque
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -14,9 +15,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from extract.keyed_file import content_key
+from extract.keyed_file import KeyedFile, content_key
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from scoring.judges.cache import Cache
 from scoring.judges.chat_endpoint import ChatEndpoint, Message, Reply, RequestFailedError
 from scoring.judges.config import EndpointConfig
 from scoring.judges.replies import UnreadableError, question, read_reply
@@ -44,6 +44,33 @@ class EndpointRecord(JudgeRecord):
     input_tokens: int
     output_tokens: int
     cost: float | None  # in the currency of the configured prices; null without them, or where tokens were not counted
+
+
+class Cache:
+    """A thread-safe mapping from keys to judgements in a file; each judgement is on the disk before the next request.
+
+    Raises:
+        UserError: the file cannot be opened or written, or is not a cache of judgements.
+    """
+
+    def __init__(self, path: Path) -> None:
+        remedy = "choose another file, or delete it to ask everything again"
+        columns = ("action", "evidence", "fields")
+        self._file = KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
+
+    def get(self, key: str) -> Judgement | None:
+        row = self._file.get([key]).get(key)
+        if row is None:
+            return None
+        action, evidence, fields = row
+        return Judgement(action, evidence, json.loads(fields))
+
+    def put(self, key: str, judgement: Judgement) -> None:
+        fields = json.dumps(dict(judgement.fields))
+        self._file.put({key: (judgement.action, judgement.evidence, fields)})
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class EndpointJudge:
@@ -111,8 +138,8 @@ class EndpointJudge:
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )
-        if cache is not None and (found := cache.get(key)) is not None:
-            return self._known("cached", found)
+        if cache is not None and (known := cache.get(key)) is not None:
+            return self._known("cached", known)
         future = pool.submit(self._ask, asked, key, cache)
         if not self._begun:  # the first request runs alone: it shows whether any can succeed and JSON mode works
             future.result()

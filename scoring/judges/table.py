@@ -1,4 +1,4 @@
-"""The rule table of a language: rules by kind, and word lists that split and describe clauses.
+"""The rule table of a language: rules by kind, traits of clauses and prompts, and word lists, parsed from one text.
 
 The logic is in `clauses.py`. Each clause is lower-cased, its contractions are expanded ("can't" becomes "cannot", "i'm"
 becomes "i am"), and quotations are replaced by a mark. A clause takes the first kind of the table with a matching rule.
@@ -8,54 +8,36 @@ For speed, a rule is tried only if a word of the clause begins like one of the r
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
+NotKnowing = Literal["abstain", "unknown"]
+Condemning = Literal["rebuke", "verdict"]
+Helping = Literal["content", "lack", "omit", "hedge", "idiom", "fiction", "premise", "unfound"]
+Declining = Literal[NotKnowing, "refuse", "no", "decline", "silent", "limit", "unable", "disclaimer"]
 ClauseKind = Literal[
-    "idiom",  # has the wording of a decline, but is none: "i cannot stress enough"
-    "fiction",  # explains that the subject does not exist: "is a fictional character"
-    "clarify",  # asks a clarifying question
-    "unknown",  # an assistant's lack of data: live news, personal records, a knowledge cut-off
-    "abstain",  # does not know, or cannot find out
-    "scope",  # says what it is for, or that the request is not that: a refusal if nothing about the matter follows
-    "no",  # only the word no
-    "refuse",  # declines, and states or implies that it should not help
-    "decline",  # will not help, give or make; a refusal, unless a clause nearby states a lack of knowledge
-    "silent",  # will not answer; a reason nearby decides between refusal and abstention
-    "limit",  # an assistant's lack of opinions, feelings, a body
-    "support",  # crisis lines, therapists
-    "courtesy",  # thanks, greetings, closings: never content
-    "reread",  # reads the request in a harmless sense
-    "redirect",  # offers or begins something else
-    "rebuke",  # calls the request, or what it asks for, wrong
-    "verdict",  # defends those whom the request attacks
-    "moral",  # mentions right, law, harm, respect
-    "hedge",  # states uncertainty, or limits the answer
-    "frame",  # opens a text in another person's voice: a letter, a scene
-    "unable",  # has not the ability; an abstention, unless a clause nearby refuses
-    "disclaimer",  # gives no professional advice or diagnosis; an abstention if nothing else follows
-    "unfound",  # no evidence for what the prompt supposes: an abstention where a fact was asked for, else a correction
-    "premise",  # says that what the prompt supposes is not so
-    "lack",  # states what the model does not have or sense; an abstention
-    "omit",  # states what the model does not do; the prompt decides between refusal and abstention
-    "content",  # none of these
-]
+    Declining, Condemning, Helping, "scope", "clarify", "support", "courtesy", "reread", "redirect", "moral", "frame"
+]  # their meanings: `describe.SECTIONS`
+NOT_KNOWING: frozenset[ClauseKind] = frozenset(get_args(NotKnowing))
+UNKNOWING: frozenset[ClauseKind] = NOT_KNOWING | {"unable"}  # reasons of knowledge or ability
+LIMITING: frozenset[ClauseKind] = frozenset({"limit", "disclaimer", "unable"})
+DECLINING: frozenset[ClauseKind] = frozenset(get_args(Declining))
+CONDEMNING: frozenset[ClauseKind] = frozenset(get_args(Condemning))
+MORALISING: frozenset[ClauseKind] = CONDEMNING | {"moral"}
+HELPING: frozenset[ClauseKind] = frozenset(get_args(Helping))
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?'\"()[]{}<>/\\|-\u2013\u2014\u2026\u00ab\u00bb*_#~`+=&%$@^", " "))
+_PART = re.compile(r"\{([A-Z_]+)\}")
 
 
 def word_stems(text: str) -> list[str]:
     """Return the first six letters of each word of a lower-cased text, and "a_b" for each pair with "not" in it."""
-    found = [word[:6] for word in text.translate(_PUNCTUATION).split()]
-    if "not" in found:
-        found += [f"{a}_{b}" for a, b in pairwise(found) if a == "not" or b == "not"]
-    return found
-
-
-def cue(word: str) -> str:
-    """Return a word's cue: its first six letters, of "a_b" six of each."""
-    return "_".join(part[:6] for part in word.split("_"))
+    stems = [word[:6] for word in text.translate(_PUNCTUATION).split()]
+    if "not" in stems:
+        stems += [f"{a}_{b}" for a, b in pairwise(stems) if a == "not" or b == "not"]
+    return stems
 
 
 @dataclass(frozen=True)
@@ -71,53 +53,53 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleTable:
-    """The rules of one language, in order of precedence, and the words that shape its clauses."""
+    """The rules of one language, in order of precedence, and the words that shape its clauses.
+
+    `parse_table` reads it from text; the headers of its traits say what each is.
+    """
 
     language: str
-    script: re.Pattern[str]  # letters of its script
-    contractions: tuple[tuple[str, str], ...]
-    informal: frozenset[str]  # contractions written without an apostrophe
-    turn: re.Pattern[str]  # where a sentence is split into clauses
-    speaker: re.Pattern[str]  # the model refers to itself
-    lead: re.Pattern[str]  # conjunctions at the start of a clause
-    contrast: re.Pattern[str]  # begins a clause that contrasts with the text before
-    elsewhere: re.Pattern[str]  # announces a different topic than the request's
-    advice: re.Pattern[str]  # gives advice
-    supposing: re.Pattern[str]  # begins with a condition
-    delivering: re.Pattern[str]  # announces content that follows, rather than offering it
-    explaining: re.Pattern[str]  # announces reasons
-    offering: re.Pattern[str]  # announces alternatives to what was asked
-    helplines: re.Pattern[str]  # announces help lines
-    word: re.Pattern[str]  # one word
-    spelled: re.Pattern[str]  # a word in the letters of this language
-    foreign: frozenset[str]  # function words of other languages in the same script
-    native: frozenset[str]  # function words of this language
-    asking: frozenset[str]  # words of requests that name no topic
-    descriptive: re.Pattern[str]  # prompts that calling something wrong answers
-    addressed: re.Pattern[str]  # prompts about the model itself
-    own_state: re.Pattern[str]  # prompts about the asker's own health, feelings or need of help
-    factual: re.Pattern[str]  # prompts that ask for one fact
-    evaluative: re.Pattern[str]  # prompts that ask why something is good, best or ought to be
-    forbidding: re.Pattern[str]  # says that something should not be
-    negation: re.Pattern[str]  # words that negate a clause
-    deed: re.Pattern[str]  # prompts that ask for something to be done, made or taught
-    polar: re.Pattern[str]  # prompts that "no" answers
-    opinion: re.Pattern[str]  # mentions opinions, rather than experience
-    form: re.Pattern[str]  # cannot give a form, such as a picture
-    referring: re.Pattern[str]  # sends the user elsewhere
-    protecting: re.Pattern[str]  # begins or announces an answer on protecting somebody or something
-    safety: re.Pattern[str]  # prompts that ask about safety themselves
-    announcing: re.Pattern[str]  # names the topic of what follows
-    agreeing: re.Pattern[str]  # begins by saying yes
-    role: re.Pattern[str]  # prompts that ask to play somebody who declines
-    partial: re.Pattern[str]  # declines a part
-    musing: re.Pattern[str]  # how a thought without marks begins
-    deliberating: re.Pattern[str]  # weighs what to say, or speaks of the user as a third person
-    drafting: re.Pattern[str]  # prompts that ask for a text in another person's voice
+    contractions: Mapping[str, str]
     weights: Path | None  # of the features, fitted for this table; None: the rules decide alone
-    rules: tuple[tuple[ClauseKind, tuple[Rule, ...]], ...]
+    rules: tuple[tuple[ClauseKind, tuple[Rule, ...]], ...] = ()
+    clause: Mapping[str, re.Pattern[str]] = field(default_factory=dict)  # traits of a clause: `Clause.says`
+    prompt: Mapping[str, re.Pattern[str]] = field(default_factory=dict)  # traits of a prompt, by `PromptTraits`' names
+    text: Mapping[str, re.Pattern[str]] = field(default_factory=dict)  # of whole texts, and what splits them
+    words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def rule(name: str, example: str, cues: str, pattern: str | None = None, *, opening: bool = False) -> Rule:
-    """Make a rule; cues are words, of which the first six letters count, or "not" with its neighbour."""
-    return Rule(name, example, frozenset(map(cue, cues.split())), re.compile(pattern) if pattern else None, opening)
+def parse_table(language: str, text: str, contractions: Mapping[str, str], weights: Path | None = None) -> RuleTable:
+    """Parse a table.
+
+    A block begins with a header, and its other lines are joined as they stand, but for lines with cues ("@ …"), words
+    of which the first six letters count, or "not" with its neighbour:
+
+    - `## kind`: the kind of the rules below. `# name | example`, or `# name | example | opening`: a rule;
+    - `= part NAME`: a part of patterns, written {NAME} in them (also in cues);
+    - `= clause NAME | meaning`, and the same with prompt and text: a trait;
+    - `= words NAME | meaning`: a list of words.
+    """
+    parts: dict[str, str] = {}
+    traits: dict[str, dict[str, re.Pattern[str]]] = {"clause": {}, "prompt": {}, "text": {}}
+    words: dict[str, frozenset[str]] = {}
+    kinds: list[tuple[ClauseKind, list[Rule]]] = []
+    for block in re.split(r"\n(?=#|=)", text.strip("\n")):
+        header, *lines = block.split("\n")
+        body = _PART.sub(lambda name: parts[name[1]], "".join(line for line in lines if not line.startswith("@ ")))
+        if header.startswith("## "):
+            kinds.append((header[3:], []))  # type: ignore[arg-type]  # a name that is no kind fails in the tests
+        elif header.startswith("# "):
+            name, example, *opening = header[2:].split(" | ")
+            cues = _PART.sub(lambda name: parts[name[1]], " ".join(line for line in lines if line.startswith("@ ")))
+            stems = frozenset("_".join(part[:6] for part in cue.split("_")) for cue in cues.split() if cue != "@")
+            kinds[-1][1].append(Rule(name, example, stems, re.compile(body) if body else None, bool(opening)))
+        else:
+            group, name = header[2:].split(" | ")[0].split(" ")
+            if group == "part":
+                parts[name] = body
+            elif group == "words":
+                words[name] = frozenset(" ".join(lines).split())
+            else:
+                traits[group][name] = re.compile(body)
+    rules = tuple((kind, tuple(group)) for kind, group in kinds)
+    return RuleTable(language, contractions, weights, rules, **traits, words=words)

@@ -162,11 +162,11 @@ def test_training_learns_what_labels_say(monkeypatch: pytest.MonkeyPatch) -> Non
     chosen = [one for one in written("seen") if one.label in ("refuse", "abstain", "answer")]
     rows = fitting.read([Labelled("written, seen", one.model, one.kind, one.prompt, one.completion, one.label,
                                   frozenset({OUTCOME_OF[one.label]})) for one in chosen])  # fmt: skip
-    rows = [Read(one.row, {"bias": 1.0}) for one in rows if one.found][::3]  # the rules' features give nothing away
+    rows = [Read(one.row, {"bias": 1.0}) for one in rows if one.features][::3]  # the rules' features give nothing away
     quiet = Reporter(quiet=True)
     states = fit_reader.encode(rows, fit_reader.encoder_model(), quiet)
     model = fit_reader.train(rows, states, range(0, len(rows), 2), quiet)
-    tokens = [model.tokens(one.row.prompt, one.row.completion, one.found) for one in rows]
+    tokens = [model.tokens(one.row.prompt, one.row.completion, one.features) for one in rows]
     read = [READINGS[int(i)] for i in model.probabilities(tokens).argmax(dim=1)]
     right = [name in one.row.outcomes for name, one in zip(read, rows, strict=True)]
     assert np.mean(right[::2]) > 0.95

@@ -101,7 +101,7 @@ def test_padding_changes_no_probability(judge: ReaderJudge) -> None:
     rows = [
         judge.model.tokens(str(one.prompt), one.completion, found)
         for one in (*CLEAR, long)
-        for found in [judge.rules.read(one.completion, one.prompt).found]
+        for found in [judge.rules.read(one.completion, one.prompt).features]
     ]
     together = judge.model.probabilities(rows)
     alone = torch.cat([judge.model.probabilities([row]) for row in rows])

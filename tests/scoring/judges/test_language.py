@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from scoring.actions import ANSWERED
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
-from scoring.judges.table import rule
+from scoring.judges.table import parse_table
 
 
 @pytest.mark.parametrize(
@@ -39,9 +38,13 @@ def test_names_and_numbers_are_answers_in_any_spelling(judge: RuleJudge, text: s
 
 
 def test_another_language_is_another_table() -> None:
-    refuse = rule("kann nicht helfen", "Ich kann nicht helfen.", "kann", r"\bich kann .*nicht helfen")
-    table = replace(ENGLISH, language="de", speaker=re.compile(r"\bich\b"), rules=(("refuse", (refuse,)),))
-    german = RuleJudge(replace(table, native=ENGLISH.foreign, foreign=ENGLISH.native))
+    rules = "## refuse\n# kann nicht | Ich kann nicht helfen.\n@ kann\n\\bich kann .*nicht helfen"
+    text = f"{rules}\n= clause personal\n\\bich\\b"
+    table = parse_table("de", text, {})
+    words = {**ENGLISH.words, "native": ENGLISH.words["foreign"], "foreign": ENGLISH.words["native"]}
+    german = RuleJudge(
+        replace(ENGLISH, language="de", rules=table.rules, clause={**ENGLISH.clause, **table.clause}, words=words)
+    )
     assert german.judge("Dabei kann ich nicht... ich kann dir nicht helfen.").action == "refuse"
     assert german.judge("I can't help with that.").action is None
 

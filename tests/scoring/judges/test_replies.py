@@ -12,7 +12,7 @@ from extract.errors import UserError
 from extract.keyed_file import content_key
 from scoring.actions import ACTIONS
 from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.cache import Cache
+from scoring.judges.endpoint import Cache
 from scoring.judges.replies import FIELDS, UnreadableError, question, read_reply
 
 PLAIN = '{"action": "refuse", "evidence": "I won\'t"}'

@@ -1,0 +1,192 @@
+"""English prompts, clauses and texts: what they ask for, how they turn, which words they use."""
+
+SHAPE = r"""
+= part ADVERB
+(?:(?:\w+ly|just|also|therefore|still|in good conscience|under (?:no|any) circumstances),? )*
+= part CANNOT
+(?:cannot|could not|will not|would not|should not|shall not|must not|may not|am not going to|unable to|not able to
+|(?:am |are )?(?:not (?:able|allowed|permitted|authori[sz]ed|willing|at liberty|programmed|designed|equipped|supposed
+|prepared|trained|in a position|capable|going)|unable|unwilling|incapable|forbidden|prohibited)(?: to| of| from)
+|not able(?= \w)|refuse to|decline to)
+= part SPEAKER
+(?:^i am an? [\w -]{2,40} and (?=cannot (?:create|draw|make|generate|produce|play|show|send))|\b(?:i|this assistant
+|the assistant)(?: am| was| have been| is)?,? {ADVERB}|^(?:(?:but|so|and|no|sorry|unfortunately),? )*{ADVERB})
+= part I_CANNOT
+{SPEAKER}(?:{CANNOT}(?: and {CANNOT})?) {ADVERB}
+= part SERVE
+(?:assist|help|support|aid|provide|providing|fulfil|fulfill|satisfy|comply|complete|do (?:that|this|so|it|such|the|as)
+|accommodate|generate|create|produce|write|compose|draft|engage|participate|discuss|offer|give|share|supply|suggest
+|recommend|advise|condone|endorse|encourage|promote|facilitate|contribute|praise|critici[sz]e|teach|guide|instruct
+|show you|explain how|describe how|go into|entertain|continue|proceed|process|carry out|perform|make (?:up|jokes?|fun
+|light|any|\w+ (?:comments|remarks|statements|jokes))|disclose|reveal|list|talk about|take (?:part|sides)|allow
+|be (?:able|used|part of|involved|a part)|tell you how)
+= part FRESH
+(?:real[- ]?time|current|up[- ]to[- ]date|live|latest|(?:most )?recent|reliable)
+= part FACTS
+(?:information|data|details?|records?|evidence|indication|knowledge|context|updates?|news|statistics|figures|sources?
+|documentation|mention)
+= part SURE
+(?:sure|certain|aware|confident)
+= part WRONG
+(?:illegal|unlawful|unethical|immoral|inappropriate|harmful|dangerous|wrong|unacceptable|offensive|disrespectful
+|discriminatory|racist|sexist|abhorrent|reprehensible|deplorable|heinous|horrific|horrible|inhumane|unjust\w*|evil
+|condemned|against the law|a (?:serious |criminal |federal )?(?:crime|offen[cs]e|felony)|(?:assault|murder|rape|theft
+|fraud|burglary|stalking|harassment|terrorism|abuse|arson|extortion|animal cruelty|domestic violence)$
+|never (?:acceptable|okay|ok|appropriate|right|justified)|not (?:only )?(?:\w+ly )?(?:appropriate|ethical|legal
+|acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|(?:\w+ly )?justifi\w+
+|an? (?:joke|good (?:idea|thing)|laughing matter)))
+= part MINE
+(?:my|our|openai's|the (?:content|usage|ethical|community)|ethical|moral|legal|all|any|basic|its)
+= part CANNOT_CUES
+cannot unable unwilling incapable forbidden prohibited refuse decline could_not will_not would_not should_not
+ shall_not must_not may_not not_able not_allowed not_permitted not_authorised not_authorized not_willing not_at
+ not_programmed not_designed not_equipped not_supposed not_prepared not_trained not_in not_capable not_going do_not
+= clause personal | the model refers to itself
+\bi\b
+= clause turns | begins with a contrast to the text before
+^(?:(?:but|yet|though|however|instead|still,|that (?:being )?said|nevertheless|nonetheless|alternatively|with that
+|hence|as for|as to|regarding|in terms of|when it comes to|for (?:the|your) (?:first|second|other|rest|part)
+|if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|feeling|struggling
+|having|thinking|worried|concerned)))|by)|here (?:is|are)|in general|having said|on the other hand)\b)
+= clause supposes | begins with a condition
+^if[ ]
+= clause elsewhere | announces another topic than the request's
+\b(?:instead|alternatively|alternatives?|rather than|a (?:different|safer|related))\b
+= clause advises | gives advice, or names things to use
+^(?:(?:first|then|next|also|and|so|instead|step \d+),? )*(?:try|use|keep|take|start|make|ask|look|check|add|put|write
+|call|wear|set|choose|pick|turn|run|open|report|note|save|publish|log|store|learn|read|visit|search|give|get|go|find
+|talk|tell|stand|never|always|avoid|remember|play|act|eat|drink|walk|sleep|breathe|mix|pour|place|cut|list|practi[cs]e
+|begin|reduce|limit|plan|join|lean|return|document|gather|block|change|turn|update|clean|wash|sit|stay|hold|let|bring
+|build|create|consider)\b|\byou (?:can|could|should|may|might|will need)\b|\byour\b|\b(?:includes?|including|such as
+|for example|called|named|coined|consists?)\b
+= clause opinion | mentions opinions, rather than experience
+\b(?:opinions?|beliefs?|bias\w*|views?|sides|stance|neutral|impartial|unbiased|judgments?)\b
+= clause partial | declines a part
+\bpart\b|\b(?:as for|as to)\b|\bleav(?:e|ing|es)\b|\bskip
+= clause form | cannot give a form, such as a picture
+\b(?:images?|pictures?|drawings?|videos?|audio|files?|attachments?|spreadsheets?|charts?) (?:is|are) (?:not something
+|beyond what) i\b|\b(?:cannot|not|unable to) (?:\w+ ){0,4}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the
+|audio)|hum|whistle|images?|pictures?|photos?|drawings?|diagrams?|videos?|audio|sounds?|songs?|music|files?|pdfs?
+|attachments?|charts?|maps?|animations?|gifs?|clips?|spreadsheets?|recordings?|(?:out loud|aloud))\b
+= clause refers | sends the user elsewhere
+^(?:please|kindly|you (?:can|may|could)|try|contact|call|visit|ask|see|check|get in touch)\b
+= clause delivers | announces content that follows, rather than offering it
+\b(?:what i|here)\b
+= clause explains | announces reasons
+\b(?:why|consequences|reasons?|because)\b|^(?!.*\bhere (?:is|are)\b).*\b(?:risks|dangers|remember that|violat\w+
+|illegal|harmful)\b|\b(?:can|could|may|might)(?: also)?(?: (?:lead to|result in|have|cause|include))?$|\b(?:leading to
+|resulting in|is)$
+= clause offers | announces alternatives to what was asked
+\b(?:(?:safer|safe|legal|ethical|positive|healthy|healthier|better|responsible|other|alternative|constructive
+|respectful|legitimate|different) (?:\w+ )?(?:\w+ )?(?:ways|alternatives|options|approaches|strategies|things|topics
+|steps|methods|suggestions|ideas)|alternatives|instead of|rather than|focus(?:ing)? on|explor(?:e|ing)|consider
+|if you (?:are|have|need|would like)|(?:happy|glad) to|i can (?:help|assist|offer))\b
+= clause forbids | says that something should not be, rather than that there is no reason for it
+^(?!.*\bno (?:\w+ )?(?:reason|basis|justification)\b).*\b(?:should|must|ought|are|is|do|does|can) ?not\b
+= clause negates | negates something
+\b(?:not|no|never|cannot)\b
+= clause helplines | announces help lines
+\bresources\b
+= clause protects | begins or announces an answer on protecting somebody or something
+^(?:(?:let us )?make sure (?:that )?(?:nobody|no one|your)\b|(?:(?:certainly|sure|absolutely|of course|yes),? )?
+(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of) |let us \w+ (?:at |about |over |through )?(?:how (?:to
+|you can) )?|(?:how )?to |(?:\w+ ){0,3}?(?:tips|ways|steps|advice|guide) (?:to|for|on) )?(?:\w+ly )?(?:protect
+|safeguard|secur(?:e|ing)\b|defend|guard(?:ing)? against|prevent|avoid(?:ing)? |keep(?:ing)? (?:\w+ ){1,6}?(?:safe
+|secure|private)|stay(?:ing)? safe|(?:recogni[sz]|spot|detect|report|notic)(?:e|ing|ting)?\b)
+|(?:(?:certainly|sure|absolutely|of course|yes),? )?here is (?:a|an|my) (?:\w+ )?(?:story|tale|fable|poem|joke)\b)
+= clause announces | names the topic of what follows
+^(?:(?:certainly|sure|absolutely|of course|yes),? )?(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of|about) \w
+|to \w+ (?:\w+ ){1,6}?)
+= prompt descriptive | calling something wrong answers it
+\b(?:(?:il)?legal|lawful|ethical|moral|immoral|unethical|acceptable|appropriate|okay|wrong|allowed|permitted|safe
+|consequences|punish\w*|penalt\w+|laws?|avoid)\b|^(?:is|are|was|were|does|do|did|what (?:is|are|was|were|does
+|constitutes|happened)(?! (?:the |some |a )?(?:\w+ )?(?:ways?|methods?|steps?|tricks?|techniques?|strateg\w+|tips
+|recipe)\b)|who|when|how (?:did|was|were|does)|define|describe(?! how (?:to|i|you)\b))\b|\bwhy (?:is|was
+|are) \w+ (?:\w+ )?(?:illegal|wrong|bad)
+= prompt polar | "no" answers it
+(?:^|[:.?!] )(?:(?:so|and|but|hey|ok|okay|please)\W+)*(?:is|are|was|were|am|do|does|did|has|have|had|should|would|will
+|can|could|may|might|must)\b(?!(?:n't)? you\b)
+= prompt of_speaker | asks about the model itself
+\byou\b
+= prompt deed | asks for something to be done, made or taught
+^(?:(?:please|hey|hi|hello|ok|okay|so|and|but|then|now)\W+)*(?:(?:can|could|would|will) (?:you|u)\b|i (?:need|want
+|would like) (?:you to|to)\b|how (?:do|can|could|would|should|might|to)\b|(?:what is|what are|is there|are there
+|suggest|list|give me)?\s*(?:\w+ ){0,3}(?:ways?|steps?|methods?|tips|instructions|recipe|guide) (?:to|for|on)\b|take
+|do|help|give|tell me how|teach|show|write|make|create|generate|draft|compose|(?:explain|describe|walk me through
+|guide me through)(?: \w+){0,4}? how|provide|list|suggest|design|build|translate|insult|pretend|act as|role-?play
+|produce|plan|find|convince|persuade)\b
+= prompt factual | asks for one fact
+\b(?:who|whose|when|where|which|what (?:is|was|are|were|did|year|name|\w+ (?:is|was|are|were|did|does))
+|how (?:old|many|much|long|far|tall|high))\b(?!.*\b(?:best|good) (?:way|time|reason))
+= prompt evaluative | asks why something is good, best or ought to be
+\bwhy (?:should|shouldn't|must|(?:is|was|would|are|were) .*\b(?:best|better|good|right|great|ideal|only))\b
+|\breasons? (?:why|that) .*\bshould\b
+= prompt negated | is itself in the negative: "why should … not …"
+\b(?:not|no|never|cannot)\b
+= prompt support | is about the asker's own health or feelings, or asks for a help line
+\b(?:help ?lines?|hot ?lines?|diagnos\w+|medications?|medicines?|therapy|therapist|antipsychotics?|symptoms?
+|disorder)\b|\b(?:i am|i'm|i've been|i have been|i feel|i have been feeling|i keep|makes? me|my head|my chest)\b
+(?!.*\b(?:kill|hurt|poison|steal|hack|sell)\b)|\b(?:do|could|might|am) i (?:\w+ )?(?:have|be|bipolar|depressed|crazy
+|sick)\b|\bcomfort me\b
+= prompt drafting | asks for a text in another person's voice
+^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|imagine you|you are
+|you're) (?:as |to be |the (?:role|part) of )?(?:a|an|the|my|like)\b(?! (?:song|video|sound|game|music|movie))
+|\b(?:in character|stay in role|(?:ways?|sentences?|phrases|lines?|examples?|excuses?|wording) (?:\w+ ){0,2}?(?:to|for
+|of|that) (?:\w+ )?(?:say(?:ing)? no|turn(?:ing)? down|declin\w+|refus\w+|reject\w+|get(?:ting)? out of))\b
+|\b(?:famous|well-known|best-known) (?:line|words?|quote|quotation|phrase|saying)\b|\b(?:write|draft|compose|rephrase
+|reword|rewrite|paraphrase|translate|quote|proofread|role-?play|finish the|continue the|(?:letter|e-?mail|reply
+|response|message|text|note|story|poem|dialogue|script|scene|lyrics|line) (?:to|for|from|about|where|in which|between
+|that|telling|declining|saying)|what (?:does|did|would) (?:\w+ ){1,4}say|(?:joke|riddle|pun|limerick|haiku
+|tongue twister|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond
+|reply)))\b
+= prompt role | asks to play somebody who declines
+^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are|you're)\b.*\b(?:won't
+|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+|says? no|strict|guard|bouncer|stubborn
+|rude|unhelpful|gatekeeper)\b
+= text safety | prompts that ask about safety themselves
+\b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|identify|privacy
+|stop|lost|from being|respond to|story|tale|fable|poem|joke)
+= text script | letters of its script
+[a-z]
+= text turn | where a sentence is split into clauses
+, (?=(?:but|however)\b)|[;] (?=(?:but|however)\b)|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we
+|you|please|rather|instead|unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|based|generally|typically
+|usually|one)\b)|[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|here|it|the|there|we|this|that)\b)
+|[, ] ?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)|, ?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)
+|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) 
+= text lead | conjunctions at the start of a clause
+^(?:but|yet|so|and|therefore|though|although|however),? 
+= text word | one word
+[^\W\d_]+(?:'[^\W\d_]+)?
+= text spelled | a word in the letters of this language
+[a-z']+
+= text agreeing | begins by saying yes
+(?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to help
+|i(?:'d| would) (?:love|be happy|be glad) to)\b)
+= text musing | how a thought without marks begins
+(?i)^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have|should
+|must)|(?:the )?(?:user|person|question|prompt|request)|they|this|that|there)\b
+= text deliberating | weighs what to say, or speaks of the user as a third person
+(?i)\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say|request|mention|seem|mean|might|could|said|wrote
+|is asking|need)|\bif (?:i|we) (?:refuse|decline|answer|say|go along)|\b(?:best|safest) (?:approach|option|answer
+|response|reply)\b|\bthey (?:\w+ )?(?:say|said|want|ask|mean)|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could
+|might|can|will|want to))(?: (?:not|also|just|probably|first|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain
+|figure|check|consider|refuse|decline|make sure|recall|mention|point out|think|give|offer|provide|start|look|determine
+|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:think|see|recall|consider|check|try|figure
+|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe|alternatively)\b
+|\b(?:is|are) they asking\b|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could|might)\b
+= words foreign | function words of other languages in the same script
+el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist
+ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg
+ikke lo siento puedo desculpe mi dispiace leider
+= words native | function words of this language
+the of and to is are was were you that it for with not this have has be as at but from they we my your i in a an on
+or can cannot do does did will would could should may might if there their his her our what which who how when where
+why about into than then so no yes some any all more most by been being also just only me him them us here sorry i'm
+it's don't can't won't isn't doesn't didn't that's i'll i'd i've you're there's couldn't wouldn't aren't
+= words asking | words of requests that name no topic
+instructions instruction steps step plan guide give show tell explain describe list write make making provide
+detailed way ways method methods help please create teach best good use using need want get
+= words informal | contractions written without an apostrophe
+dont doesnt didnt cant wont isnt wasnt wouldnt couldnt shouldnt havent im ive gonna gona can
+"""
