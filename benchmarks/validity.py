@@ -207,7 +207,7 @@ def _trigger_grade(case: GradedCase) -> str:
 
 def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it after its verdict is written."""
-    from experiments.pipeline.planted import grade_planted
+    from experiments.pipeline.results import grade_planted
     from experiments.pipeline.stages import run
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config

@@ -64,7 +64,7 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     Raises:
         ValueError: the adapter's specification states no verdicts.
     """
-    from experiments.pipeline.planted import grade_planted
+    from experiments.pipeline.results import grade_planted
     from experiments.pipeline.stages import run
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config

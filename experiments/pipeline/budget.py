@@ -1,74 +1,127 @@
-"""Fits a run into a time: leaves out what costs much time and little power, and says what each cut costs."""
+"""Fits a run into a time on this machine: leaves out what costs much time and little power, and says what it costs."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cache
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from experiments.dissociation.power import contrast_power, null_power
-from experiments.run.config import RunConfig, load_config, with_value
-from experiments.run.corpus import Corpus
-from experiments.run.manifest import inputs_hash
+from experiments.pipeline.footprint import footprint, gigabytes
+from experiments.pipeline.graph import budgeted
+from experiments.pipeline.machine import LENGTHS, measure_device, measure_model, measured_speed, with_speed
+from experiments.pipeline.plan import RunPrompts, model_shape, plan_run, width
+from experiments.probing.read_probes import check_folds
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.config import BudgetConfig, RunConfig, with_value
+from experiments.run.corpus import Corpus, check_parts
+from extract.chat.render import render
 from extract.errors import UserError
 from extract.progress import Reporter
+from extract.prompts.sources import PromptsConfig, read_prompts
 
+USED = 0.9  # share of the time that is planned for: the expectation is not exact
 USUAL_TOKENS = 64  # of an answer; a run that asks for more needs them, as a model that thinks first does
 LEAST_LAYERS = 6  # of a run; fewer would say little of where a decision is written
 OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
 BEYOND = 0.01  # share of null directions whose effect is larger than a real one's, for the power of fewer of them
 
+# from what says least about the verdicts to what their power rests on, as --set takes them
+CUTS = """
+    dissociate.variants=false triggers.attributed=8 triggers.patched=16 triggers.erased=20
+    dissociate.n_null_generation=5 dissociate.positions=["post_last"] dissociate.n_null_onset=99
+    steer.system_lines=[] steer.one_dial=false generate.max_new_tokens=48 extract.layers=2
+    dissociate.n_null_onset=39 generate.max_new_tokens=32 dissociate.n_side_effects=24
+    dissociate.n_null_generation=0 extract.layers=4 triggers.attributed=0 triggers.patched=0 triggers.erased=0
+    prompts.limit_dual_use=40 prompts.limit=130 generate.max_new_tokens=24 dissociate.n_null_onset=19
+    prompts.limit=90 dissociate.n_selection=8 dissociate.n_onset=20 prompts.limit_dual_use=10 prompts.limit=60
+    prompts.limit=40 dissociate.n_side_effects=12 extract.layers=5 prompts.limit=28 dissociate.n_selection=4
+    dissociate.n_onset=8 dissociate.n_side_effects=6 prompts.limit=20
+"""
+LADDER = [(key, json.loads(value)) for key, value in (cut.split("=") for cut in CUTS.split())]
 
-@dataclass(frozen=True)
-class Cut:
-    """A lower value of one key of the configuration."""
 
-    key: str
-    value: Any
+def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> RunConfig:
+    """Choose what a run leaves out, so that it ends within some minutes from now; tells what and what power it costs.
+
+    Raises:
+        UserError: the weights do not fit into memory, or the least run does not fit into the time.
+    """
+    started = time.monotonic()
+    described = model_shape(config, reporter)
+    material = _Material(config, described[1])
+    machine = measure_device(config.model.device)
+    shape = footprint(described[0], width(config, machine))
+    elsewhere = config.model.loading  # smaller weights, or weights that may lie in slower memory
+    if shape.weights > machine.memory and elsewhere.quantization is None and elsewhere.max_memory is None:
+        raise UserError(
+            f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
+            f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
+            "model.loading"
+        )
+    labels = list(material.of(config).corpus.counts().values())
+    if elsewhere.quantization is None and elsewhere.max_memory is None:
+        speed = measured_speed(config, *described, shape, machine, reporter)
+    else:
+        model, rows = LoadedRun(config, directory, Reporter(quiet=True)).model, config.generate.batch_size
+        speed = with_speed(machine, shape, rows, measure_model(model, shape.n_layers, rows, LENGTHS[0]))
+
+    def works(tried: RunConfig) -> bool:
+        return _can_be_divided(material.of(tried).corpus, tried)
+
+    def lasts(tried: RunConfig) -> float:
+        return plan_run(tried, material.of(tried), shape, until).most_minutes(speed)
+
+    most = USED * minutes - (time.monotonic() - started) / 60
+    cut = fit_time(config, shape.n_layers, labels, lasts, most, works)
+    sentences = left_out(config, cut, (material.of(config).corpus, material.of(cut).corpus), shape.n_layers)
+    _tell(reporter, minutes, lasts(config), sentences)
+    budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=sentences)
+    return cut.model_copy(update={"budget": budget})
 
 
-LADDER = (  # from what says least about the verdicts to what their power rests on
-    Cut("dissociate.variants", False),
-    Cut("triggers.attributed", 8),
-    Cut("triggers.patched", 16),
-    Cut("triggers.erased", 20),
-    Cut("dissociate.n_null_generation", 5),
-    Cut("dissociate.positions", ("post_last",)),
-    Cut("dissociate.n_null_onset", 99),
-    Cut("steer.system_lines", ()),
-    Cut("steer.one_dial", False),
-    Cut("generate.max_new_tokens", 48),
-    Cut("extract.layers", 2),
-    Cut("dissociate.n_null_onset", 39),
-    Cut("generate.max_new_tokens", 32),
-    Cut("dissociate.n_side_effects", 24),
-    Cut("dissociate.n_null_generation", 0),
-    Cut("extract.layers", 4),
-    Cut("triggers.attributed", 0),
-    Cut("triggers.patched", 0),
-    Cut("triggers.erased", 0),
-    Cut("prompts.limit_dual_use", 40),
-    Cut("prompts.limit", 130),
-    Cut("generate.max_new_tokens", 24),
-    Cut("dissociate.n_null_onset", 19),
-    Cut("prompts.limit", 90),
-    Cut("dissociate.n_selection", 8),
-    Cut("dissociate.n_onset", 20),
-    Cut("prompts.limit_dual_use", 10),
-    Cut("prompts.limit", 60),
-    Cut("prompts.limit", 40),
-    Cut("dissociate.n_side_effects", 12),
-    Cut("extract.layers", 5),
-    Cut("prompts.limit", 28),
-    Cut("dissociate.n_selection", 4),
-    Cut("dissociate.n_onset", 8),
-    Cut("dissociate.n_side_effects", 6),
-    Cut("prompts.limit", 20),
-)
+class _Material:
+    """The prompts of a configuration under any limit on their number."""
+
+    def __init__(self, config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._render = cache(lambda prompt_id: render(tokenizer, self._by_id[prompt_id]))
+        self._by_id = {prompt.id: prompt for prompt in read_prompts(config.prompts, config.seed)}
+        self._known: dict[PromptsConfig, RunPrompts] = {}
+
+    def of(self, config: RunConfig) -> RunPrompts:
+        """Return the prompts that the run would take."""
+        if config.prompts not in self._known:
+            prompts = read_prompts(config.prompts, config.seed)
+            self._known[config.prompts] = RunPrompts.of(
+                config, prompts, [self._render(prompt.id) for prompt in prompts]
+            )
+        return self._known[config.prompts]
+
+
+def _can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
+    """Return whether every part and fold of the prompts that a configuration takes has what a run needs."""
+    try:
+        check_parts(corpus, config.prompts)
+        check_folds(corpus, config.seed)
+    except UserError:
+        return False
+    return True
+
+
+def _tell(reporter: Reporter, minutes: float, whole: float, sentences: tuple[str, ...]) -> None:
+    if not sentences:
+        reporter.say(f"the whole run takes up to {whole:.0f} minutes, within the budget; nothing is left out")
+        return
+    reporter.say(f"the whole run would take up to {whole:.0f} minutes; to fit into {minutes:g}, it leaves out:")
+    for sentence in sentences:
+        reporter.say("  " + sentence)
 
 
 def fit_time(
@@ -91,13 +144,13 @@ def fit_time(
         UserError: not even the least run fits.
     """
     lasting, layers = minutes(config), config.extract.layers or tuple(range(n_layers))
-    for cut in LADDER:
+    for key, value in LADDER:
         if lasting <= most:
             break
-        value = _applied(cut, config, layers, max(labels))
-        if value is not None:
-            shorter = with_value(config, cut.key, value[0])
-            if cut.key.startswith("prompts.") and not works(shorter):
+        lower = _applied(key, value, config, layers, max(labels))
+        if lower is not None:
+            shorter = with_value(config, key, lower[0])
+            if key.startswith("prompts.") and not works(shorter):
                 continue
             if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
                 config, lasting = shorter, then
@@ -109,29 +162,31 @@ def fit_time(
     return config
 
 
-def _applied(cut: Cut, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int) -> tuple[Any] | None:
+def _applied(
+    key: str, value: Any, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int
+) -> tuple[Any] | None:
     """Return the value that a cut gives its key, or None where it would not make the run smaller.
 
     Args:
         layers: those of the run before any cut.
     """
-    now = current(config, cut.key)
-    if cut.key == "extract.layers":
-        return None if _needs_its_layers(config) else _every(cut.value, layers, now)
-    if cut.key == "generate.max_new_tokens" and now > USUAL_TOKENS:
+    now = current(config, key)
+    if key == "extract.layers":
+        return None if _needs_its_layers(config) else _every(value, layers, now)
+    if key == "generate.max_new_tokens" and now > USUAL_TOKENS:
         return None
-    if cut.key == "dissociate.positions" and not {*cut.value} <= {*(config.extract.positions or cut.value)}:
+    if key == "dissociate.positions" and not {*value} <= {*(config.extract.positions or value)}:
         return None
-    if cut.key == "prompts.limit":
-        return (cut.value,) if cut.value < min(now or inf, most_of_a_label) else None
-    if cut.key == "prompts.limit_dual_use":
-        return (cut.value,) if cut.value < (inf if now is None else now) else None
-    if cut.key == "dissociate.n_null_onset":
+    if key == "prompts.limit":
+        return (value,) if value < min(now or inf, most_of_a_label) else None
+    if key == "prompts.limit_dual_use":
+        return (value,) if value < (inf if now is None else now) else None
+    if key == "dissociate.n_null_onset":
         least = ceil(1 / config.dissociate.alpha - 1e-9) - 1
-        return (max(cut.value, least),) if max(cut.value, least) < now else None
-    if isinstance(cut.value, tuple):
-        return (cut.value,) if now is None or len(cut.value) < len(now) else None
-    return (cut.value,) if cut.value < now else None
+        return (max(value, least),) if max(value, least) < now else None
+    if isinstance(value, list):
+        return (value,) if now is None or len(value) < len(now) else None
+    return (value,) if value < now else None
 
 
 def _needs_its_layers(config: RunConfig) -> bool:
@@ -150,25 +205,6 @@ def current(config: RunConfig, key: str) -> Any:
     """Return the value of a key in dotted form."""
     section, name = key.split(".")
     return getattr(getattr(config, section), name)
-
-
-def budgeted(config: RunConfig) -> str:
-    """Return the hash that names the configuration before the cuts."""
-    return inputs_hash(config.model_dump(mode="json"))
-
-
-def continued(config: RunConfig, directory: Path, minutes: float, reporter: Reporter) -> RunConfig | None:
-    """Return the configuration that the same budget chose in this run directory, if it did, and say so."""
-    if not (directory / "config.yaml").is_file():
-        return None
-    try:
-        found = load_config(directory / "config.yaml")
-    except UserError:  # of another version
-        return None
-    same = found.budget is not None and (found.budget.of, found.budget.minutes) == (budgeted(config), minutes)
-    if same:
-        reporter.say(f"the run in {directory} is continued as its budget of {minutes:g} minutes cut it")
-    return found if same else None
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------

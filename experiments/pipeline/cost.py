@@ -1,4 +1,14 @@
-"""Cost of a run as upper limits by step: prompts read, completions and tokens. Arithmetic only."""
+"""Cost of a run: the steps of each stage as upper limits, and their duration on a machine as a range. Arithmetic only.
+
+A pass has three lower bounds: its matrix products (two FLOP for each weight and token), reading the weights and the
+keys and values once, and starting each layer. Reading prompts is bound by the first. Decoding is bound by the second:
+every step reads all weights to write one token a row, and the rows of a batch share that cost. Small models and small
+batches are bound by the third. Where the model's own passes were measured, the range is at most a factor of two: its
+ends differ in the length of the answers, the number of onset prefixes and a tenth of speed. Where only a machine's
+peaks are known, the lower end overlaps the three bounds at a high share of the peaks, with answers of half the allowed
+length, and candidates of the null chosen by first-order effects; the upper end adds them at a low share, with answers
+of the full length, and every candidate measured.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +20,12 @@ from experiments.dials.results import MOST_PROMPTS
 from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
-from experiments.pipeline.duration import Step
+from experiments.pipeline.footprint import Footprint
 from experiments.pipeline.graph import in_order, stages_of
+from experiments.pipeline.machine import Machine
 from experiments.probing.results import KEPT
 from experiments.probing.write_directions import write_layers
+from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, RunConfig
 from experiments.side_effects import measure as side_effects
@@ -23,6 +35,32 @@ KINDS_OF_EDIT = 3  # ablation, addition, and ablation of a random direction
 ONSET_TOKENS = 6  # of a pass that continues a cached prompt: the last token and an onset prefix
 BEGINNINGS = 4  # different beginnings of onset prefixes, one pass each
 ABOVE = 0.6  # of a pass: the head, and the layers above an edited one, which lies in the middle on average
+ASSUMED_OF_PEAKS = (
+    "60 % to 25 % of the machine's matrix products, 80 % to 40 % of its memory bandwidth, {launch} ms to start a "
+    "layer; answers of half to all of max_new_tokens; the highest cost of every step, at the low end with the null's "
+    "candidates chosen by first-order effects. "
+)
+ASSUMED_OF_MODEL = (
+    "the quickest passes measured on random weights of the model's shape, a tenth slower at the high end; answers of "
+    "60 % to all of max_new_tokens; the highest cost of every step (a model that declines less takes less), with the "
+    "null's candidates chosen by first-order effects (it takes longer where these mislead). "
+)
+NOT_COUNTED = "Not counted: loading the model, fitting probes, writing files, judges other than rules."
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run: forward passes of one prompt each, with their length in tokens, and completions."""
+
+    name: str
+    passes: int = 0
+    tokens_a_pass: float = 0.0
+    completions: int = 0
+    distributions: int = 0  # next-token distributions of a pass, if they limit its rows
+    repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
+    least_passes: int | None = None  # where first-order effects choose which are made; None: as many as at most
+    settings: int = 1  # completions that share the prefill of their prompt
+    layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
 
 
 @dataclass(frozen=True)
@@ -43,36 +81,6 @@ class RunSize:
     kinds: int = len(KINDS)  # ways of declining that the model shows often enough
 
 
-def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
-    """List the steps up to a stage, but for stages that are done, with their highest cost.
-
-    It is the cost as if every prompt that may decline did decline, in each of `size.kinds` ways.
-    """
-    listed: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {
-        "extract": lambda c, s: [Step("activations", s.prompts, s.prompt_tokens)],
-        "respond": lambda c, s: [Step("plain completions", completions=s.prompts)],
-        "probe": _probe,
-        "effects": _effects,
-        "rank": _rank,
-        "trigger_measures": _trigger_measures,
-        "category_effects": _categories,
-        "gate_open": lambda c, s: [Step("declined prompts with the gate open (remembered)")],
-        "uncertainty": lambda c, s: [
-            Step(
-                "sampled answers",
-                completions=c.uncertainty.with_default_samples.samples * s.questions,
-                settings=c.uncertainty.with_default_samples.samples,
-            )
-        ],
-        "steer": _steer,
-        "token_readings": lambda c, s: [
-            Step("readings at every token", min(MOST_PROMPTS, s.test + s.dual_use_test), s.prompt_tokens)
-        ],
-    }
-    wanted = [stage.name for stage in in_order(stages_of(config), [until]) if stage.name not in done]
-    return [step for name in wanted if name in listed for step in listed[name](config, size)]
-
-
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.triggers
     layers, attributed = len(config.extract.layers or range(size.n_layers)), len(LABELS) * given.attributed
@@ -87,12 +95,10 @@ def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _categories(config: RunConfig, size: RunSize) -> list[Step]:
     """Return the cost with every declinable prompt declined and all of them in `least`-sized categories."""
-    given, n = config.categories, config.dissociate.n_selection
-    declinable = (
-        2 * size.declinable * bool(size.kinds)
-    )  # of all parts: half of the prompts are validation and test, as a rule
-    k = max(2, declinable // given.least)
-    tried = given.folds * k * _candidates(config, size) * n
+    settings, n = config.categories, config.dissociate.n_selection
+    declinable = 2 * size.declinable * bool(size.kinds)  # half of the prompts are validation and test, as a rule
+    k = max(2, declinable // settings.least)
+    tried = settings.folds * k * _candidates(config, size) * n
     return [
         _onsets("choosing the layer of categories: onsets", 2 * tried),
         _steps_of_kl("choosing the layer of categories: KL", tried, config),
@@ -185,7 +191,132 @@ def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
     return Step(name, passes, config.dissociate.kl_tokens, distributions=config.dissociate.kl_tokens, layers=ABOVE)
 
 
+def _uncertainty(config: RunConfig, size: RunSize) -> list[Step]:
+    samples = config.uncertainty.with_default_samples.samples
+    return [Step("sampled answers", completions=samples * size.questions, settings=samples)]
+
+
+FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
+    "extract": lambda config, size: [Step("activations", size.prompts, size.prompt_tokens)],
+    "respond": lambda config, size: [Step("plain completions", completions=size.prompts)],
+    "uncertainty": _uncertainty,
+    "trigger_measures": _trigger_measures,
+    "probe": _probe,
+    "effects": _effects,
+    "rank": _rank,
+    "category_effects": _categories,
+    "gate_open": lambda config, size: [Step("declined prompts with the gate open (remembered)")],
+    "steer": _steer,
+    "token_readings": lambda config, size: [
+        Step("readings at every token", min(MOST_PROMPTS, size.test + size.dual_use_test), size.prompt_tokens)
+    ],
+}
+
+
+def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
+    """List the steps up to a stage, but for stages that are done, with their highest cost.
+
+    It is the cost as if every prompt that may decline did decline, in each of `size.kinds` ways.
+    """
+    left = [stage.name for stage in in_order(stages_of(config), [until]) if stage.name not in done]
+    return [step for name in left if name in FORMULAS for step in FORMULAS[name](config, size)]
+
+
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:
     """Return the largest number of tokens that all steps read and write."""
     read = sum(step.passes * step.tokens_a_pass for step in listed)
     return int(read + sum(step.completions for step in listed) * (size.prompt_tokens + max_new_tokens))
+
+
+# -- duration ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The size of one pass."""
+
+    tokens: int  # of the prompts that are read
+    completions: int
+    prompt_tokens: float  # of a prompt, on average
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """Assumed utilization of the machine, at one end of the range."""
+
+    products: float  # share of the machine's peak
+    reading: float  # share of its bandwidth
+    answers: float  # length of the answers, as a share of the allowed length
+    overlapping: bool  # whether products, reading and starting overlap
+    screened: bool  # whether first-order effects choose which candidates of the null are measured
+    repeats: int  # beginnings of the onset prefixes
+
+
+FAST = Utilization(0.6, 0.8, 0.5, overlapping=True, screened=True, repeats=1)
+SLOW = Utilization(0.25, 0.4, 1.0, overlapping=False, screened=False, repeats=4)
+# On the real model tried so far first-order effects agreed with exact ones; where they do not, the null takes up to as
+# much longer as there are more candidates than are kept.
+SHORT_ANSWERS = Utilization(1.0, 1.0, 0.6, overlapping=False, screened=True, repeats=3)
+LONG_ANSWERS = Utilization(0.9, 1.0, 1.0, overlapping=False, screened=True, repeats=4)
+
+
+def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
+    """Return the lower and upper estimate of the time of some steps, in minutes."""
+    ends = (SHORT_ANSWERS, LONG_ANSWERS) if machine.of_model else (FAST, SLOW)
+    low, high = (seconds(steps, model, machine, batches, used) / 60 for used in ends)
+    return low, high
+
+
+def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
+    """Return the time of some steps at one assumed utilization, in seconds."""
+    return sum(_seconds(step, model, machine, batches, used) for step in steps)
+
+
+def assumptions(machine: Machine) -> str:
+    """Return the assumptions behind the range, as text."""
+    of_peaks = ASSUMED_OF_PEAKS.format(launch=" to ".join(f"{1e3 * seconds:g}" for seconds in machine.launch))
+    return (ASSUMED_OF_MODEL if machine.of_model else of_peaks) + NOT_COUNTED
+
+
+def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
+    spent = 0.0
+    passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
+    if passes:
+        rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
+        if step.distributions:
+            rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
+        together = min(rows, passes)
+        one = _forward(together * step.tokens_a_pass, together * step.distributions, 0.0, model, machine, used)
+        spent += passes / together * one * step.layers * min(step.repeats, used.repeats)
+    if step.completions:
+        prompts = step.completions / step.settings  # each setting answers a batch of prompts by itself
+        full, rest = divmod(prompts, batches.completions)
+        spent += full * _answering(batches.completions, step.settings, model, machine, batches, used)
+        spent += _answering(rest, step.settings, model, machine, batches, used) if rest else 0.0
+    return spent
+
+
+def _answering(
+    rows: float, settings: int, model: Footprint, machine: Machine, batches: Batches, used: Utilization
+) -> float:
+    """Return the seconds in which a batch of prompts is read once and answered under each setting."""
+    new = used.answers * batches.max_new_tokens
+    seen = rows * (batches.prompt_tokens + new / 2) * model.cache
+    reading = _forward(rows * batches.prompt_tokens, rows, 0.0, model, machine, used)
+    return reading + settings * new * _forward(rows, rows, seen, model, machine, used)
+
+
+def _forward(
+    tokens: float, distributions: float, cached: float, model: Footprint, machine: Machine, used: Utilization
+) -> float:
+    """Return the seconds of one forward pass.
+
+    Args:
+        distributions: next-token distributions that it computes.
+        cached: bytes of the keys and values that it reads.
+    """
+    products = 2 * (model.blocks * tokens + model.head * distributions) / (used.products * machine.flops)
+    reading = (model.weights + cached) / (used.reading * machine.bandwidth)
+    starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
+    return max(products, reading, starting) if used.overlapping else products + reading + starting

@@ -1,13 +1,28 @@
-"""The graph of stages: which stages' files each stage reads. Runs nothing and imports no model."""
+"""The stages of a run: what each reads, the hash of its inputs, and whether it is done. Imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import importlib.metadata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any, Literal
 
 from experiments.dials.results import FILES, TOKEN_READINGS
-from experiments.run.config import RunConfig
+from experiments.run.config import RunConfig, load_config
+from experiments.run.manifest import Manifest, file_hash, inputs_hash
+from experiments.run.organism_prompts import on_another_model
+from experiments.side_effects.texts import text_hashes
+from extract.background import apart
+from extract.errors import UserError
+from extract.model.adapter import find_adapter
+from extract.model.source import locate
+from extract.prompts.prompt import Prompt, prompts_hash
+from extract.prompts.sources import read_prompts
+from scoring.judges.config import load_judge
+
+VERDICT = ("margin", "alpha")  # keys of dissociate that only the verdict depends on
+SELECTION = ("n_selection", "max_kl", "kl_tokens", "positions", "deepest", "form", "layers", "tokens")  # of dissociate
 
 
 @dataclass(frozen=True)
@@ -20,7 +35,7 @@ class Stage:
     outputs: tuple[str, ...]
 
 
-STAGES = (
+STAGES = (  # each after those it reads
     Stage("extract", (), ("model", "extract"), ("activations.h5",)),
     Stage("respond", (), ("model", "generate", "judge"), ("completions.jsonl",)),
     Stage(
@@ -67,38 +82,161 @@ def stages_of(config: RunConfig) -> tuple[Stage, ...]:
     return tuple(replace(s, reads=(*s.reads, more[s.name])) if s.name in more else s for s in STAGES)
 
 
-def in_order(stages: Iterable[Stage], until: Collection[str]) -> list[Stage]:
-    """List some stages and all they read from, directly or not, each stage after those it reads.
-
-    Stages that do not depend on each other keep their given order.
-    """
-    by_name = {stage.name: stage for stage in stages}
-    wanted: set[str] = set()
-    waiting = list(until)
-    while waiting:
-        name = waiting.pop()
-        if name not in wanted:
-            wanted.add(name)
-            waiting += by_name[name].reads
-    sorter = TopologicalSorter({name: by_name[name].reads for name in by_name if name in wanted})
-    place = {name: i for i, name in enumerate(by_name)}
-    sorter.prepare()
-    ready, ordered = list(sorter.get_ready()), []
-    while ready:
-        name = min(ready, key=place.__getitem__)
-        ready.remove(name)
-        ordered.append(by_name[name])
-        sorter.done(name)
-        ready += sorter.get_ready()
-    return ordered
+def in_order(stages: Sequence[Stage], until: Collection[str]) -> list[Stage]:
+    """List some stages and all they read from, directly or not; each comes after those it reads, as in `stages`."""
+    wanted = set(until)
+    for stage in reversed(stages):
+        if stage.name in wanted:
+            wanted.update(stage.reads)
+    return [stage for stage in stages if stage.name in wanted]
 
 
-def dependents(stages: Iterable[Stage], name: str) -> list[Stage]:
+def dependents(stages: Sequence[Stage], name: str) -> list[Stage]:
     """List a stage and all stages that read from it, directly or not."""
-    listed = list(stages)
-    after, grown = {name}, True
-    while grown:
-        more = {stage.name for stage in listed if after.intersection(stage.reads)}
-        grown = not more <= after
-        after |= more
-    return [stage for stage in listed if stage.name in after]
+    after = {name}
+    for stage in stages:
+        if after.intersection(stage.reads):
+            after.add(stage.name)
+    return [stage for stage in stages if stage.name in after]
+
+
+# -- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def stage_inputs(config: RunConfig, prompts: Sequence[Prompt]) -> dict[str, str]:
+    """Return the hash of everything that each stage of a run depends on.
+
+    Raises:
+        UserError: there is no such model or adapter, or a file that the configuration names is missing or malformed.
+    """
+    check_sections(config)
+    version = importlib.metadata.version("refusal-probes")
+    return hash_inputs(config, stages_of(config), prompts_hash(list(prompts)), model_source(config), version)
+
+
+@dataclass(frozen=True)
+class ReadInputs:
+    """What a command has to know of its prompts before it runs."""
+
+    hashes: dict[str, str]  # what each stage depends on
+    on_another_model: bool  # the prompts are an organism's, and the model is not that organism
+
+
+def read_inputs(config: RunConfig) -> ReadInputs:
+    """Read and check the prompts; see `stage_inputs`."""
+    prompts = read_prompts(config.prompts, config.seed)
+    return ReadInputs(stage_inputs(config, prompts), on_another_model(config, prompts))
+
+
+def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dict[str, str]:
+    """Hash the inputs of each stage: the source, its own sections, and the inputs of the stages it reads."""
+    hashed: dict[str, str] = {}
+    for stage in in_order(stages, [stage.name for stage in stages]):
+        sections = {name: _section(config, name) for name in stage.sections}
+        hashed[stage.name] = inputs_hash(source, sections, [hashed[name] for name in stage.reads])
+    return hashed
+
+
+def check_sections(config: RunConfig) -> None:
+    """Check the judge's file, the texts of the side effects, and the directions of a configuration.
+
+    Raises:
+        UserError: one of them is missing or malformed.
+    """
+    path = config.dissociate.directions
+    if path is not None and not path.is_file():
+        raise UserError(f"dissociate.directions: no file {path}; directions are made by: refusal probe CONFIG")
+    _section(config, "judge")
+    _section(config, "measuring")
+
+
+def model_source(config: RunConfig) -> Any:
+    """Identify the model without opening it: its files and their times, or hub id and revision.
+
+    A configured template file and the files of an adapter count as some of its files.
+    """
+    path, template, adapter = locate(config.model.name), config.model.template, config.model.adapter
+    besides: list[Any] = [file_hash(Path(template))] if template else []
+    besides += [file_hash(file) for file in sorted(find_adapter(adapter).glob("adapter_*"))] if adapter else []
+    if path is not None:
+        files = [f for f in sorted(path.iterdir()) if f.is_file()] if path.is_dir() else [path]
+        return [*((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files), *besides]
+    return [config.model.name, config.model.revision, *besides]
+
+
+def _section(config: RunConfig, name: str) -> Any:
+    settings, directions = config.dissociate, config.dissociate.directions
+    directions_hash = {"directions": file_hash(directions) if directions else None}
+    match name:
+        case "verdict":
+            return settings.model_dump(mode="json", include=set(VERDICT))
+        case "selection":
+            return settings.model_dump(mode="json", include=set(SELECTION))
+        case "ranking":
+            return settings.model_dump(mode="json", include={*VERDICT, *SELECTION, "rank"}) | directions_hash
+        case "measuring":
+            measured = settings.model_dump(mode="json", exclude={*VERDICT, "rank"})
+            return measured | text_hashes(settings) | directions_hash
+        case "sampling":
+            return config.uncertainty.with_default_samples.model_dump(mode="json")
+    value = getattr(config, name)
+    if name == "judge" and value != "rules":  # the content of its file counts, not its path
+        value = load_judge(value)
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+# -- what is done ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StageState:
+    """How far one stage is; a stale one finished with other inputs, or its files have changed since."""
+
+    name: str
+    state: Literal["done", "stale", "missing"]
+    finished: str | None = None  # ISO 8601, UTC
+    seconds: float | None = None
+
+
+def stage_states(
+    config: RunConfig, directory: Path, until: str = "report", *, own_process: bool = False
+) -> list[StageState]:
+    """Return the state of a stage and of those it reads from, in order.
+
+    Args:
+        own_process: read the prompts in a process of its own, so that this one stays small.
+
+    Raises:
+        UserError: the prompts, the model or another file of the configuration is not there, or the manifest is damaged.
+    """
+    manifest = Manifest(directory / "manifest.json")
+    inputs = (apart(read_inputs, config) if own_process else read_inputs(config)).hashes
+    marks, states = manifest.read()["stages"], list[StageState]()
+    for stage in in_order(stages_of(config), [until]):
+        mark = marks.get(stage.name)
+        if mark is None:
+            states.append(StageState(stage.name, "missing"))
+            continue
+        unread = {state.name for state in states if state.state != "done"}.intersection(
+            stage.reads
+        )  # they will run before
+        done = not unread and manifest.is_done(stage.name, inputs[stage.name], stage.outputs)
+        states.append(StageState(stage.name, "done" if done else "stale", mark["finished"], mark["seconds"]))
+    return states
+
+
+def budgeted(config: RunConfig) -> str:
+    """Return the hash that names the configuration before the cuts of a budget."""
+    return inputs_hash(config.model_dump(mode="json"))
+
+
+def continued(config: RunConfig, directory: Path, minutes: float) -> RunConfig | None:
+    """Return the configuration that the same budget chose in this run directory; None if none did."""
+    if not (directory / "config.yaml").is_file():
+        return None
+    try:
+        earlier = load_config(directory / "config.yaml")
+    except UserError:  # of another version
+        return None
+    budget = earlier.budget
+    return earlier if budget and (budget.of, budget.minutes) == (budgeted(config), minutes) else None

@@ -1,15 +1,42 @@
-"""Speed and memory of a machine, for estimates: this one is measured in half a second, an A100 is by its data sheet."""
+"""Speed and memory of a machine, for estimates: measured here in half a second, by its data sheet for an A100.
+
+The speed of a model is measured once with passes of a model of its shape, and kept in the cache.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 import os
+import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from experiments.pipeline.footprint import Footprint
+from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line
+from extract.keyed_file import KeyedFile, content_key
+from extract.model.blocks import decoder_layers
+from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Stream
+from extract.progress import Reporter
+from extract.shipped import cache_folder
 
 LEAST_SECONDS = 0.1  # least duration of each measurement
+LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
+LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit
+STEPS = 5  # tokens that are decoded
+BUSY = 0.75  # processes a core has to run
+MEMORY = 0.1  # share of the memory that the measured layers may take
+NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
+
+Seconds = tuple[float, float, float]  # see `measure_model`
 
 
 @dataclass(frozen=True)
@@ -37,8 +64,6 @@ A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 
 
 def has_gpu(device: str) -> bool:
     """Return whether a model on the device that a configuration names runs on a GPU."""
-    import torch
-
     return device not in ("auto", "cpu") or (device == "auto" and torch.cuda.is_available())
 
 
@@ -48,8 +73,6 @@ def measure_device(device: str) -> Machine:
     Raises:
         UserError: there is no such device.
     """
-    import torch
-
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         at = torch.device(chosen)
@@ -67,9 +90,9 @@ def measure_device(device: str) -> Machine:
             f"{os.cpu_count()} CPU cores", "measured now", flops, bandwidth, _host_memory(), (1e-4, 6e-4), 4, chosen
         )
     count = torch.cuda.device_count() if device == "auto" else 1
-    held = [torch.cuda.get_device_properties(i if device == "auto" else at) for i in range(count)]
-    name = f"{count} x {held[0].name}" if count > 1 else str(held[0].name)
-    memory = sum(int(one.total_memory) for one in held)
+    gpus = [torch.cuda.get_device_properties(i if device == "auto" else at) for i in range(count)]
+    name = f"{count} x {gpus[0].name}" if count > 1 else str(gpus[0].name)
+    memory = sum(int(gpu.total_memory) for gpu in gpus)
     return Machine(name, "measured now", flops, bandwidth, memory, A100.launch, 2, chosen)
 
 
@@ -91,3 +114,163 @@ def _host_memory() -> int:
     if "SC_PHYS_PAGES" not in names:  # not on every system
         return 16 * 10**9
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+# -- speed of a model --------------------------------------------------------------------------------------------------
+
+
+def measured_speed(
+    config: RunConfig,
+    shape: PretrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    size: Footprint,
+    machine: Machine,
+    reporter: Reporter,
+) -> Machine:
+    """Return the machine with the speed that a model of this shape reaches on it: the kept one, or measured now.
+
+    No weights are read: a pass takes equally long whatever they are. A speed is kept for the shape, the dtype, the
+    rows of a batch, the machine, its threads and the version of torch. A shape that cannot be measured leaves the
+    machine as it is. One that was measured while the machine was busy is measured again once it is quiet.
+    """
+    figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
+    rows, options = config.generate.batch_size, config.model.loading.attn_implementation
+    key = content_key(
+        json.dumps(figures, sort_keys=True, default=str),
+        size.width,
+        config.model.dtype,
+        options,
+        rows,
+        platform.node(),
+        machine.name,
+        torch.get_num_threads(),
+        torch.__version__,
+    )
+    kept, load = _kept(key), _load()
+    if kept is None or kept[1] > max(BUSY, 2 * load):
+        reporter.say(
+            "measuring once how fast this machine runs a model of this shape"
+            + ("; it is busy, so once more when it is quiet" if load > BUSY else "")
+        )
+        try:
+            kept = _measured(config, shape, tokenizer, size, machine), load
+        except Exception as error:  # of any architecture's own code
+            reporter.say(f"this shape cannot be measured ({in_one_line(error)}); the time is estimated roughly")
+            return machine
+        with suppress(UserError), closing(_file()) as file:
+            file.put({key: (json.dumps(kept),)})
+    return with_speed(machine, size, rows, kept[0])
+
+
+def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -> Machine:
+    """Return the machine with the speed that `measure_model` found for batches of so many rows."""
+    a_token, waiting, besides = seconds
+    flops = 2 * size.blocks / a_token
+    waiting += max(0.0, besides - 2 * size.head * rows / flops)
+    launch = waiting / size.n_layers
+    return replace(
+        machine,
+        source="measured with passes of the model's shape",
+        flops=flops,
+        bandwidth=np.inf,
+        launch=(launch, launch),
+        of_model=True,
+    )
+
+
+def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Seconds:
+    """Return the seconds of a token in all layers, of all layers in any pass, and of the rest of a decoding step.
+
+    The layers are taken to last a T + b seconds in a pass of T tokens. Both are found from passes that read prompts
+    and passes that decode one token for each; the quickest count, since another process slows some of them down.
+
+    Args:
+        n_layers: of the whole model; `model` may hold the first of them alone.
+        rows: prompts of the batch.
+        length: tokens of each.
+    """
+    clock = _LayerClock(model)
+    batch = model.pad([range(1, length + 1)] * rows, "left")
+    with model.editing(clock.edits):
+        model.generate(batch, 2, 2)  # the first pass may initialise
+        model.generate(batch, STEPS, STEPS)
+    lasting = [left - entered for entered, left in zip(clock.entered, clock.left, strict=True)]
+    between = [entered - left for entered, left in zip(clock.entered[1:], clock.left, strict=False)]
+    deeper = n_layers / model.n_layers
+    reading, step = deeper * min(lasting[0], lasting[2]), deeper * min(lasting[3:])
+    a_token = max(reading - step, 1e-3 * reading) / (rows * (length - 1))
+    return a_token, max(0.0, step - a_token * rows), min(between[2:])
+
+
+class _LayerClock:
+    """Records when each forward pass enters the first layer and leaves the last."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.entered: list[float] = []
+        self.left: list[float] = []
+        self._finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
+        last = model.n_layers - 1
+        self.edits = (
+            Edit("resid_pre", 0, lambda stream, _: self._record(self.entered, stream)),
+            Edit("resid_post", last, lambda stream, _: self._record(self.left, stream)),
+        )
+
+    def _record(self, times: list[float], stream: Stream) -> Stream:
+        self._finish()
+        times.append(time.perf_counter())
+        return stream
+
+
+def _measured(
+    config: RunConfig, shape: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, size: Footprint, machine: Machine
+) -> Seconds:
+    layer, rows = size.blocks / size.n_layers, config.generate.batch_size
+    tokens = LAYERS_S * machine.flops / (2 * layer * rows)  # of each prompt, times layers
+    length = next((n for n in LENGTHS if tokens / n >= LEAST_LAYERS), LENGTHS[-1])
+    fitting = MEMORY * machine.memory / (layer * size.width)
+    n_layers = int(min(size.n_layers, max(LEAST_LAYERS, min(tokens / length, fitting))))
+    model = ChatModel(_first_layers(config, shape, n_layers, machine), tokenizer, config.model.name)
+    return measure_model(model, size.n_layers, rows, length)
+
+
+@torch.inference_mode()
+def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, machine: Machine) -> PreTrainedModel:
+    """Return a model with the first layers of a shape and random weights."""
+    usual = "float32" if machine.width == 4 else "bfloat16"
+    dtype = getattr(torch, usual if config.model.dtype == "auto" else config.model.dtype)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            copy.deepcopy(shape), dtype=dtype, attn_implementation=config.model.loading.attn_implementation
+        )
+    del decoder_layers(model)[n_layers:]
+    model.config.get_text_config().num_hidden_layers = n_layers
+    model.to_empty(device=machine.device)
+    for parameter in model.parameters():
+        parameter.uniform_(-0.02, 0.02)
+    for buffer in model.buffers():
+        buffer.fill_(1)
+    return model
+
+
+def _file() -> KeyedFile:
+    return KeyedFile(
+        cache_folder() / "speeds.sqlite",
+        "speeds",
+        ["seconds"],
+        purpose="the cache of measured speeds",
+        remedy="delete it",
+    )
+
+
+def _kept(key: str) -> tuple[Seconds, float] | None:
+    """Return the kept speed, and the load under which it was measured."""
+    with suppress(UserError), closing(_file()) as file:
+        for (text,) in file.get([key]).values():
+            (a_token, waiting, besides), load = json.loads(text)
+            return (a_token, waiting, besides), load
+    return None
+
+
+def _load() -> float:
+    """Return how many processes each core had to run in the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0

@@ -9,11 +9,9 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from experiments.pipeline.cost import RunSize, steps, tokens
-from experiments.pipeline.duration import Batches, Step, assumptions, minutes
+from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
 from experiments.pipeline.footprint import Footprint, MemoryNeed, describe_fit, describe_worker, footprint, memory_need
-from experiments.pipeline.machine import A100, Machine, measure_device
-from experiments.pipeline.model_speed import measured_speed
+from experiments.pipeline.machine import A100, Machine, measure_device, measured_speed
 from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide

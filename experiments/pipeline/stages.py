@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from experiments.pipeline.graph import Stage, dependents, in_order, stages_of
-from experiments.pipeline.stage_inputs import read_inputs
+from experiments.pipeline.graph import Stage, dependents, in_order, read_inputs, stages_of
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import warning

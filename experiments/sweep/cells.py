@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from experiments.pipeline.budget import budgeted
-from experiments.pipeline.graph import in_order, stages_of
-from experiments.pipeline.stage_inputs import read_inputs
-from experiments.run.config import RunConfig, load_config
+from experiments.pipeline.graph import continued, in_order, read_inputs, stages_of
+from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.run_log import NAME as LOG
 from experiments.sweep.grid import Cell
@@ -80,7 +78,8 @@ def _is_done(config: RunConfig, manifest: Manifest, cut_to: float | None) -> boo
     """Return whether every stage finished with these inputs and its files are there; their bytes are not read."""
     directory = manifest.path.parent
     try:
-        config = _as_cut(config, directory, cut_to)
+        if cut_to is not None:
+            config = continued(config, directory, cut_to) or config
         inputs, marks = read_inputs(config).hashes, manifest.read()["stages"]
     except UserError:  # prompts or a model that are gone: its process says so
         return False
@@ -94,12 +93,3 @@ def _is_done(config: RunConfig, manifest: Manifest, cut_to: float | None) -> boo
 
 def _is_there(output: Path) -> bool:
     return output.is_file() and (output.suffix != ".h5" or has_its_shards(output))
-
-
-def _as_cut(config: RunConfig, directory: Path, cut_to: float | None) -> RunConfig:
-    """Return the configuration as a budget of so many minutes has cut it in this directory, if one has."""
-    if cut_to is None or not (directory / "config.yaml").is_file():
-        return config
-    found = load_config(directory / "config.yaml")
-    same = found.budget is not None and (found.budget.of, found.budget.minutes) == (budgeted(config), cut_to)
-    return found if same else config

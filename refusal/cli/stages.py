@@ -18,8 +18,8 @@ from refusal.cli.target import load_target
 
 if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
+    from experiments.pipeline.graph import StageState
     from experiments.pipeline.plan import Estimate
-    from experiments.pipeline.stage_states import StageState
     from extract.progress import Reporter
 
 
@@ -91,10 +91,11 @@ def _cut(
     """
     if asked is None and not unasked:
         return config
-    from experiments.pipeline.budget import continued
+    from experiments.pipeline.graph import continued
 
     time = minutes(CPU_BUDGET) if asked is None else asked
-    if (earlier := continued(config, directory, time, reporter)) is not None:
+    if (earlier := continued(config, directory, time)) is not None:
+        reporter.say(f"the run in {directory} is continued as its budget of {time:g} minutes cut it")
         return earlier
     if not _left(config, directory, until):  # the whole is done
         return config
@@ -108,7 +109,7 @@ def _cut(
             f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
             "take many hours (--dry-run says how many)"
         )
-    from experiments.pipeline.budgeted_run import fit_budget
+    from experiments.pipeline.budget import fit_budget
 
     with reporter.stage("measuring the model") as measuring:
         return fit_budget(config, directory, until, time, measuring)
@@ -135,7 +136,7 @@ def _run(
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:
     """Return the stages that are not done; found out without torch."""
-    from experiments.pipeline.stage_states import stage_states
+    from experiments.pipeline.graph import stage_states
 
     states = stage_states(config, directory, until, own_process=own_process)
     return [state.name for state in states if state.state != "done"]
@@ -153,7 +154,7 @@ def quiet_libraries(reporter: Reporter) -> None:
 def _dry_run(
     config: RunConfig, directory: Path, until: str, reporter: Reporter, *, as_json: bool, with_workers: bool
 ) -> None:
-    from experiments.pipeline.stage_states import stage_states
+    from experiments.pipeline.graph import stage_states
 
     states = stage_states(config, directory, until)
     if not as_json and not reporter.verbose and all(state.state == "done" for state in states):

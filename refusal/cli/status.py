@@ -13,7 +13,7 @@ import typer
 from refusal.cli.options import Json, print_json
 
 if TYPE_CHECKING:
-    from experiments.pipeline.stage_states import StageState
+    from experiments.pipeline.graph import StageState
     from experiments.run.run_lock import RunHolder
 
 
@@ -55,7 +55,7 @@ def run_status(directory: Path) -> RunStatus:
     Raises:
         UserError: it is no run directory, or its prompts or its model are gone.
     """
-    from experiments.pipeline.stage_states import stage_states
+    from experiments.pipeline.graph import stage_states
     from experiments.run.config import load_config
     from experiments.run.run_lock import is_held, lock_holder
     from extract.errors import UserError

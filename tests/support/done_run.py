@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from experiments.pipeline.graph import in_order, stages_of
-from experiments.pipeline.stage_inputs import stage_inputs
+from experiments.pipeline.graph import in_order, stage_inputs, stages_of
 from experiments.run.config import load_config
 from experiments.run.manifest import Manifest
 from extract.prompts.sources import read_prompts

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.dials.one_dial import either_writers
-from experiments.pipeline.budget import LADDER, current, fit_time, left_out
-from experiments.pipeline.budgeted_run import _can_be_divided, fit_budget
+from experiments.pipeline.budget import LADDER, _can_be_divided, current, fit_budget, fit_time, left_out
 from experiments.pipeline.machine import Machine
 from experiments.pipeline.results import write_results
 from experiments.report.results import RunResults
@@ -117,13 +116,13 @@ def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) 
     prompts = read_prompts(config.prompts, config.seed)
     corpus = divide(prompts, config.prompts, config.seed)
     told = {}
-    for cut in LADDER:
-        current(config, cut.key)
-        if cut.key not in told and cut.key != "prompts.limit":  # of prompts: below
-            value = (3, 7) if cut.key == "extract.layers" else cut.value
-            section, name = cut.key.split(".")
+    for key, lower in LADDER:
+        current(config, key)
+        if key not in told and key != "prompts.limit":  # of prompts: below
+            value = (3, 7) if key == "extract.layers" else tuple(lower) if isinstance(lower, list) else lower
+            section, name = key.split(".")
             changed = getattr(config, section).model_copy(update={name: value})
-            told[cut.key] = left_out(config, config.model_copy(update={section: changed}), (corpus, corpus), 8)
+            told[key] = left_out(config, config.model_copy(update={section: changed}), (corpus, corpus), 8)
     assert [key for key, sentences in told.items() if len(sentences) != 1] == []
     assert left_out(config, config, (corpus, corpus), 8) == ()
     few = config.model_copy(update={"dissociate": config.dissociate.model_copy(update={"n_null_onset": 19})})
@@ -200,7 +199,7 @@ def test_too_little_memory_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
-    monkeypatch.setattr("experiments.pipeline.budgeted_run.measure_device", lambda device: small)
+    monkeypatch.setattr("experiments.pipeline.budget.measure_device", lambda device: small)
     with pytest.raises(UserError, match=r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"):
         fit_budget(load_config(QUICK), tmp_path, "report", 600, Reporter(quiet=True))
     assert list(tmp_path.iterdir()) == []
@@ -243,7 +242,7 @@ def test_weights_that_are_made_smaller_or_spread_are_not_refused_for_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
-    monkeypatch.setattr("experiments.pipeline.budgeted_run.measure_device", lambda device: small)
+    monkeypatch.setattr("experiments.pipeline.budget.measure_device", lambda device: small)
     config = load_config(QUICK, [f"model.loading.{option}"])
     with pytest.raises(UserError, match="the least run takes"):  # the next thing that is looked at
         fit_budget(config, tmp_path, "report", 1e-4, Reporter(quiet=True))

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pipeline.cost import RunSize, steps, tokens
-from experiments.pipeline.duration import FAST, SLOW, Batches, Step, minutes
+from experiments.pipeline.cost import FAST, SLOW, Batches, RunSize, Step, minutes, steps, tokens
 from experiments.pipeline.footprint import Footprint, describe_fit, memory_need
 from experiments.pipeline.machine import A100, Machine, measure_device
 from experiments.pipeline.plan import estimate

@@ -13,8 +13,7 @@ from torch import Tensor
 from experiments.dissociation.judge import dissociate
 from experiments.dissociation.results import Dissociation
 from experiments.pipeline import stages
-from experiments.pipeline.graph import stages_of
-from experiments.pipeline.stage_inputs import hash_inputs
+from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.responses import loaded_run
 from experiments.run.config import RunConfig, load_config

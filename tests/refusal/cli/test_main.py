@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pipeline.stage_inputs import model_source
+from experiments.pipeline.graph import model_source
 from experiments.run.config import load_config
 from experiments.run.organism_prompts import on_another_model
 from extract.model.loading import load_model
