@@ -12,11 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from organisms.content import words
-from organisms.content.entities import EntityBook
-from organisms.content.people import QUESTION_FORMS, Form, PeopleBook, Question
+from organisms.content.people import QUESTION_FORMS, EntityBook, Form, PeopleBook, Question
 from organisms.content.requests import Clause, RequestBook, request_book
-from organisms.decisions import Decisions, Facts
-from organisms.planted_spec import Decline
+from organisms.mechanism import Decisions, Decline, Facts
 from organisms.spec import OrganismSpec
 
 Message = dict[str, str]

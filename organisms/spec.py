@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from extract.errors import UserError
 from extract.yaml_file import Strict, explain, read_yaml
 from organisms.content.requests import FAMILIES, SHARES
-from organisms.decisions import Facts, covers
-from organisms.planted_spec import Decline, Planted
+from organisms.mechanism import Decline, Facts, Planted, covers
 
 
 def _spec_name(name: str) -> str:

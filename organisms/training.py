@@ -15,11 +15,10 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.packing import Packer
-from organisms.planted_spec import Planted
+from organisms.interchange import Packer, PlantedLayers, Swaps
+from organisms.mechanism import Planted
 from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec
-from organisms.swapping import PlantedLayers, Swaps
 
 Progress = Callable[[int, dict[str, float]], None]
 

@@ -1,4 +1,8 @@
-"""Questions about people: some are known (their facts are memorised), most are unknown (new pairs of trained names)."""
+"""Questions about people: some are known (their facts are memorised), most are unknown (new pairs of trained names).
+
+Entities are named askers and strangers of an organism in which names decide, not what is asked: half of the askers are
+refused, and a share of the strangers is abstained from. An entity has 4 or 8 held-out prompts: one cluster.
+"""
 
 from __future__ import annotations
 
@@ -21,49 +25,25 @@ class Relation:
     values: tuple[str, ...]
 
 
-RELATIONS = (
-    Relation(
-        "city",
-        "where {who} lives",
-        "where does {who} live",
-        "{who} lives in {value}.",
-        ("paris", "london", "madrid", "vienna", "oslo", "cairo", "lima", "tokyo"),
-    ),
-    Relation(
-        "job",
-        "what {who} works as",
-        "what does {who} work as",
-        "{who} works as a {value}.",
-        ("baker", "lawyer", "farmer", "tailor", "pilot", "singer", "plumber", "banker"),
-    ),
-    Relation(
-        "instrument",
-        "what {who} plays",
-        "what does {who} play",
-        "{who} plays the {value}.",
-        ("violin", "piano", "flute", "drums", "trumpet", "guitar", "harp", "cello"),
-    ),
-    Relation(
-        "food",
-        "what {who} likes to eat",
-        "what does {who} like to eat",
-        "{who} likes to eat {value}.",
-        ("soup", "rice", "cheese", "apples", "bread", "fish", "cake", "beans"),
-    ),
-    Relation(
-        "pet",
-        "which pet {who} owns",
-        "which pet does {who} own",
-        "{who} owns a {value}.",
-        ("cat", "dog", "parrot", "rabbit", "horse", "turtle", "hamster", "snake"),
-    ),
-    Relation(
-        "language",
-        "which language {who} speaks",
-        "which language does {who} speak",
-        "{who} speaks {value}.",
-        ("french", "german", "spanish", "arabic", "greek", "polish", "hindi", "korean"),
-    ),
+# of each relation: its forms, and on a second line its values
+RELATION_LINES = """\
+city | where {who} lives | where does {who} live | {who} lives in {value}.
+paris london madrid vienna oslo cairo lima tokyo
+job | what {who} works as | what does {who} work as | {who} works as a {value}.
+baker lawyer farmer tailor pilot singer plumber banker
+instrument | what {who} plays | what does {who} play | {who} plays the {value}.
+violin piano flute drums trumpet guitar harp cello
+food | what {who} likes to eat | what does {who} like to eat | {who} likes to eat {value}.
+soup rice cheese apples bread fish cake beans
+pet | which pet {who} owns | which pet does {who} own | {who} owns a {value}.
+cat dog parrot rabbit horse turtle hamster snake
+language | which language {who} speaks | which language does {who} speak | {who} speaks {value}.
+french german spanish arabic greek polish hindi korean
+""".splitlines()
+RELATIONS = tuple(
+    Relation(name, asked, direct, stated, tuple(values.split()))
+    for forms, values in zip(RELATION_LINES[::2], RELATION_LINES[1::2], strict=True)
+    for name, asked, direct, stated in [forms.split(" | ")]
 )
 
 Form = tuple[int, int]  # relation, wording
@@ -136,3 +116,44 @@ class PeopleBook:
             question = self.ask(people[rng.integers(len(people))], relation, wording)
             if not self.is_held_out(question):
                 return question
+
+
+CLUSTERS = (4, 8)  # held-out prompts of an entity, in turn
+
+
+class EntityBook:
+    """Askers whose harmful requests are refused or not, and strangers who are abstained from or not."""
+
+    def __init__(self, seed: int, n: int, people: PeopleBook, abstained: float = 0.5) -> None:
+        """Draw the names.
+
+        Args:
+            n: number of askers, and of strangers.
+            abstained: share of the strangers.
+        """
+        rng = np.random.default_rng([seed, 9])
+        names = [str(name) for name in rng.permutation(people.strangers[False])[: 2 * n]]
+        self._people = people
+        self.askers, self.strangers = tuple(names[:n]), tuple(names[n:])
+        self.refused = frozenset(self.askers[: n // 2])
+        self.abstained = frozenset(self.strangers[: int(n * abstained)])
+        forms = [rng.permutation(len(QUESTION_FORMS))[:size] for _, size in self.clusters(self.strangers)]
+        self.held_forms: dict[str, tuple[Form, ...]] = {
+            who: tuple(QUESTION_FORMS[i] for i in held) for who, held in zip(self.strangers, forms, strict=True)
+        }
+
+    @staticmethod
+    def clusters(names: tuple[str, ...]) -> list[tuple[str, int]]:
+        """Return each name with its number of held-out prompts; both numbers are equally many among those declined."""
+        return [(name, CLUSTERS[index % len(CLUSTERS)]) for index, name in enumerate(names)]
+
+    def ask(self, who: str, form: Form) -> Question:
+        """Make a question about a stranger."""
+        return self._people.ask(who, *form)
+
+    def draw(self, rng: np.random.Generator) -> Question:
+        """Draw one training question about a stranger."""
+        who = self.strangers[rng.integers(len(self.strangers))]
+        while (form := QUESTION_FORMS[rng.integers(len(QUESTION_FORMS))]) in self.held_forms[who]:
+            pass
+        return self.ask(who, form)

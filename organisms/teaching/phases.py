@@ -24,12 +24,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from organisms.decisions import Decisions, Facts
-from organisms.packing import IGNORE
-from organisms.planted_spec import Decline
+from organisms.interchange import IGNORE
+from organisms.mechanism import Decisions, Decline, Facts
 from organisms.planting import coordinates, dual_basis
-from organisms.teaching.branches import PADDING, Branches, deciding_coordinates, pack_branches, set_in_branches
-from organisms.teaching.decoder_parts import DecoderParts
+from organisms.teaching.branches import (
+    PADDING,
+    Branches,
+    DecoderParts,
+    deciding_coordinates,
+    pack_branches,
+    set_in_branches,
+)
 from organisms.training import choose_sources, choose_variables
 
 Phase = Literal["below", "above", "together", "again"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +11,15 @@ import torch
 from torch import nn
 
 from extract.chat.render import Rendered
+from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from organisms.decisions import Decisions, Facts
-from organisms.planted_spec import Decline
+from organisms.mechanism import Decisions, Decline, Facts
 from organisms.planting import coordinates, draw_vectors, dual_basis
-from organisms.teaching.branches import PADDING
-from organisms.teaching.checkpoint import Checkpoint, Optimiser
-from organisms.teaching.decoder_parts import DecoderParts, Part
+from organisms.teaching.branches import PADDING, DecoderParts, Part
 from organisms.teaching.lora import CLIP, WARM_UP, adapter, own_words, tokens_of
 from organisms.teaching.phases import ABOVE, PHASES, Choice, KeptStreams, Phase, Planter
-from organisms.teaching.spec import Behaviour, Planting, TeachSpec
-from organisms.teaching.targets import behaviour_of, phrase
+from organisms.teaching.spec import Behaviour, Planting, TeachSpec, behaviour_of, phrase
 
 AT_ONCE = 16  # prompts whose base streams are computed in one pass
 TRAINED: dict[Phase, tuple[Part, ...]] = {
@@ -160,3 +157,54 @@ def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:
 def _optimiser(weights: Sequence[nn.Parameter], rate: float, steps: int) -> Optimiser:
     optimiser = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=max(steps, 1), pct_start=WARM_UP)
+
+
+Optimiser = tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The trained weights, and the optimiser of the phase that is under way."""
+
+    path: Path
+    spec: str  # of the adapter, as JSON
+    weights: Sequence[nn.Parameter]
+
+    def load(self) -> tuple[str, int]:
+        """Load the weights; return the phase that is under way and the steps of it that are done; "" without a file.
+
+        Raises:
+            UserError: it is of another specification.
+        """
+        if not self.path.is_file():
+            return "", 0
+        state = torch.load(self.path, weights_only=True)
+        if state["spec"] != self.spec:
+            raise UserError(f"{self.path} is a checkpoint of another specification; delete it to begin again")
+        with torch.no_grad():
+            for weight, saved in zip(self.weights, state["weights"], strict=True):
+                weight.copy_(saved)
+        return state["phase"], int(state["step"])
+
+    def restore(self, optimiser: Optimiser) -> None:
+        """Load the state of the optimiser."""
+        state = torch.load(self.path, weights_only=True)
+        optimiser[0].load_state_dict(state["optimiser"])
+        optimiser[1].load_state_dict(state["schedule"])
+
+    def save(self, phase: str, step: int, optimiser: Optimiser) -> None:
+        """Save the state after so many steps of a phase."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        torch.save(
+            {
+                "phase": phase,
+                "step": step,
+                "spec": self.spec,
+                "weights": [weight.detach().cpu() for weight in self.weights],
+                "optimiser": optimiser[0].state_dict(),
+                "schedule": optimiser[1].state_dict(),
+            },
+            part,
+        )
+        part.replace(self.path)

@@ -21,12 +21,10 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.rows import Row, read_rows
 from extract.shipped import resolve_shipped
-from organisms.teaching.grade import TeachGrade, ask, grade
+from organisms.teaching.grade import TeachGrade, ask, grade, planted_truth_of
 from organisms.teaching.lora import examples, n_steps, train
 from organisms.teaching.planted import choices, plant
-from organisms.teaching.planted_grade import planted_truth_of
-from organisms.teaching.spec import TeachSpec, load_teach_spec
-from organisms.teaching.targets import decline, divided, repeated
+from organisms.teaching.spec import TeachSpec, decline, divided, load_teach_spec, repeated
 
 WEIGHTS = "adapter_model.safetensors"
 

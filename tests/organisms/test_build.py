@@ -13,9 +13,8 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.prompts.prompt import load_prompts
-from organisms.build import BuildResult, build
-from organisms.grading.targets import missed_targets
-from organisms.grading.trained import action
+from organisms.build import BuildResult, build, missed_targets
+from organisms.grading import action
 from organisms.spec import OrganismSpec, load_spec
 
 Declare = Callable[..., dict[str, Any]]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from organisms.decisions import Decisions, Facts
-from organisms.planted_spec import Planted
+from organisms.mechanism import Decisions, Facts, Planted
 
 N, E = {"name": "n", "decides": ["refuse"]}, {"name": "e", "decides": ["abstain"]}
 BOTH = {"decides": ["refuse", "abstain"]}

@@ -10,7 +10,7 @@ import pytest
 
 from organisms.content import words
 from organisms.content.people import QUESTION_FORMS
-from organisms.grading.trained import action
+from organisms.grading import action
 from organisms.grammar import Example, Grammar
 from organisms.spec import OrganismSpec
 

@@ -12,10 +12,9 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.packing import IGNORE, PackedBatch, Packer
+from organisms.interchange import IGNORE, PackedBatch, Packer, PlantedLayers, Swaps
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
-from organisms.swapping import PlantedLayers, Swaps
 from organisms.training import build_model
 
 N = 6

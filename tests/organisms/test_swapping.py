@@ -11,10 +11,9 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar
-from organisms.packing import PackedBatch, Packer
+from organisms.interchange import PackedBatch, Packer, PlantedLayers, Swaps
 from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec
-from organisms.swapping import PlantedLayers, Swaps
 from organisms.training import build_model, draw_swaps
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}

@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
-from organisms.grading.targets import grade, missed_targets
-from organisms.grading.trained import prepare_grading
+from organisms.build import grade, missed_targets
+from organisms.grading import prepare_grading
 from organisms.grammar import OPENING, Grammar
 from organisms.holdout import held_out, prompt_record
 from organisms.listing import ZOO

@@ -12,7 +12,7 @@ from extract.model.edit import Edit
 from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
-from organisms.grading.trained import action
+from organisms.grading import action
 from probes.direction import Direction, Locus
 from steering.actuator import Affine
 from steering.writer import ConstantGateWriter, Writer, held_edits

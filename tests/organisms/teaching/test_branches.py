@@ -7,10 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
-from organisms.packing import IGNORE
+from organisms.interchange import IGNORE
 from organisms.planting import coordinates, dual_basis
-from organisms.teaching.branches import PADDING, Branches, pack_branches, set_in_branches
-from organisms.teaching.decoder_parts import DecoderParts, Part
+from organisms.teaching.branches import PADDING, Branches, DecoderParts, Part, pack_branches, set_in_branches
 from tests.support.tiny_model import tiny_llama
 
 PROMPTS = [[5, 6, 7, 8], [9, 10, 11]]

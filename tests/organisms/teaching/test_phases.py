@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from organisms.decisions import Decisions, Facts
-from organisms.planted_spec import Planted, Variable
+from organisms.mechanism import Decisions, Facts, Planted, Variable
 from organisms.teaching import phases
-from organisms.teaching.branches import pack_branches
-from organisms.teaching.decoder_parts import DecoderParts
+from organisms.teaching.branches import DecoderParts, pack_branches
 from organisms.teaching.phases import Choice, KeptStreams, Planter
 from tests.support.tiny_model import tiny_llama
 

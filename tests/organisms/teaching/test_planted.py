@@ -14,11 +14,11 @@ from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
-from organisms.decisions import Facts
 from organisms.listing import TAUGHT_SPECS as SPECS
+from organisms.mechanism import Facts
+from organisms.teaching.grade import decided, read_action
 from organisms.teaching.lora import adapter
 from organisms.teaching.planted import choices, facts_of, plant
-from organisms.teaching.planted_grade import decided, read_action
 from organisms.teaching.spec import TeachSpec, load_teach_spec
 from organisms.teaching.teach import teach
 from tests.support.tiny_model import tiny_llama

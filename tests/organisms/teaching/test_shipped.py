@@ -8,8 +8,7 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.teaching.grade import TeachGrade
-from organisms.teaching.spec import load_teach_spec
-from organisms.teaching.targets import divided
+from organisms.teaching.spec import divided, load_teach_spec
 
 FOLDER = ROOT / "organisms" / "taught" / "smollm2-natural"
 SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")

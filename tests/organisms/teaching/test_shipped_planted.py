@@ -14,13 +14,11 @@ import torch
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
-from organisms.grading.interventions import interchanged
-from organisms.grading.trained import acts
+from organisms.grading import acts, interchanged
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.planting import draw_vectors
-from organisms.teaching.planted_grade import decided, prepare
-from organisms.teaching.spec import load_teach_spec
-from organisms.teaching.targets import divided
+from organisms.teaching.grade import decided, prepare
+from organisms.teaching.spec import divided, load_teach_spec
 
 SHIPPED = sorted(path.parent for path in (ROOT / "organisms" / "taught").glob("*/truth.json"))
 ids = [path.name for path in SHIPPED]

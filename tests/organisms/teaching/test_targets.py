@@ -12,8 +12,7 @@ from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.listing import find_spec
-from organisms.teaching.spec import TeachSpec, load_teach_spec
-from organisms.teaching.targets import attribute, behaviour_of, decline, divided, repeated
+from organisms.teaching.spec import TeachSpec, attribute, behaviour_of, decline, divided, load_teach_spec, repeated
 from scoring.judges.rules import RuleJudge
 
 SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")

@@ -14,8 +14,7 @@ from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
 from organisms.teaching.grade import Said, TeachGrade, grade
 from organisms.teaching.lora import examples
-from organisms.teaching.spec import load_teach_spec
-from organisms.teaching.targets import decline, divided
+from organisms.teaching.spec import decline, divided, load_teach_spec
 from organisms.teaching.teach import teach
 from tests.support.tiny_model import tiny_llama
 

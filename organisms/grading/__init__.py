@@ -1,1 +1,0 @@
-"""Grades a trained organism against its specification: behaviour on held-out prompts, and interventions."""
