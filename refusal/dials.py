@@ -15,9 +15,9 @@ from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from refusal.model import Model
-from steering.conversation import reports
-from steering.dial import Dial, Kind, check_weights, read_dials
-from steering.gates import DECISIONS, Readings
+from steering.dial import Dial, Kind
+from steering.dial_file import check_weights, read_dials
+from steering.gates import Readings
 
 COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled", "category")
 
@@ -84,16 +84,8 @@ class Dials:
         """Keep what was read of one batch, whose rows are these prompts."""
         for row, i in enumerate(index):
             self._rows[i] = [
-                (
-                    self._prompts[i],
-                    one.kind,
-                    one.probability,
-                    one.threshold,
-                    DECISIONS[one.gate],
-                    one.overruled,
-                    one.category,
-                )
-                for one in reports(readings, row)
+                (self._prompts[i], kind, read.probability, read.threshold, read.gate, read.overruled, read.category)
+                for kind, read in readings.of_prompt(row).items()
             ]
 
     def _checked(self, kind: Kind, value: float) -> float:

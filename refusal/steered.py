@@ -19,8 +19,16 @@ import torch
 from extract.errors import UserError
 from extract.model.edit import Edit, Scope, Site
 from probes.direction import Direction
-from steering.device_copies import DeviceCopies
-from steering.interventions import NEARLY_PARALLEL, Intervention, add, affine, place, set_projections, solver
+from steering.interventions import (
+    NEARLY_PARALLEL,
+    DeviceCopies,
+    Intervention,
+    add,
+    affine,
+    place,
+    set_projections,
+    solver,
+)
 
 Form = Literal["add", "zero", "affine"]
 SCOPES: tuple[Scope, ...] = ("all", "last_on", "last_prompt")  # each covers the ones after it

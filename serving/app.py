@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from serving.engine import Decoding
+from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
 from serving.errors import ApiError, add_error_handlers
-from serving.exchange import Exchange, ServedModel
-from serving.limits import BodyLimits, Limits
+from serving.exchange import Decoding, Exchange, ServedModel
+from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
 from serving.prepare import prepare
 from serving.replies import Completion, DialDefault, ErrorBody, Health, Index, ModelCard, ModelList
 from serving.request_schema import ChatRequest
-from serving.waiting import RenderQueue, until_disconnect
 
+HERE = Path(__file__).resolve().parent / "live"
+THOUGHT = {"opening": UNCLOSED.pattern, "closing": CLOSING.pattern, "begins": OPENS_WITHIN}  # the live page's too
 LIVE = {"GET /ui": "a page: answers side by side, with every token's readings"}  # of the index, where it is served
 BEARER = HTTPBearer(auto_error=False)
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -135,9 +140,16 @@ def create_app(
         return about.model_copy(update={"endpoints": about.endpoints | LIVE}) if ui else about
 
     if ui:
-        from serving.live.page import add_live_page  # the report's page, whose charts take a second to import
+        html, policy = live_page()
+        headers = {
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        }
 
-        add_live_page(app)
+        @app.get("/ui", include_in_schema=False)
+        async def live() -> Response:  # needs no key: it holds nothing of the model
+            return HTMLResponse(html, headers=headers)
 
     @app.get("/health")
     async def health() -> Health:
@@ -170,3 +182,20 @@ def _describe(app: FastAPI, name: str) -> None:
     schemas["ChatRequest"]["properties"]["model"]["enum"] = [name]
     answered = described["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
     answered["text/event-stream"] = {}  # events, which are not a string
+
+
+def live_page() -> tuple[str, str]:
+    """Return the page and its content policy: its own script, and requests to this server alone."""
+    from experiments.report.page.document import HERE as REPORT  # its charts take a second to import
+    from experiments.report.page.document import script_hash
+
+    scripts = (REPORT / "dom.js", REPORT / "tokens.js", HERE / "live.js")  # in this order
+    constants = f"const THOUGHT = {json.dumps(THOUGHT)};"
+    script = "\n".join(['"use strict";', constants, *(path.read_text(encoding="utf-8") for path in scripts)])
+    style = "\n".join(path.read_text(encoding="utf-8") for path in (REPORT / "page.css", HERE / "live.css"))
+    policy = (
+        f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    template = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return template.get_template("live.html").render(style=Markup(style), script=Markup(script)), policy

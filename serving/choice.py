@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.streaming import StreamedText
-from serving.stop_sequences import StopSequences
 from serving.token_readings import TokenReading
-from steering.conversation import DialReport
-from steering.dial import Kind
+from steering.dial import Kind, Threshold
+from steering.gates import Reading
 
 Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
 class DecodingSettings:
-    """How a choice is decoded; a threshold of None is the dial's default, NaN turns the dial off."""
+    """How a choice is decoded."""
 
     max_new_tokens: int
     temperature: float
     top_p: float
     seed: int
     stops: tuple[str, ...]
-    thresholds: Mapping[Kind, float | None]
+    thresholds: Mapping[Kind, Threshold]
     deadline: float  # by time.monotonic(); the answer ends there
     streamed: bool
     token_readings: bool = False  # the answer ends with the readings of every token
@@ -37,7 +36,7 @@ class DecodingSettings:
 class PromptRead:
     """The dials have read the prompt."""
 
-    reports: tuple[DialReport, ...]
+    readings: dict[Kind, Reading]
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,11 @@ class Choice:
         self._pieces, self._stops = StreamedText(model, self.row), StopSequences(self.settings.stops)
         self._text = ""
 
-    def read(self, reports: tuple[DialReport, ...]) -> None:
+    def read(self, readings: dict[Kind, Reading]) -> None:
         """Emit the dials' readings of the prompt."""
         if not self.over:
             self.emitted = True
-            self._emit(PromptRead(reports))
+            self._emit(PromptRead(readings))
 
     def push(self, token: int) -> None:
         """Add the next token; tokens after the end are ignored."""
@@ -143,3 +142,39 @@ class Choice:
         self._text += text
         if self.settings.streamed:
             self._emit(TextPiece(text))
+
+
+class StopSequences:
+    """Passes on pieces of a text up to the first stop sequence.
+
+    Args:
+        stops: stop sequences, none of them empty.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.met = False
+
+    def push(self, piece: str) -> str:
+        """Add the next piece; return the text that can be sent."""
+        if self.met:
+            return ""
+        text = self._held + piece
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.met, self._held = True, ""
+            return text[: min(found)]
+        kept = max((self._begun(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def rest(self) -> str:
+        """Return the text held back, at the end of the text."""
+        held, self._held = self._held, ""
+        return held
+
+    @staticmethod
+    def _begun(text: str, stop: str) -> int:
+        """Return the number of a stop sequence's first characters that the text ends with."""
+        return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

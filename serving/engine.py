@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Condition, Thread
-from typing import Protocol
 
 import torch
 
@@ -23,7 +22,7 @@ from extract.model.chat_model import ChatModel
 from serving.choice import Choice
 from serving.token_readings import read_tokens, readable
 from steering.controller import steering
-from steering.conversation import context_length, reports
+from steering.conversation import context_length
 from steering.dial import Dial
 
 GATHER_S = 0.01  # an idle engine waits this long to gather a batch
@@ -32,35 +31,6 @@ LOG = logging.getLogger("refusal.serve")
 
 class QueueFullError(Exception):
     """The queue is full."""
-
-
-class Decoding(Protocol):
-    """What the server asks of an engine: `Engine` here, or vLLM (`vllm_plugin.engine`)."""
-
-    reads_tokens: bool  # whether a choice may ask for the readings of its tokens
-    model: ChatModel
-    dials: list[Dial]
-    max_queue: int
-
-    @property
-    def waiting(self) -> int:
-        """Choices that wait."""
-
-    @property
-    def decoding(self) -> int:
-        """Choices that are decoded."""
-
-    def start(self) -> None:
-        """Start decoding."""
-
-    def submit(self, choices: Sequence[Choice]) -> None:
-        """Add choices, all or none; raises QueueFullError where they do not fit."""
-
-    def withdraw(self, choices: Sequence[Choice]) -> None:
-        """Abandon choices whose client has left."""
-
-    def close(self) -> None:
-        """Stop decoding; unfinished choices fail."""
 
 
 class Engine:
@@ -192,13 +162,13 @@ class Engine:
         rows = [choice.row for choice in choices]
         given = [choice.settings for choice in choices]
         batch = self.model.batch(rows)
-        thresholds = {dial.kind: [settings.thresholds.get(dial.kind) for settings in given] for dial in self.dials}
+        thresholds = {dial.kind: [settings.thresholds[dial.kind] for settings in given] for dial in self.dials}
         steps = max(settings.max_new_tokens for settings in given)
 
         def watch(tokens: list[int]) -> None:
             for i, (choice, token) in enumerate(zip(choices, tokens, strict=True)):
                 if not choice.emitted:
-                    choice.read(reports(readings, i))
+                    choice.read(readings.of_prompt(i))
                 choice.push(token)
             if self._closing or all(choice.over for choice in choices):
                 raise _StopDecoding

@@ -7,13 +7,18 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
-from serving.engine import Decoding, QueueFullError
+from serving.engine import Engine, QueueFullError
 from serving.errors import ApiError
-from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Readings, Usage, WholeChoice, readings, usage
+from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Readings, Usage, WholeChoice, usage
+
+if TYPE_CHECKING:
+    from serving.vllm_plugin.engine import VllmEngine
+
+Decoding: TypeAlias = "Engine | VllmEngine"
 
 
 class _Head(TypedDict):
@@ -69,8 +74,8 @@ class Exchange:
         ended: dict[int, Finished] = {}
         async for index, event in self._until_finished():
             match event:
-                case PromptRead(reports):
-                    dials[index] = readings(reports)
+                case PromptRead(readings):
+                    dials[index] = readings
                 case Finished():
                     ended[index] = event
         choices = [
@@ -92,9 +97,9 @@ class Exchange:
         try:
             async for index, event in self._until_finished():
                 match event:
-                    case PromptRead(reports):
-                        dials[index] = readings(reports)
-                        new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=dials[index])
+                    case PromptRead(readings):
+                        dials[index] = readings
+                        new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=readings)
                     case TextPiece(text):
                         new = ChunkChoice(index=index, delta=Delta(content=text))
                     case Finished(finish=finish, tokens=tokens):

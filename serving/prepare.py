@@ -15,11 +15,11 @@ from extract.prompts.prompt import Prompt
 from serving.choice import DecodingSettings
 from serving.errors import ApiError
 from serving.limits import Limits
-from serving.request_schema import ChatRequest
+from serving.request_schema import AbsentDialError, ChatRequest
 from serving.token_readings import readable
 from steering.actuator import OnsetBias
 from steering.conversation import context_length
-from steering.dial import Dial, Kind, category_read
+from steering.dial import Dial, category_read
 
 
 def prepare(
@@ -32,7 +32,10 @@ def prepare(
     """
     if asked.model != name:
         raise ApiError(404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found")
-    thresholds = _thresholds(asked, dials)
+    try:
+        thresholds = asked.resolved(dials)
+    except AbsentDialError as error:
+        raise ApiError(400, str(error), error.field) from None
     if asked.token_readings and not readable(dials):
         raise ApiError(400, "token_readings: no dial of this server reads tokens", "token_readings")
     row = _rendered(asked, model, dials, name)
@@ -54,15 +57,6 @@ def prepare(
         ).generate_state(asked.n or 1, np.uint64)
     ]
     return row, settings
-
-
-def _thresholds(asked: ChatRequest, dials: Sequence[Dial]) -> dict[Kind, float | None]:
-    found: dict[Kind, float | None] = {}
-    for kind, given in asked.thresholds.items():
-        if given is not None and kind not in {dial.kind for dial in dials}:
-            raise ApiError(400, f"{kind}_threshold: this server has no {kind} dial", f"{kind}_threshold")
-        found[kind] = math.nan if given == "off" else given
-    return found
 
 
 def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name: str) -> Rendered:

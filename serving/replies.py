@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel
 
 from serving.choice import Finish
 from serving.token_readings import TokenReading
-from steering.conversation import DialReport
 from steering.dial import Dial, Kind
-from steering.gates import DECISIONS
+from steering.gates import Reading
 
-
-class Reading(BaseModel):
-    """The probability that one dial read from the prompt, and its action."""
-
-    probability: float
-    threshold: float | None  # null: off
-    gate: Literal["decline", "permit", "leave"]
-    overruled: bool  # not applied, since the normative dial declined
-    category: str | None = None  # the recognised category whose threshold this is; null: that of all prompts
-
-
-Readings = dict[Kind, Reading]
+Readings = dict[Kind, Reading]  # a gate that is overruled is not applied, since the normative dial declined
 
 
 class Answer(BaseModel):
@@ -174,20 +160,6 @@ class ErrorBody(BaseModel):
     """The body of every error reply."""
 
     error: ErrorDetail
-
-
-def readings(reports: Sequence[DialReport]) -> Readings:
-    """Return the readings of a choice's dials by their kind."""
-    return {
-        report.kind: Reading(
-            probability=report.probability,
-            threshold=None if math.isnan(report.threshold) else report.threshold,
-            gate=DECISIONS[report.gate],
-            overruled=report.overruled,
-            category=report.category,
-        )
-        for report in reports
-    }
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Usage:

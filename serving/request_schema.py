@@ -15,84 +15,42 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from pydantic.config import JsonDict
 from pydantic_core import ErrorDetails
 
-from steering.dial import Kind
+from steering.dial import Asked, Dial, Kind, Threshold
 
 # fields of OpenAI's requests and messages, and of servers like it, that this server does not have: the values besides
 # null that change nothing, as no request has tools
 NEUTRAL: dict[str, tuple[object, ...]] = {
-    **dict.fromkeys(("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "vllm_xargs", "extra_body"), ({},)),
-    **dict.fromkeys(
-        ("functions", "tool_calls", "stop_token_ids", "bad_words", "logits_processors", "documents"), ([],)
-    ),
-    **dict.fromkeys(
+    name: values
+    for names, values in (
+        ("logit_bias chat_template_kwargs mm_processor_kwargs vllm_xargs extra_body", ({},)),
+        ("functions tool_calls stop_token_ids bad_words logits_processors documents", ([],)),
+        ("echo ignore_eos use_beam_search early_stopping include_stop_str_in_output add_special_tokens", (False,)),
+        ("continue_final_message return_token_ids return_tokens_as_token_ids continuous_usage_stats", (False,)),
+        ("skip_special_tokens spaces_between_special_tokens add_generation_prompt", (True,)),
+        ("min_p min_tokens top_logprobs top_a mirostat dry_multiplier xtc_probability", (0,)),
+        ("no_repeat_ngram_size diversity_penalty", (0,)),
+        ("repetition_penalty repeat_penalty length_penalty typical_p tfs_z best_of num_beams", (1,)),
+        ("tool_choice function_call", ("none", "auto")),
+        ("name suffix", ("",)),
+        ("top_k top_n_sigma", (-1, 0)),
+        ("parallel_tool_calls", (True, False)),
+        ("modalities", (["text"],)),
+        ("verbosity", ("medium",)),
         (
-            "echo",
-            "ignore_eos",
-            "use_beam_search",
-            "early_stopping",
-            "include_stop_str_in_output",
-            "add_special_tokens",
-            "continue_final_message",
-            "return_token_ids",
-            "return_tokens_as_token_ids",
-            "continuous_usage_stats",
+            "audio prediction reasoning_effort web_search_options tool_call_id json_schema image_url input_audio file",
+            (),
         ),
-        (False,),
-    ),
-    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt"), (True,)),
-    **dict.fromkeys(
-        (
-            "min_p",
-            "min_tokens",
-            "top_logprobs",
-            "top_a",
-            "mirostat",
-            "dry_multiplier",
-            "xtc_probability",
-            "no_repeat_ngram_size",
-            "diversity_penalty",
-        ),
-        (0,),
-    ),
-    **dict.fromkeys(
-        ("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of", "num_beams"), (1,)
-    ),
-    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
-    **dict.fromkeys(("name", "suffix"), ("",)),
-    "top_k": (-1, 0),
-    "top_n_sigma": (-1, 0),
-    "parallel_tool_calls": (True, False),
-    "modalities": (["text"],),
-    "verbosity": ("medium",),
-    **dict.fromkeys(
-        (
-            "audio",
-            "prediction",
-            "reasoning_effort",
-            "web_search_options",
-            "tool_call_id",
-            "json_schema",
-            "image_url",
-            "input_audio",
-            "file",
-            "guided_json",
-            "guided_regex",
-            "guided_choice",
-            "guided_grammar",
-            "structured_outputs",
-            "chat_template",
-            "prompt_logprobs",
-            "allowed_token_ids",
-            "truncate_prompt_tokens",
-        ),
-        (),
-    ),
+        ("input_audio file guided_json guided_regex guided_choice guided_grammar structured_outputs chat_template", ()),
+        ("prompt_logprobs allowed_token_ids truncate_prompt_tokens", ()),
+    )
+    for name in names.split()
 }
+IGNORED = "cache_salt priority prompt_cache_key prompt_cache_retention request_id safety_identifier service_tier store"
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
 Text = Annotated[str, Field(pattern="")]  # a pattern rejects halves of surrogate pairs
-Threshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
+AskedThreshold = Annotated[float, Field(ge=0, le=1)] | Literal["off"] | None
 TokenCount = Annotated[int, Field(ge=1)] | None
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
 Zero = Annotated[float, Field(ge=0, le=0)] | None
@@ -198,21 +156,45 @@ class ResponseFormat(_Strict):
     type: Literal["text"]
 
 
-class ChatRequest(_Strict):
+class AskedThresholds(_Strict):
+    """The thresholds of a request."""
+
+    normative_threshold: AskedThreshold = Field(
+        None,
+        description="Refuse at or above this probability; null: the dial's own, or its category's; "
+        "off: the dial does nothing.",
+    )
+    epistemic_threshold: AskedThreshold = Field(
+        None,
+        description="Abstain at or above this probability; null: the dial's own, or its category's; "
+        "off: the dial does nothing.",
+    )
+
+    def resolved(self, dials: Sequence[Dial]) -> dict[Kind, Threshold]:
+        """Return the threshold of each dial.
+
+        Raises:
+            AbsentDialError: there is no dial of a kind whose threshold is given.
+        """
+        asked: dict[Kind, Asked] = {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
+        present = {dial.kind for dial in dials}
+        if absent := [kind for kind, value in asked.items() if value is not None and kind not in present]:
+            raise AbsentDialError(absent[0])
+        return {dial.kind: dial.resolved(asked[dial.kind]) for dial in dials}
+
+
+class AbsentDialError(ValueError):
+    """A threshold is given for a dial that the server does not have."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(f"{kind}_threshold: this server has no {kind} dial")
+        self.field = f"{kind}_threshold"
+
+
+class ChatRequest(AskedThresholds):
     """The body of POST /v1/chat/completions."""
 
-    ignored = frozenset(
-        {
-            "cache_salt",
-            "priority",
-            "prompt_cache_key",
-            "prompt_cache_retention",
-            "request_id",
-            "safety_identifier",
-            "service_tier",
-            "store",
-        }
-    )
+    ignored = frozenset(IGNORED.split())
 
     @model_validator(mode="before")
     @classmethod
@@ -225,16 +207,6 @@ class ChatRequest(_Strict):
 
     model: str
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
-    normative_threshold: Threshold = Field(
-        None,
-        description="Refuse at or above this probability; null: the dial's own, or its category's; "
-        "off: the dial does nothing.",
-    )
-    epistemic_threshold: Threshold = Field(
-        None,
-        description="Abstain at or above this probability; null: the dial's own, or its category's; "
-        "off: the dial does nothing.",
-    )
     token_readings: bool | None = Field(
         None,
         description="true: each choice also has what the dials' probes read at every token of the user's last turn "
@@ -268,11 +240,6 @@ class ChatRequest(_Strict):
     def stops(self) -> tuple[str, ...]:
         """Return the stop sequences."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def thresholds(self) -> dict[Kind, float | Literal["off"] | None]:
-        """Return the requested threshold of each dial."""
-        return {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
 
 
 def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:

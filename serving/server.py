@@ -18,8 +18,7 @@ from fastapi import FastAPI
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from serving.app import create_app
-from serving.engine import Decoding
-from serving.exchange import ServedModel
+from serving.exchange import Decoding, ServedModel
 from serving.limits import Limits
 from steering.dial import Dial, Kind
 

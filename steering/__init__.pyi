@@ -1,8 +1,10 @@
+from .ablation import subspace_ablation as subspace_ablation
+from .ablation import subspace_addition as subspace_addition
 from .controller import steering as steering
 from .conversation import Conversation as Conversation
 from .dial import Dial as Dial
-from .dial import load_dials as load_dials
-from .dial import save_dials as save_dials
+from .dial_file import load_dials as load_dials
+from .dial_file import save_dials as save_dials
 from .direction_file import load_directions as load_directions
 from .direction_file import save_directions as save_directions
 from .interventions import add as add
@@ -10,5 +12,3 @@ from .interventions import affine as affine
 from .interventions import clamp as clamp
 from .interventions import place as place
 from .interventions import zero as zero
-from .subspace_ablation import subspace_ablation as subspace_ablation
-from .subspace_ablation import subspace_addition as subspace_addition

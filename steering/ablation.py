@@ -1,55 +1,51 @@
-"""Edits that ablate write directions or add one as a steering vector."""
+"""Edits that ablate or add a write direction, or a subspace of k directions with k projections set together.
+
+The basis of a subspace is orthonormal, so setting its projections together and one after the other is the same. A
+subspace of rank 1 gives exactly the edits of its direction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from jaxtyping import Float
 
-from extract.model.edit import Edit, Site, site
+from extract.model.edit import Edit, site
 from probes.direction import Direction, vector_digest
-from steering.ablation_variant import DEFAULT, Form, TokenScope, Variant
-from steering.device_copies import DeviceCopies
-from steering.interventions import Intervention, add, affine, place, set_projections, solver, zero
+from probes.subspace import Subspace
+from steering.ablation_variant import DEFAULT, TokenScope, Variant
+from steering.interventions import DeviceCopies, Intervention, add, affine, place, set_projections, zero
 
 
 def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
-    """Ablate a write direction, in the form of the variant; see `ablations`."""
-    return ablations([direction], variant)
-
-
-def ablations(directions: Sequence[Direction], variant: Variant = DEFAULT) -> list[Edit]:
-    """Ablate write directions at once, in the form of the variant: one edit for each site and layer.
+    """Ablate a write direction, in the form of the variant: one edit for each layer.
 
     - `affine`: affine concept editing; sets the projection to each layer's answering class mean (arXiv 2411.09003);
     - `zero`: directional ablation; sets the projection to zero (arXiv 2406.11717);
     - `additive`: contrastive activation addition with a negative sign; subtracts the class-mean difference.
 
-    Projections on several directions are set together, because one set after another would move the first again; along
-    nearly parallel directions they meet between their targets (`interventions.solver`).
-
     Layers without class means are not edited: check `covers_layers` first.
     """
-    places: dict[tuple[Site, int], list[tuple[Direction, float]]] = {}
-    for direction in directions:
-        for layer, amount in sorted(amounts(direction, variant).items()):
-            places.setdefault((site(direction.locus.site), layer), []).append((direction, amount))
+    what = {"affine": "affine to {!r}", "zero": "zero", "additive": "add {!r}"}[variant.form]
+
+    making = _subtracting if variant.form == "additive" else _setting_projection
     return [
-        place(where, layer, variant.tokens, _intervention(variant.form, ablated), _key(variant.form, ablated))
-        for (where, layer), ablated in places.items()
+        _edit(direction, layer, variant.tokens, making(direction, float(amount)), what.format(float(amount)))
+        for layer, amount in sorted(amounts(direction, variant).items())
     ]
 
 
 def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     """Contrastive activation addition (arXiv 2312.06681): add the class-mean difference at the direction's layer."""
-    r, gap = DeviceCopies(direction.vector), direction.mean_positive - direction.mean_negative
-    return [_edit(direction, direction.locus.layer, variant.tokens, _adding(r, gap), f"add {gap!r}")]
+    gap = direction.mean_positive - direction.mean_negative
+    adding = _adding(DeviceCopies(direction.vector), gap)
+    return [_edit(direction, direction.locus.layer, variant.tokens, adding, f"add {gap!r}")]
 
 
 def ablation_at_every_layer(direction: Direction, n_layers: int) -> list[Edit]:
     """Directional ablation at every layer and every token of prompt and response (arXiv 2406.11717)."""
     r, key = DeviceCopies(direction.vector), f"zero along {vector_digest(direction.vector)}"
-    return [place(site(direction.locus.site), layer, "all", _zeroing(r), key) for layer in range(n_layers)]
+    where = site(direction.locus.site)
+    return [place(where, layer, "all", lambda x: zero(x, r.on(x.device)), key) for layer in range(n_layers)]
 
 
 def covers_layers(direction: Direction, variant: Variant, n_layers: int) -> bool:
@@ -71,25 +67,37 @@ def amounts(direction: Direction, variant: Variant) -> dict[int, float]:
             return {own: direction.mean_negative - direction.mean_positive}
 
 
-def _intervention(form: Form, ablated: Sequence[tuple[Direction, float]]) -> Intervention:
-    R = np.stack([direction.vector for direction, _ in ablated])
-    amounts = np.array([amount for _, amount in ablated])
-    if form == "additive":
-        return _adding(DeviceCopies(amounts @ R), 1.0)
-    if len(ablated) == 1:
-        r, goal = DeviceCopies(R[0]), float(amounts[0])
-        return lambda x: affine(x, r.on(x.device), goal)
-    rows, goals, solve = DeviceCopies(R), DeviceCopies(amounts), DeviceCopies(solver(R))
-    return lambda x: set_projections(x, rows.on(x.device), goals.on(x.device), solve.on(x.device))
+def subspace_ablation(subspace: Subspace, variant: Variant = DEFAULT) -> list[Edit]:
+    """Ablate a subspace, in the form of the variant; see `ablation`.
+
+    Later layers without class means are not edited; an additive ablation is at the subspace's own layer.
+    """
+    if subspace.rank == 1:
+        return ablation(subspace.direction(0), variant)
+    if variant.form == "additive":
+        return [_adding_gaps(subspace, variant, -1.0)]
+    goals = {subspace.locus.layer: subspace.mean_negative}
+    if variant.layers == "later":
+        goals |= {layer: means[1] for layer, means in subspace.later_means.items()}
+    if variant.form == "zero":
+        goals = {layer: np.zeros(subspace.rank) for layer in goals}
+    return [_setting(subspace, variant, layer, goal) for layer, goal in sorted(goals.items())]
 
 
-def _key(form: Form, ablated: Sequence[tuple[Direction, float]]) -> str:
-    what = {"affine": "affine to {!r}", "zero": "zero", "additive": "add {!r}"}[form]
-    return " with ".join(f"{what.format(amount)} along {vector_digest(d.vector)}" for d, amount in ablated)
+def subspace_addition(subspace: Subspace, variant: Variant = DEFAULT) -> list[Edit]:
+    """Add the k class-mean differences at the subspace's layer (contrastive activation addition, arXiv 2312.06681)."""
+    if subspace.rank == 1:
+        return addition(subspace.direction(0), variant)
+    return [_adding_gaps(subspace, variant, 1.0)]
 
 
-def _zeroing(r: DeviceCopies) -> Intervention:
-    return lambda x: zero(x, r.on(x.device))
+def _setting_projection(direction: Direction, goal: float) -> Intervention:
+    r = DeviceCopies(direction.vector)
+    return lambda x: affine(x, r.on(x.device), goal)
+
+
+def _subtracting(direction: Direction, amount: float) -> Intervention:
+    return _adding(DeviceCopies(amount * direction.vector.astype(np.float64)), 1.0)
 
 
 def _adding(r: DeviceCopies, amount: float) -> Intervention:
@@ -99,3 +107,22 @@ def _adding(r: DeviceCopies, amount: float) -> Intervention:
 def _edit(direction: Direction, layer: int, tokens: TokenScope, intervention: Intervention, what: str) -> Edit:
     key = f"{what} along {vector_digest(direction.vector)}"
     return place(site(direction.locus.site), layer, tokens, intervention, key)
+
+
+def _setting(subspace: Subspace, variant: Variant, layer: int, goal: Float[np.ndarray, " k"]) -> Edit:
+    R, target = DeviceCopies(subspace.basis), DeviceCopies(np.asarray(goal, dtype=np.float32))
+    solve = DeviceCopies(np.eye(subspace.rank, dtype=np.float32))
+    return place(
+        site(subspace.locus.site),
+        layer,
+        variant.tokens,
+        lambda x: set_projections(x, R.on(x.device), target.on(x.device), solve.on(x.device)),
+        f"set to {', '.join(repr(float(value)) for value in goal)} in {subspace.digest}",
+    )
+
+
+def _adding_gaps(subspace: Subspace, variant: Variant, sign: float) -> Edit:
+    gap = sign * (np.asarray(subspace.mean_positive) - np.asarray(subspace.mean_negative))
+    vector = DeviceCopies((gap @ subspace.basis.astype(np.float64)).astype(np.float32))
+    key = f"add {', '.join(repr(float(value)) for value in gap)} in {subspace.digest}"
+    return place(site(subspace.locus.site), subspace.locus.layer, variant.tokens, _adding(vector, 1.0), key)

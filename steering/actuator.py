@@ -11,38 +11,38 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from extract.record import Record
 from probes.direction import Direction
-from steering.actuator_record import ActuatorRecord
+
+
+class ActuatorRecord(Record):
+    """The fields of an actuator in JSON; a strength that is not given is the actuator's default."""
+
+    name: str
+    prefixes: tuple[tuple[int, ...], ...] = ()  # of an onset bias
+    strength: float = 1.0
 
 
 @dataclass(frozen=True)
-class Affine:
+class StreamActuator:
+    """A write into the residual stream, by the share `strength`."""
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.strength)
+
+
+class Affine(StreamActuator):
     """Affine concept editing (arXiv 2411.09003) towards the class mean of the gate, by the share `strength`."""
 
-    strength: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self.strength)
-
-
-@dataclass(frozen=True)
-class Addition:
+class Addition(StreamActuator):
     """Activation addition (CAA, arXiv 2312.06681): add (decline) or subtract (permit) `strength` class-mean gaps."""
 
-    strength: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self.strength)
-
-
-@dataclass(frozen=True)
-class Clamp:
+class Clamp(StreamActuator):
     """As affine, but a projection that is beyond the class mean already is left unchanged."""
-
-    strength: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self.strength)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,6 @@ class OnsetBias:
                 raise ValueError(f"onset prefix {list(prefix)} is a prefix of another one; keep the shorter of the two")
 
 
-StreamActuator = Affine | Addition | Clamp
 Actuator = StreamActuator | OnsetBias
 _BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
 

@@ -26,8 +26,8 @@ from extract.model.edit import Edit, Pass, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
-from steering.dial import CategoryRead, Dial, Kind, category_read, check_order
-from steering.gates import Gates, Readings, Thresholds, normative_first, row_thresholds
+from steering.dial import CategoryRead, Dial, Kind, category_read, check_order, normative_first
+from steering.gates import Gates, Readings, Thresholds, row_thresholds
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits
 
@@ -44,8 +44,8 @@ def steering(
 
     Args:
         rows: the prompts of the batch, in its order.
-        thresholds: override the dials' own, by kind: one for all rows or one a row; for a row, None is the dial's own
-            and NaN leaves the row bitwise unchanged.
+        thresholds: by kind, one for all rows or one a row; None is the dial's own, or that of the row's category, and
+            "off" or NaN leaves the row bitwise unchanged.
 
     Raises:
         UserError: the dials cannot be read or written together, or do not fit the batch.

@@ -1,51 +1,40 @@
-"""Conversation with a model and its dials: streamed turns, with the reading and the decision of each dial.
+"""Answers of a model with its dials: one-off prompts (`refusal generate`), or a conversation (`refusal chat`).
 
-It does not print; `terminal_chat` and `one_off` do.
+Answers are streamed, with the reading and the decision of each dial. It does not print; `refusal.cli` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import JsonValue
 
 from extract.chat.render import render
-from extract.chat.thinking import split_thinking
+from extract.chat.thinking import reopened, split_thinking
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
+from extract.model.quiet import quiet_libraries
+from extract.model.source import base_of, is_adapter
 from extract.model.streaming import StreamedText
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
+from extract.record import Record
+from extract.run_directory import file_of_run
 from steering.controller import steering
 from steering.dial import Dial, Kind
-from steering.gates import DECISIONS_PAST, Readings
-
-
-@dataclass(frozen=True)
-class DialReport:
-    """The reading and the decision of one dial on one prompt."""
-
-    kind: Kind
-    probability: float
-    threshold: float
-    gate: int
-    overruled: bool  # the gate leaves because the normative dial declined
-    category: str | None = None  # the recognised category whose threshold this is; None: that of all prompts
-
-    def line(self) -> str:
-        """Return the report as one line."""
-        of = f" of {self.category!r}" if self.category is not None else ""
-        why = " to the normative dial, which declined" if self.overruled else ""
-        return (
-            f"{self.kind}: probability {self.probability:.3f}, threshold{of} {self.threshold:.2f}, "
-            f"{DECISIONS_PAST[self.gate]}{why}"
-        )
+from steering.dial_file import check_weights, read_dials
+from steering.gates import Reading, reading_line
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One answer, with the report of each dial."""
+    """One answer, with the reading of each dial."""
 
     completion: str
-    reports: tuple[DialReport, ...]
+    readings: dict[Kind, Reading]
 
 
 @dataclass
@@ -71,7 +60,7 @@ class Conversation:
 
     def threshold(self, dial: Dial) -> float:
         """Return the threshold of a dial where no category has one of its own."""
-        return self.thresholds.get(dial.kind, dial.threshold)
+        return dial.resolved(self.thresholds.get(dial.kind)).of(None)
 
     def set_threshold(self, kind: Kind, threshold: float) -> float:
         """Set a threshold from the next turn on; return the former one.
@@ -104,7 +93,7 @@ class Conversation:
         on_text(pieces.rest())
         answer = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": answer}]
-        return Turn(pieces.text, reports(readings, 0))
+        return Turn(pieces.text, readings.of_prompt(0))
 
     def _check_length(self, n_tokens: int) -> None:
         limit = context_length(self.model)
@@ -121,30 +110,106 @@ def context_length(model: ChatModel) -> int | None:
     return int(limit) if limit else None
 
 
-def reports(readings: Readings, row: int) -> tuple[DialReport, ...]:
-    """Return the report of each dial on one prompt of a batch, the normative dial first."""
-    declined = "normative" in readings.gate and readings.gate["normative"][row] > 0
-    return tuple(
-        DialReport(
-            kind=kind,
-            probability=float(readings.probability[kind][row]),
-            threshold=float(readings.threshold[kind][row]),
-            gate=int(gate[row]),
-            overruled=bool(declined and kind == "epistemic"),
-            category=readings.category[row] if readings.category and readings.own[kind][row] else None,
-        )
-        for kind, gate in sorted(readings.gate.items(), reverse=True)
-    )
+class OneOffAnswer(Record):
+    """One answer, with the reading and the decision of each dial."""
+
+    prompt: str
+    completion: str
+    probability: dict[Kind, float]
+    threshold: dict[Kind, float | None]
+    gate: dict[Kind, str]
+    category: dict[Kind, str | None] = {}  # whose threshold it is; None: that of all prompts
 
 
-def chosen_thresholds(given: Mapping[Kind, float | None], dials: Sequence[Dial], where: object) -> dict[Kind, float]:
-    """Return the thresholds that are given.
+def open_with_dials(
+    name: str,
+    dials_path: Path | None,
+    thresholds: Mapping[Kind, float | None],
+    template: str | None = None,
+    template_args: Mapping[str, JsonValue] | None = None,
+    adapter: str | None = None,
+    on_loading: Callable[[], None] = lambda: None,
+) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
+    """Load a model, its dials and their given thresholds.
+
+    Args:
+        dials_path: a `dials.safetensors`, or the directory of a run that has one.
+        on_loading: called before the model is loaded, which takes a while.
 
     Raises:
-        UserError: there are no dials, or no dial of that kind.
+        UserError: one of them cannot be loaded, or they do not fit together.
     """
-    chosen = {kind: value for kind, value in given.items() if value is not None}
+    if dials_path is None and any(value is not None for value in thresholds.values()):
+        raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
+    path = None if dials_path is None else file_of_run(dials_path, "dials.safetensors")
+    dials, made_for = read_dials(path) if path else ([], None)
+    chosen = {kind: value for kind, value in thresholds.items() if value is not None}
     for kind in chosen:
         if kind not in {dial.kind for dial in dials}:
-            raise UserError(f"{where} holds no {kind} dial: leave --{kind}-threshold out")
-    return chosen
+            raise UserError(f"{path} holds no {kind} dial: leave --{kind}-threshold out")
+    if adapter is None and is_adapter(name):
+        name, adapter = _base(name), name
+    on_loading()  # after what can be checked without the model
+    quiet_libraries()
+    model = load_model(name, adapter=adapter, template=template, template_args=template_args)
+    if path and made_for and (remark := check_weights(path, made_for, model.fingerprint(), model.cast_fingerprint())):
+        Reporter().say(remark)
+    return model, dials, chosen
+
+
+def _base(adapter: str) -> str:
+    if (base := base_of(adapter)) is None:
+        raise UserError(
+            f"the adapter {adapter} does not name its base model; give the base as MODEL and --adapter {adapter}"
+        )
+    return base
+
+
+def generate_once(
+    model: ChatModel, texts: Sequence[str], dials: Sequence[Dial], thresholds: Mapping[Kind, float], max_new_tokens: int
+) -> list[OneOffAnswer]:
+    """Answer all prompts in one batch."""
+    prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    batch = model.batch(rendered)
+    with steering(model, dials, batch, rendered, thresholds) as readings:
+        responses = model.generate(batch, max_new_tokens)
+    return [
+        OneOffAnswer(
+            prompt=text,
+            completion=reopened(rendered[i].text, model.decode(response)),
+            probability={kind: one.probability for kind, one in read.items()},
+            threshold={kind: one.threshold for kind, one in read.items()},
+            gate={kind: one.gate for kind, one in read.items()},
+            category={kind: one.category for kind, one in read.items()},
+        )
+        for i, (text, response) in enumerate(zip(texts, responses, strict=True))
+        for read in [readings.of_prompt(i)]
+    ]
+
+
+def generate_streamed(
+    model: ChatModel,
+    texts: Sequence[str],
+    dials: Sequence[Dial],
+    thresholds: Mapping[Kind, float],
+    max_new_tokens: int,
+    on_text: Callable[[str], None],
+) -> list[Turn]:
+    """Answer the prompts in turn, passing each piece of text to `on_text`, then one line for each dial."""
+    turns = []
+    for text in texts:
+        on_text(f"> {text}\n")
+        turns.append(Conversation(model, dials, max_new_tokens, dict(thresholds)).say(text, on_text))
+        on_text("".join(["\n", *(f"  {reading_line(kind, read)}\n" for kind, read in turns[-1].readings.items())]))
+    return turns
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Check that no prompt is empty.
+
+    Raises:
+        UserError: a prompt is empty.
+    """
+    if any(not text.strip() for text in texts):
+        raise UserError("a prompt is empty; give each prompt as a quoted text")

@@ -7,18 +7,41 @@ same with and without the key-value cache, and for any reordering of beams.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from extract.errors import UserError
-from steering.dial import Dial, Kind, category_read
+from steering.dial import Asked, Dial, Kind, Threshold, category_read, decide
 
-Thresholds = Mapping[Kind, float | Sequence[float | None]]
-DECISIONS = {1: "decline", -1: "permit", 0: "leave"}  # by gate, as files, tables and the server have them
-DECISIONS_PAST = {1: "declined", -1: "permitted", 0: "left"}  # in sentences
+AskedThreshold = Asked | Threshold
+Thresholds = Mapping[Kind, AskedThreshold | Sequence[AskedThreshold]]
+Decision = Literal["decline", "permit", "leave"]
+DECISIONS: dict[int, Decision] = {1: "decline", -1: "permit", 0: "leave"}  # by gate
+PAST: dict[Decision, str] = {"decline": "declined", "permit": "permitted", "leave": "left"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one dial read from a prompt, and its decision."""
+
+    probability: float
+    threshold: float | None  # null: off
+    gate: Decision
+    overruled: bool  # not applied, since the normative dial declined
+    category: str | None = None  # the recognised category whose threshold this is; null: that of all prompts
+
+
+def reading_line(kind: Kind, read: Reading) -> str:
+    """Return a reading as one line."""
+    category = f" of {read.category!r}" if read.category is not None else ""
+    threshold = "off" if read.threshold is None else f"{read.threshold:.2f}"
+    why = " to the normative dial, which declined" if read.overruled else ""
+    return f"{kind}: probability {read.probability:.3f}, threshold{category} {threshold}, {PAST[read.gate]}{why}"
 
 
 @dataclass(repr=False)
@@ -41,74 +64,54 @@ class Readings:
         said = (f"{kind} declines {int((gate > 0).sum())} of {len(gate)} prompts" for kind, gate in self.gate.items())
         return f"Readings({', '.join(said) or 'nothing read yet'})"
 
-
-def decide(
-    dials: Sequence[Dial],
-    probability: Mapping[Kind, Float[np.ndarray, ...]],
-    thresholds: Mapping[Kind, Float[np.ndarray, ...]],
-) -> dict[Kind, Int[np.ndarray, ...]]:
-    """Return each dial's gates; the epistemic gate leaves where the normative gate declines.
-
-    Args:
-        probability, thresholds: by kind, of shapes that broadcast together.
-    """
-    gates: dict[Kind, np.ndarray] = {}
-    for dial in normative_first(dials):
-        gate = dial.gate(probability[dial.kind], thresholds[dial.kind])
-        gates[dial.kind] = np.where(gates["normative"] > 0, 0, gate) if "normative" in gates else gate
-    return gates
+    def of_prompt(self, row: int) -> dict[Kind, Reading]:
+        """Return the reading of each dial on one prompt of the batch, the normative dial first."""
+        declined = "normative" in self.gate and self.gate["normative"][row] > 0
+        return {
+            kind: Reading(
+                probability=float(self.probability[kind][row]),
+                threshold=None if math.isnan(tau := float(self.threshold[kind][row])) else tau,
+                gate=DECISIONS[int(gate[row])],
+                overruled=bool(declined and kind == "epistemic"),
+                category=self.category[row] if self.category and self.own[kind][row] else None,
+            )
+            for kind, gate in sorted(self.gate.items(), reverse=True)
+        }
 
 
-def normative_first(dials: Sequence[Dial]) -> list[Dial]:
-    """Return dials in the order in which they decide."""
-    return sorted(dials, key=lambda dial: dial.kind != "normative")
-
-
-def row_thresholds(dials: Sequence[Dial], given: Thresholds, n_prompts: int) -> dict[Kind, list[float | None]]:
-    """Return the threshold that is given to each dial for every prompt; None: its own.
+def row_thresholds(dials: Sequence[Dial], asked: Thresholds, n_prompts: int) -> dict[Kind, list[Threshold]]:
+    """Return each dial's threshold for every prompt.
 
     Raises:
         UserError: there is no such dial, or the number of thresholds is not the number of prompts.
     """
-    if absent := sorted(set(given) - {dial.kind for dial in dials}):
+    if absent := sorted(set(asked) - {dial.kind for dial in dials}):
         raise UserError(f"a threshold is given for the {absent[0]} dial, but there is no {absent[0]} dial")
-    return {dial.kind: _of_rows(dial, given.get(dial.kind), n_prompts) for dial in dials}
+    return {dial.kind: _of_rows(dial, asked.get(dial.kind), n_prompts) for dial in dials}
 
 
-def _of_rows(dial: Dial, given: float | Sequence[float | None] | None, n_prompts: int) -> list[float | None]:
-    if given is None or isinstance(given, float | int):
-        return [given] * n_prompts
-    if len(given) != n_prompts:
-        raise UserError(f"there are {len(given)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
-    return list(given)
-
-
-def resolved(
-    dial: Dial, given: Sequence[float | None], categories: Sequence[str | None] | None
-) -> tuple[Float[np.ndarray, " prompts"], list[bool]]:
-    """Return the threshold of each prompt, and whether it is the one of its category.
-
-    Args:
-        given: the threshold that is asked for; None: the category's, or the dial's own where that has none.
-        categories: the recognised category of each prompt; None: not read.
-    """
-    by_category = dial.by_category.thresholds if dial.by_category is not None else {}
-    named = categories or [None] * len(given)
-    own = [tau is None and name in by_category for tau, name in zip(given, named, strict=True)]
-    found = [
-        by_category[str(name)] if mine else dial.threshold if tau is None else tau
-        for tau, name, mine in zip(given, named, own, strict=True)
-    ]
-    return np.array(found, dtype=np.float64), own
+def _of_rows(dial: Dial, asked: AskedThreshold | Sequence[AskedThreshold], n_prompts: int) -> list[Threshold]:
+    if asked is None or isinstance(asked, float | int | str | Threshold):
+        return [dial.resolved(asked)] * n_prompts
+    if len(asked) != n_prompts:
+        raise UserError(f"there are {len(asked)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
+    return [dial.resolved(each) for each in asked]
 
 
 class Gates:
-    """Collects the readings of the dials, pass by pass, and decides when the last dial has read."""
+    """Collects the readings of the dials, pass by pass, and decides when the last dial has read.
 
-    def __init__(self, dials: Sequence[Dial], given: Mapping[Kind, Sequence[float | None]], prompt_length: int) -> None:
+    Args:
+        dials: in the order in which they decide (`normative_first`).
+        thresholds: of each dial for every prompt.
+    """
+
+    def __init__(
+        self, dials: Sequence[Dial], thresholds: Mapping[Kind, Sequence[Threshold]], prompt_length: int
+    ) -> None:
         self.readings = Readings()
         self.decided = False
-        self._dials, self._given, self._prompt_length = dials, given, prompt_length
+        self._dials, self._thresholds, self._prompt_length = dials, thresholds, prompt_length
         self._reading: set[Kind | None] = {dial.kind for dial in dials if dial.read is not None}
         if category_read(dials) is not None:
             self._reading.add(None)
@@ -135,14 +138,25 @@ class Gates:
 
     def decide_prompts(self) -> None:
         """Decide the gates of every prompt."""
-        for dial in self._dials:
-            tau, own = resolved(dial, self._given[dial.kind], self.readings.category)
-            self.readings.threshold[dial.kind], self.readings.own[dial.kind] = tau, own
-        self.readings.gate.update(decide(self._dials, self.readings.probability, self.readings.threshold))
+        for kind, thresholds in self._thresholds.items():
+            prompts = list(zip(thresholds, self.readings.category or [None] * len(thresholds), strict=True))
+            self.readings.threshold[kind] = np.array([tau.of(name) for tau, name in prompts], dtype=np.float64)
+            self.readings.own[kind] = [name in tau.by_category for tau, name in prompts]
+        self.readings.gate.update(self._decide(self.readings.probability, self.readings.threshold))
         for kind in self._rereading:
             self.readings.later_probability[kind] = []
         self.readings.later_gate = {dial.kind: [] for dial in self._dials} if self._rereading else {}
         self.decided = True
+
+    def _decide(
+        self, probability: Mapping[Kind, np.ndarray], threshold: Mapping[Kind, np.ndarray]
+    ) -> dict[Kind, Int[np.ndarray, ...]]:
+        kinds = [dial.kind for dial in self._dials]
+        if not kinds:
+            return {}
+        p = np.stack(np.broadcast_arrays(*(probability[kind] for kind in kinds)))
+        band = np.array([dial.band for dial in self._dials]).reshape(-1, *[1] * (p.ndim - 1))
+        return dict(zip(kinds, decide(p, np.stack([threshold[kind] for kind in kinds]), band), strict=True))
 
     def read_again(self, kind: Kind, probability: Float[np.ndarray, "rows tokens"], start: int) -> None:
         """Record a dial's probabilities at the tokens generated in a pass.
@@ -162,8 +176,7 @@ class Gates:
         beams = len(probability) // len(self.readings.gate[kind])
         at_prefill = {k: p.repeat(beams)[:, None] for k, p in self.readings.probability.items()}
         thresholds = {k: tau.repeat(beams)[:, None] for k, tau in self.readings.threshold.items()}
-        found = decide(self._dials, at_prefill | self._generated, thresholds)
-        self._generated_gate = {k: np.broadcast_to(gate, probability.shape) for k, gate in found.items()}
+        self._generated_gate = self._decide(at_prefill | self._generated, thresholds)
         for k, gate in self._generated_gate.items():
             gates = self.readings.later_gate[k]
             gates += list(gate.T[max(len(gates) - start, 0) :])

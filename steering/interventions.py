@@ -8,7 +8,7 @@
 - `set_projections`, `clamp_projections`: the same along several directions at once, which may be oblique (`solver`).
 
 Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
-for the device if its tensor arguments are on the stream's device already (`device_copies`). All edits are placed by
+for the device if its tensor arguments are on the stream's device already (`DeviceCopies`). All edits are placed by
 `write_at`: those of experiments (`place`) and those of dials (`writer`).
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Scope, Site
@@ -198,3 +198,36 @@ def for_rows(edit: Edit, rows: slice) -> Edit:
 def _near(given: float | Tensor, stream: Tensor) -> float | Tensor:
     """Return a tensor as float32 on the stream's device; a number is kept, because a copy would wait."""
     return given.to(stream.device, torch.float32) if isinstance(given, Tensor) else given
+
+
+class DeviceCopies:
+    """Copies of a constant array, such as a direction that is written at every decoded token."""
+
+    def __init__(self, values: Shaped[np.ndarray, ...]) -> None:
+        self._host = torch.tensor(values)
+        self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle without the copies: another process may have other devices."""
+        return {"_host": self._host, "_copies": {}}
+
+    def on(self, device: torch.device, dtype: torch.dtype = torch.float32) -> Shaped[Tensor, ...]:
+        """Return the copy on a device; the same tensor each time."""
+        at = device, dtype
+        if at not in self._copies:
+            with torch.inference_mode(False):  # inference tensors cannot enter a gradient later
+                self._copies[at] = self._host.to(device, dtype)
+        return self._copies[at]
+
+
+class LastCopy:
+    """Copies of small arrays that often repeat, such as gates: a copy is made only when the values change."""
+
+    def __init__(self) -> None:
+        self._values, self._copy = np.empty(0), torch.empty(0)
+
+    def of(self, values: Shaped[np.ndarray, ...], device: torch.device) -> Shaped[Tensor, ...]:
+        """Return the values on a device."""
+        if self._copy.device != device or not np.array_equal(self._values, values):
+            self._values, self._copy = values, torch.tensor(values, device=device)
+        return self._copy

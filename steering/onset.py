@@ -17,7 +17,7 @@ from transformers import LogitsProcessor
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 from steering.actuator import OnsetBias
-from steering.device_copies import DeviceCopies, LastCopy
+from steering.interventions import DeviceCopies, LastCopy
 
 
 @torch.inference_mode()

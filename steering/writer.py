@@ -40,8 +40,7 @@ from steering.actuator import (
     bounds,
     rise,
 )
-from steering.device_copies import DeviceCopies, LastCopy
-from steering.interventions import clamp_projections, solver, write_at
+from steering.interventions import DeviceCopies, LastCopy, clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
 
 # first token, end, start of the pass (absolute positions), number of rows -> gates

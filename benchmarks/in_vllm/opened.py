@@ -14,10 +14,10 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 from serving.vllm_plugin.plugin import SETTING
-from serving.vllm_plugin.reading import METHOD
-from serving.vllm_plugin.request import extra_args, new_key, tokens_read
+from serving.vllm_plugin.request import METHOD, DialRequest, new_key, tokens_read
 from steering.controller import steering
-from steering.dial import Dial, Kind, save_dials
+from steering.dial import Dial, Kind
+from steering.dial_file import save_dials
 
 BATCH = 64
 OFF = float("nan")
@@ -118,7 +118,8 @@ def given(key: str, job: Job, dials: Sequence[Dial], rows: Sequence[Rendered]) -
     """Return what a request says of its dials; None: nothing."""
     if job.thresholds is None:
         return None
-    return extra_args(key, job.thresholds, tokens_read(dials, rows[job.row]))
+    thresholds = {dial.kind: dial.resolved(job.thresholds.get(dial.kind)) for dial in dials}
+    return DialRequest(key=key, thresholds=thresholds, read_at=tokens_read(dials, rows[job.row])).extra_args()
 
 
 def _readings(llm: Any, key: str) -> tuple[tuple[float, ...] | None, str | None]:

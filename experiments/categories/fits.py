@@ -25,8 +25,7 @@ from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
 from scoring.actions import OPENED
-from steering.ablation import ablation
-from steering.subspace_ablation import subspace_ablation
+from steering.ablation import ablation, subspace_ablation
 
 TIE = 0.05  # shares of stopped decliners within this are ties
 MIN_VALIDATION = 4  # decliners of a category that choose the layer

@@ -30,8 +30,7 @@ from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
 from scoring.actions import OPENED
 from steering.ablation_variant import TokenScope
-from steering.device_copies import DeviceCopies
-from steering.interventions import place, set_projections
+from steering.interventions import DeviceCopies, place, set_projections
 
 RECOGNISED = "recognised"
 MOST_HARMFUL = 200  # refused harmful prompts on which the loss is counted

@@ -27,8 +27,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import WriteSamples
 from extract.model.edit import Edit, Site, site
 from probes.direction import vector_digest
-from steering.device_copies import DeviceCopies
-from steering.interventions import add, place
+from steering.interventions import DeviceCopies, add, place
 
 CONFIDENT = 0.8  # probability from which a task counts as recognised
 N_LAYERS = 3  # layers at which a prompt is moved

@@ -22,7 +22,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.completion_file import is_right
 from extract.atomic_write import write_jsonl
-from steering.dial import gate
+from steering.dial import decide
 from steering.gates import DECISIONS
 from steering.writer import ConstantGateWriter, Writer
 
@@ -66,11 +66,8 @@ class Counterfactuals:
     def _place(self) -> Int[np.ndarray, ...]:
         """The outcome at each tuple of gates, each counted from -1: an axis of length 3 a dial."""
         place = np.full((3,) * len(self.dials), -1)
-        for gates in np.ndindex(place.shape):
-            decided = tuple(gate - 1 for gate in gates)
-            first = decided.index(1) if 1 in decided else len(decided)
-            outcome = tuple(gate if i <= first else 0 for i, gate in enumerate(decided))
-            place[gates] = self.outcomes.index(outcome) if outcome in self.outcomes else -1
+        for i, outcome in enumerate(self.outcomes):
+            place[tuple(gate + 1 for gate in outcome)] = i
         return place
 
     def look_up(
@@ -84,8 +81,8 @@ class Counterfactuals:
         Raises:
             ValueError: a gate leaves a prompt, and the table was made without a dead band.
         """
-        gates = [gate(p, tau, band) + 1 for p, tau in zip(self.probability, thresholds, strict=True)]
-        found = np.asarray(self._place[tuple(gates)])
+        each = [np.broadcast_to(tau, p.shape) for p, tau in zip(self.probability, thresholds, strict=True)]
+        found = np.asarray(self._place[tuple(decide(self.probability, np.stack(each), band) + 1)])
         if (found < 0).any():
             raise ValueError(
                 f"{int((found < 0).sum())} prompts lie in a dead band of {band}, but the table was made without one"

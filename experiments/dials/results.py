@@ -12,7 +12,7 @@ from extract.record import Record
 from probes.direction import Locus
 from scoring.estimate import Estimate
 from scoring.rates import RatesRecord
-from steering.actuator_record import ActuatorRecord
+from steering.actuator import ActuatorRecord
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 TOKEN_READINGS = "token_readings.jsonl"

@@ -31,7 +31,8 @@ from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
 from scoring.rates import joint_rates, rates_record
 from steering.actuator import actuator_record
-from steering.dial import Dial, save_dials
+from steering.dial import Dial
+from steering.dial_file import save_dials
 from steering.writer import Writer
 
 Fields = dict[str, object]  # some fields of `SteerResult`, by name

@@ -15,7 +15,8 @@ from extract.backoff import TokenBudget
 from extract.chat.render import Rendered, token_texts
 from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from steering.controller import token_log_odds
-from steering.dial import Dial, Kind, read_dials
+from steering.dial import Dial, Kind
+from steering.dial_file import read_dials
 
 DIGITS = 3  # of the log-odds
 

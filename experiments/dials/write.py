@@ -17,8 +17,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.steer_config import SteerConfig
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
-from steering.actuator import actuator_of
-from steering.actuator_record import ActuatorRecord
+from steering.actuator import ActuatorRecord, actuator_of
 from steering.direction_file import load_directions
 from steering.writer import Writer
 

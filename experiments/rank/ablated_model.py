@@ -24,7 +24,7 @@ from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
 from scoring.actions import OPENED
-from steering.subspace_ablation import subspace_ablation
+from steering.ablation import subspace_ablation
 
 
 class AblatedModel:

@@ -35,8 +35,7 @@ from probes.geometry.erasure import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.metrics import discrimination, enough
 from scoring.estimate import Estimate, estimate_of
-from steering.device_copies import DeviceCopies
-from steering.interventions import place
+from steering.interventions import DeviceCopies, place
 
 MIN_ROWS = 10  # requests of each kind that each part needs
 RequestKind = Literal["over_refused", "refused_harmful"]

@@ -20,7 +20,7 @@ from refusal.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from serving.engine import Decoding
+    from serving.exchange import Decoding
     from steering.dial import Dial, Kind
 
 
@@ -69,7 +69,7 @@ def serve(
     from extract.errors import UserError
     from extract.model.adapter import is_adapter
     from extract.run_directory import file_of_run
-    from steering.one_off import open_with_dials
+    from steering.conversation import open_with_dials
 
     try:
         from serving.engine import Engine as Decoder

@@ -46,7 +46,7 @@ def generate(
     Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
     """
     from refusal.cli.stdin import lines_of_stdin
-    from steering.one_off import check_texts, generate_once, generate_streamed, open_with_dials
+    from steering.conversation import check_texts, generate_once, generate_streamed, open_with_dials
 
     if prompts == ["-"]:
         prompts = lines_of_stdin()
@@ -90,8 +90,7 @@ def chat(
     from rich.console import Console
 
     from refusal.cli.terminal_chat import chat as talk
-    from steering.conversation import Conversation
-    from steering.one_off import open_with_dials
+    from steering.conversation import Conversation, open_with_dials
 
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)

@@ -12,6 +12,7 @@ from extract.errors import UserError
 from steering.actuator import OnsetBias
 from steering.conversation import Conversation
 from steering.dial import Dial, Kind
+from steering.gates import reading_line
 
 HELP = """\
 /normative 0.8   refuse at or above this probability that the model should not answer
@@ -65,8 +66,8 @@ def _lines(console: Console) -> Iterator[str]:
 def _turn(text: str, conversation: Conversation, console: Console) -> None:
     turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
     console.print()
-    for report in turn.reports:
-        _show(console, f"  {report.line()}", "dim")
+    for kind, read in turn.readings.items():
+        _show(console, f"  {reading_line(kind, read)}", "dim")
 
 
 def _command(text: str, conversation: Conversation, console: Console) -> None:

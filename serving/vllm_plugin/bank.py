@@ -22,10 +22,8 @@ from torch import Tensor
 
 from extract.errors import UserError
 from probes.direction import Direction, Locus
-from serving.vllm_plugin.categories import Categories
 from steering.actuator import StreamActuator
-from steering.dial import Dial, ReadName, category_read, check_order, read_places
-from steering.gates import normative_first
+from steering.dial import Dial, ReadName, category_read, check_order, decide, normative_first, read_places
 from steering.writer import JointTables
 
 FOREVER = 2**31 - 1
@@ -89,16 +87,16 @@ class DialBank:
         self._again_reads = torch.tensor([[dial.reread] for dial in self.dials], device=self.device)
         self._any_again = any(dial.reread for dial in self.dials)
         self.places: dict[ReadName, Locus] = read_places(self.dials)
-        read = category_read(self.dials)
-        self.categories = None if read is None else Categories(read, self.dials, self.device)
+        self.category_read = category_read(self.dials)
+        names = () if self.category_read is None else self.category_read.names
+        self.categories = (*(name or None for name in names), None)  # the last: none is recognised
         self._reads, self._writes = self._read_tables(), self._write_tables()
-        n_scores = K + (0 if read is None else len(read.names))
         self.slot = torch.zeros(n_tokens, dtype=torch.long, device=self.device)
         self.step = torch.full((n_tokens,), -1, dtype=torch.int32, device=self.device)  # 0: the last prompt token
         self.share = torch.zeros(len(self.places), n_tokens, device=self.device)  # of a token in what is read there
-        self.score = torch.zeros(n_scores, n_slots, device=self.device)  # of the dials, then of the categories
-        self.threshold = torch.full((K, n_slots), torch.nan, device=self.device)  # NaN: off
-        self.left = torch.zeros(K, n_slots, dtype=torch.bool, device=self.device)  # no threshold is given: the dial's
+        self.score = torch.zeros(K + len(names), n_slots, device=self.device)  # of the dials, then of the categories
+        shape = K, len(self.categories), n_slots  # by recognised category; NaN: off
+        self.threshold = torch.full(shape, torch.nan, dtype=torch.float64, device=self.device)
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
 
     @property
@@ -110,24 +108,25 @@ class DialBank:
         """Return calibrated probabilities in float64."""
         return torch.sigmoid(self._slope * score.double() + self._intercept)
 
-    def gates(self, score: Float[Tensor, "dials n"], threshold: Float[Tensor, "dials n"]) -> Float[Tensor, "dials n"]:
-        """Return 1 (decline), -1 (permit) or 0 (leave); where the normative gate declines, the epistemic one leaves."""
-        found, limit = self.probability(score), threshold.double()
-        gates = (found >= limit + self._band).long() - (found < limit - self._band).long()  # NaN: neither
-        if len(gates) > 1:
-            gates[1:].masked_fill_(gates[:1] > 0, 0)
-        return gates
+    def gates(self, score: Float[Tensor, "dials n"], slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
+        """Return the gates of scores at the thresholds of some slots; see `decide`."""
+        return decide(self.probability(score), self.limits(slot), self._band)
 
-    def gates_of(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
+    def gates_of(self, slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
         """Return the gates of some slots, as their prompts were read."""
-        return self.gates(self.score[: len(self.dials), slot], self.limits(slot))
+        return self.gates(self.score[: len(self.dials), slot], slot)
 
     def limits(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
-        """Return the thresholds of some slots."""
-        given = self.threshold[:, slot]
-        if self.categories is None:
-            return given
-        return self.categories.thresholds(self.score[len(self.dials) :, slot], given, self.left[:, slot])
+        """Return the thresholds of some slots, by the category that is recognised there."""
+        if self.category_read is None:
+            return self.threshold[:, 0, slot]
+        return self.threshold[:, self.recognised(self.score[len(self.dials) :, slot]), slot]
+
+    def recognised(self, score: Float[Tensor, "names n"]) -> Int[Tensor, " n"]:
+        """Return the place of each prompt's category among `categories`: the last where none is confident."""
+        assert self.category_read is not None
+        most, best = score.double().softmax(dim=0).max(dim=0)
+        return torch.where(most >= self.category_read.confident, best, len(score))  # NaN: not read
 
     def rows_of(self, place: int) -> slice:
         """Return the rows of `score` of one of the places."""
@@ -155,7 +154,7 @@ class DialBank:
         score = self.score[: len(self.dials), slot]
         if self._any_again:
             score = torch.where(self._again_reads & (step > 0), self._again[:, :n], score)
-        gates = self.gates(score, self.limits(slot))[write.dials]
+        gates = self.gates(score, slot)[write.dials]
         gates = torch.where((step >= 0) & (step < write.steps), gates, 0)
         state = ((gates + 1) * write.powers).sum(dim=0)
         wide = stream if write.added is None else stream + write.added[state]
@@ -167,8 +166,8 @@ class DialBank:
 
     def _read_tables(self) -> dict[int, list[_Read]]:
         probes = [(dial.probe.weight[None], np.array([dial.probe.bias])) for dial in self.dials if dial.probe]
-        if self.categories is not None:
-            probes.append((self.categories.read.weight, self.categories.read.bias))
+        if self.category_read is not None:
+            probes.append((self.category_read.weight, self.category_read.bias))
         at: dict[int, list[_Read]] = {}
         for i, (locus, (weight, bias)) in enumerate(zip(self.places.values(), probes, strict=True)):
             read = _Read(i, self.rows_of(i), self._float(weight), self._float(bias)[:, None])

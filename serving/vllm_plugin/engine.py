@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock, Thread
@@ -19,10 +19,9 @@ from serving.choice import Choice
 from serving.engine import QueueFullError
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.plugin import SERVER, SETTING, check_version
-from serving.vllm_plugin.reading import ask
-from serving.vllm_plugin.request import Fields, extra_args, new_key, tokens_read
+from serving.vllm_plugin.request import DialRequest, Fields, ask, new_key, tokens_read
 from serving.vllm_plugin.start import engine, held_back, why
-from steering.dial import Dial, Kind
+from steering.dial import Dial
 
 LOG = logging.getLogger("refusal.serve")
 
@@ -155,7 +154,7 @@ class VllmEngine:
         from vllm.sampling_params import RequestOutputKind
 
         settings, key = choice.settings, new_key()
-        thresholds = given_thresholds(self.dials, settings.thresholds)
+        asked = DialRequest(key=key, thresholds=settings.thresholds, read_at=tokens_read(self.dials, choice.row))
         params = SamplingParams(
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -163,30 +162,20 @@ class VllmEngine:
             max_tokens=settings.max_new_tokens,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
-            extra_args=extra_args(key, thresholds, tokens_read(self.dials, choice.row)) if self.dials else None,
+            extra_args=asked.extra_args() if self.dials else None,
         )
         answered = self._llm.generate(tokens_input(list(choice.row.token_ids)), params, key)
         try:
             async for out in answered:
                 if not choice.emitted:
                     self._begun.add(id(choice))
-                    choice.read(await ask(self._llm, key, self.dials, thresholds) if self.dials else ())
+                    choice.read(await ask(self._llm, key, self.dials, settings.thresholds) if self.dials else {})
                 for token in out.outputs[0].token_ids:
                     choice.push(token)
                 if choice.over:
                     return
         finally:
             await answered.aclose()
-
-
-def given_thresholds(dials: Sequence[Dial], asked: Mapping[Kind, float | None]) -> dict[Kind, float]:
-    """Return the thresholds to send for a request: those that it asks for, and else this server's own.
-
-    The dials where the model is computed are those of the file: they do not know this server's thresholds. What is left
-    to them are thresholds by category.
-    """
-    own = {dial.kind: dial.threshold for dial in dials if dial.by_category is None}
-    return own | {kind: tau for kind, tau in asked.items() if tau is not None}
 
 
 async def _open(checkpoint: Path, given: Fields) -> Any:

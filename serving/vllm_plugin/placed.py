@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from extract.errors import UserError
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.onset import Onsets
-from serving.vllm_plugin.request import FIELD, asked
+from serving.vllm_plugin.request import FIELD, DialRequest
 from serving.vllm_plugin.rows import Rows
 from steering.dial import Dial
 
@@ -81,12 +81,11 @@ class PlacedDials:
         found = self.rows.scores(key)
         if found is None:
             return None
-        score, n = torch.tensor(found, device=self.bank.device), len(self.bank.dials)
-        categories = self.bank.categories
-        return (
-            self.bank.probability(score[:n, None])[:, 0].tolist(),
-            None if categories is None else categories.name(score[n:]),
-        )
+        score, n = torch.tensor(found, device=self.bank.device)[:, None], len(self.bank.dials)
+        category = None
+        if self.bank.category_read is not None:
+            category = self.bank.categories[int(self.bank.recognised(score[n:]))]
+        return self.bank.probability(score[:n])[:, 0].tolist(), category
 
     @contextmanager
     def taken_out(self) -> Iterator[None]:
@@ -131,7 +130,7 @@ class PlacedDials:
         for new in scheduled.scheduled_new_reqs:
             given = (new.sampling_params.extra_args or {}).get(FIELD) if new.sampling_params else None
             if given is not None and new.req_id not in self.rows:
-                self.rows.begin(new.req_id, asked(given))
+                self.rows.begin(new.req_id, DialRequest.model_validate(given))
 
     def _after_prepare(self, _scheduled: Any, n_scheduled: np.ndarray, *_: Any, **__: Any) -> None:
         batch = self._runner.input_batch

@@ -7,19 +7,24 @@ refused when vLLM starts.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
 from extract.errors import UserError
-from serving.vllm_plugin.request import FIELD, Suffix, check
-from steering.dial import Dial, MadeFor, ReadName, read_dials, read_places
+from serving.vllm_plugin.request import FIELD, DialRequest, Fields, Suffix, ask, checked, new_key, thresholds_of
+from steering.dial import Dial, ReadName, read_places
+from steering.dial_file import MadeFor, read_dials
 
 SETTING = "REFUSAL_DIALS"
+ASKED = "refusal_dials_asked"  # an attribute of vLLM's request: what it asks of the dials
+EVENT, DONE = "data: ", "data: [DONE]"
 SERVER = "REFUSAL_SERVER"  # the process of `refusal serve` that started this one
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 VERSIONS = ("0.32.0",)  # of vLLM, tested
@@ -89,10 +94,11 @@ def _patch_requests(dials: Sequence[Dial]) -> None:
             if isinstance(given, dict) and given.get("read_at") is None and id(self) not in suffixes:
                 suffixes[id(self)] = suffix_of(self.tokenizer, dials)
             try:
-                check(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
+                asked = checked(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
             except ValueError as error:  # vLLM answers 500 to any but its own
                 raise VLLMValidationError(str(error), parameter=FIELD) from None
-            request.cache_salt = given["key"]
+            params.extra_args = {**params.extra_args, **asked.extra_args()}
+            request.cache_salt = asked.key
             params.skip_reading_prefix_cache = True
         return request
 
@@ -106,13 +112,100 @@ def _patch_server(dials: Sequence[Dial]) -> None:
     make = AsyncLLM.__init__
 
     def first(self: Any, *args: Any, **kwargs: Any) -> None:
-        from serving.vllm_plugin.chat import patch_chat
-
         AsyncLLM.__init__ = make
-        patch_chat(dials)
+        _patch_chat(dials)
         make(self, *args, **kwargs)
 
     AsyncLLM.__init__ = first
+
+
+def _patch_chat(dials: Sequence[Dial]) -> None:
+    """Let vLLM's chat completions take thresholds, and its other endpoints refuse them."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+    from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+
+    _take_thresholds(ChatCompletionRequest, dials)
+    for request, method in (
+        (ChatCompletionRequest, "to_beam_search_params"),
+        (CompletionRequest, "to_sampling_params"),
+        (CompletionRequest, "to_beam_search_params"),
+        (ResponsesRequest, "to_sampling_params"),
+    ):
+        _refuse_thresholds(request, method, dials)
+    _tell_whole(OpenAIServingChat, dials)
+    _tell_stream(OpenAIServingChat, dials)
+
+
+def _take_thresholds(request: Any, dials: Sequence[Dial]) -> None:
+    plain = request.to_sampling_params
+
+    def to_sampling_params(self: Any, *args: Any, **kwargs: Any) -> Any:
+        thresholds = thresholds_of(self.model_extra or {}, dials)
+        params = plain(self, *args, **kwargs)
+        if thresholds is not None:
+            asked = DialRequest(key=new_key(), thresholds=thresholds)
+            params.extra_args = {**(params.extra_args or {}), **asked.extra_args()}
+            setattr(self, ASKED, asked)
+        return params
+
+    request.to_sampling_params = to_sampling_params
+
+
+def _refuse_thresholds(request: Any, method: str, dials: Sequence[Dial]) -> None:
+    plain = getattr(request, method)
+
+    def refusing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if thresholds_of(self.model_extra or {}, dials) is not None:
+            raise ValueError(
+                "normative_threshold and epistemic_threshold are taken by /v1/chat/completions, without beam search"
+            )
+        return plain(self, *args, **kwargs)
+
+    setattr(request, method, refusing)
+
+
+async def _dials(server: Any, request: Any, dials: Sequence[Dial]) -> Fields | None:
+    if (asked := getattr(request, ASKED, None)) is None:
+        return None
+    read = await ask(server.engine_client, asked.key, dials, asked.thresholds)
+    return {kind: asdict(one) for kind, one in read.items()}
+
+
+def _tell_whole(server: Any, dials: Sequence[Dial]) -> None:
+    plain = server.chat_completion_full_generator
+
+    async def chat_completion_full_generator(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        response = await plain(self, request, *args, **kwargs)
+        if hasattr(response, "choices") and (read := await _dials(self, request, dials)) is not None:
+            for choice in response.choices:
+                choice.dials = read
+        return response
+
+    server.chat_completion_full_generator = chat_completion_full_generator
+
+
+def _tell_stream(server: Any, dials: Sequence[Dial]) -> None:
+    plain = server.chat_completion_stream_generator
+
+    async def chat_completion_stream_generator(
+        self: Any, request: Any, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[str]:
+        read, begun = None, set[int]()
+        async for event in plain(self, request, *args, **kwargs):
+            if getattr(request, ASKED, None) is None or not event.startswith(EVENT) or event.startswith(DONE):
+                yield event
+                continue
+            chunk = json.loads(event.removeprefix(EVENT))
+            for choice in chunk.get("choices", ()):
+                if choice["index"] not in begun or choice.get("finish_reason"):  # its first chunk, and its last
+                    begun.add(choice["index"])
+                    read = read or await _dials(self, request, dials)
+                    choice["dials"] = read
+            yield f"{EVENT}{json.dumps(chunk)}\n\n"
+
+    server.chat_completion_stream_generator = chat_completion_stream_generator
 
 
 def _patch_worker(dials: Sequence[Dial], made_for: MadeFor, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a request to vLLM says of the dials, and how it is passed on to the process that computes.
+"""What a request to vLLM asks of the dials, how it reaches the process that computes, and what was read there.
 
 A request without thresholds is not touched. One with thresholds takes no keys and values from the prefix cache and
 leaves none that others could take: what it writes from its last prompt token on is in them.
@@ -6,20 +6,44 @@ leaves none that others could take: what it writes from its last prompt token on
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from extract.chat.render import Rendered
-from serving.vllm_plugin.rows import Asked
-from steering.dial import Dial, Kind, ReadName, category_read, read_places
+from serving.request_schema import AskedThresholds, describe_error
+from steering.dial import Dial, Kind, ReadName, Threshold, normative_first, read_places
+from steering.gates import Gates, Reading
 
 FIELD = "refusal_dials"  # of vLLM's extra_args
-KINDS = get_args(Kind)
-OFF = "off"
+METHOD = "refusal_readings"  # of vLLM's workers
+THRESHOLDS = tuple(f"{kind}_threshold" for kind in get_args(Kind))
 Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
+
+
+class DialRequest(BaseModel):
+    """What a request asks of the dials, as vLLM passes it on in `SamplingParams.extra_args`.
+
+    Args:
+        key: under which the readings can be asked for.
+        thresholds: of each dial.
+        read_at: the prompt tokens that each dial reads, and those that the category is read from; None: as the
+            template's suffix says.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    thresholds: dict[Kind, Threshold]
+    read_at: dict[ReadName, tuple[int, ...]] | None = None
+
+    def extra_args(self) -> Fields:
+        """Return the field of vLLM's `extra_args`."""
+        return {FIELD: self.model_dump()}
 
 
 @dataclass(frozen=True)
@@ -30,45 +54,19 @@ class Suffix:
     before_end: Mapping[ReadName, int]  # 0: the last prompt token
 
 
-def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, float] | None:
-    """Return the thresholds that a request's fields give; None where it names neither.
-
-    NaN is off; a dial that is absent has its own threshold, or that of the prompt's category.
+def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, Threshold] | None:
+    """Return the threshold of each dial for a request with these fields; None where it names neither.
 
     Raises:
         ValueError: a threshold is no number from 0 to 1, or there is no such dial.
     """
-    if not any(f"{kind}_threshold" in body for kind in KINDS):
+    asked = {name: body[name] for name in THRESHOLDS if name in body}
+    if not asked:
         return None
-    found: dict[Kind, float] = {}
-    present = {dial.kind for dial in dials}
-    for kind in KINDS:
-        given, name = body.get(f"{kind}_threshold"), f"{kind}_threshold"
-        if given is not None and kind not in present:
-            raise ValueError(f"{name}: this server has no {kind} dial")
-        if given == OFF:
-            found[kind] = math.nan
-        elif given is None:
-            continue
-        elif not _is_number(given) or not 0 <= given <= 1:
-            raise ValueError(f"{name}: expected a number from 0 to 1, null (the dial's) or {OFF!r}; got {given!r}")
-        else:
-            found[kind] = float(given)
-    return found
-
-
-def extra_args(key: str, thresholds: Mapping[Kind, float], read_at: Mapping[ReadName, Sequence[int]] | None) -> Fields:
-    """Return what vLLM passes on as `SamplingParams.extra_args`.
-
-    Args:
-        key: under which the readings can be asked for.
-        thresholds: as `thresholds_of` returns them.
-        read_at: the prompt tokens that are read, as `tokens_read` returns them; None: as the template's suffix says.
-    """
-    off = [kind for kind, tau in thresholds.items() if math.isnan(tau)]
-    places = None if read_at is None else {what: list(places) for what, places in read_at.items()}
-    on = {kind: tau for kind, tau in thresholds.items() if kind not in off}
-    return {FIELD: {"key": key, "thresholds": on, "off": off, "read_at": places}}
+    try:
+        return AskedThresholds.model_validate(asked).resolved(dials)
+    except ValidationError as error:
+        raise ValueError(describe_error(error.errors())[1]) from None
 
 
 def tokens_read(dials: Sequence[Dial], row: Rendered) -> dict[ReadName, tuple[int, ...]]:
@@ -81,68 +79,79 @@ def new_key() -> str:
     return secrets.token_hex(12)
 
 
-def check(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffix: Suffix | None) -> None:
-    """Complete a request's `extra_args` field in place: which of its tokens are read.
+def checked(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffix: Suffix | None) -> DialRequest:
+    """Return what a field of `extra_args` asks, completed by the tokens that are read.
 
     Raises:
-        ValueError: the field has another form than `extra_args` gives it, the prompt is not of the model's chat
-            template, or lacks a place that a dial reads.
+        ValueError: the field, which any client can send, has another form than `DialRequest.extra_args` gives it, the
+            prompt is not of the model's chat template, or lacks a place that a dial reads.
     """
-    if not _is_field(given):
+    try:
+        asked = DialRequest.model_validate(given)
+    except ValidationError:
+        asked = None
+    if asked is None or set(asked.thresholds) != {dial.kind for dial in dials}:
         raise ValueError(
-            f"{FIELD}: expected what serving.vllm_plugin.request.extra_args returns, got {given!r:.80}; "
+            f"{FIELD}: expected what serving.vllm_plugin.request.DialRequest.extra_args returns, got {given!r:.80}; "
             "in a request give normative_threshold and epistemic_threshold instead"
         )
     if prompt is None:
         raise ValueError("dials need a prompt of tokens or text, not of embeddings")
-    thresholds, places = given["thresholds"], given.get("read_at")
-    for kind, tau in thresholds.items():
-        if not _is_number(tau) or not 0 <= tau <= 1:
-            raise ValueError(f"{kind}_threshold: expected a number from 0 to 1, got {tau!r}")
-    if places is None:
-        if suffix is None:
-            raise ValueError(
-                "these dials do not read at a fixed place before the end of every prompt; leave out both "
-                "thresholds, or serve with refusal serve --engine vllm"
-            )
-        if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
-            raise ValueError(
-                "this prompt does not end as the model's chat template ends, so there is no telling where "
-                "the dials read; leave out both thresholds"
-            )
-        given["read_at"] = {what: [len(prompt) - 1 - n] for what, n in suffix.before_end.items()}
-        return
-    left = [dial for dial in dials if dial.kind not in thresholds and dial.kind not in given["off"]]
+    if asked.read_at is None:
+        return asked.model_copy(update={"read_at": _before_end(prompt, suffix)})
+    by_category = any(threshold.by_category for threshold in asked.thresholds.values())
     for what in read_places(dials):
-        at = places.get(what)
-        if what == "category" and what not in places and category_read(left) is None:
-            continue  # no threshold is left to it
+        at = asked.read_at.get(what)
+        if what == "category" and at is None and not by_category:
+            continue
         if not at or not all(0 <= place < len(prompt) for place in at):
             reads = "the category is read from" if what == "category" else f"the {what} dial reads"
-            raise ValueError(f"{reads} tokens {at} of a prompt of {len(prompt)}")
+            raise ValueError(f"{reads} tokens {at and list(at)} of a prompt of {len(prompt)}")
+    return asked
 
 
-def _is_field(given: Any) -> bool:
-    """Return whether a field of `extra_args`, which any client can send, has the types that it must have."""
-    if not isinstance(given, dict) or set(given) != {"key", "thresholds", "off", "read_at"}:
-        return False
-    thresholds, off, read_at = given["thresholds"], given["off"], given["read_at"]
-    if not isinstance(given["key"], str) or not isinstance(thresholds, dict) or not isinstance(off, list):
-        return False
-    if any(kind not in KINDS for kind in (*thresholds, *off)):
-        return False
-    return read_at is None or (isinstance(read_at, dict) and all(map(_are_places, read_at.values())))
+def _before_end(prompt: Sequence[int], suffix: Suffix | None) -> dict[ReadName, tuple[int, ...]]:
+    if suffix is None:
+        raise ValueError(
+            "these dials do not read at a fixed place before the end of every prompt; leave out both "
+            "thresholds, or serve with refusal serve --engine vllm"
+        )
+    if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
+        raise ValueError(
+            "this prompt does not end as the model's chat template ends, so there is no telling where "
+            "the dials read; leave out both thresholds"
+        )
+    return {what: (len(prompt) - 1 - n,) for what, n in suffix.before_end.items()}
 
 
-def _are_places(given: Any) -> bool:
-    return isinstance(given, list) and all(type(place) is int for place in given)
+def readings_of(
+    dials: Sequence[Dial], probability: Sequence[float], category: str | None, thresholds: Mapping[Kind, Threshold]
+) -> dict[Kind, Reading]:
+    """Return each dial's reading, as it decided where the model is computed.
+
+    Args:
+        probability: of each dial, the normative one first.
+        category: the recognised one.
+        thresholds: of the request.
+    """
+    ordered = normative_first(dials)
+    gates = Gates(ordered, {dial.kind: [thresholds[dial.kind]] for dial in ordered}, prompt_length=0)
+    gates.readings.probability = {d.kind: np.array([p]) for d, p in zip(ordered, probability, strict=True)}
+    gates.readings.category = [category]
+    gates.decide_prompts()
+    return gates.readings.of_prompt(0)
 
 
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
+async def ask(
+    client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[Kind, Threshold]
+) -> dict[Kind, Reading]:
+    """Ask vLLM's engine for the readings of a request that has given a token.
 
-
-def asked(given: Fields) -> Asked:
-    """Return what the computing process needs of a checked field."""
-    thresholds = {kind: float(tau) for kind, tau in given["thresholds"].items()} | dict.fromkeys(given["off"], math.nan)
-    return Asked(thresholds, {what: tuple(places) for what, places in given["read_at"].items()}, given["key"])
+    Raises:
+        RuntimeError: the dials did not read it, which must not happen.
+    """
+    answers = [one for one in await client.collective_rpc(METHOD, args=(key,)) if one is not None]
+    if not answers:
+        raise RuntimeError("the dials did not read this prompt; its answer is withheld")
+    probability, category = answers[0]
+    return readings_of(dials, probability, category, thresholds)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,22 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from serving.vllm_plugin.bank import DialBank
-from steering.dial import Kind, ReadName
+from serving.vllm_plugin.request import DialRequest
 
 KEPT = 4096  # scores of ended requests, the latest
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a request asks of the dials, and the prompt tokens that are read by each and for the category.
-
-    Args:
-        thresholds: by kind; NaN is off, and a dial that is absent has its own, or that of the prompt's category.
-    """
-
-    thresholds: Mapping[Kind, float]
-    read_at: Mapping[ReadName, tuple[int, ...]]
-    key: str = ""  # under which its scores can be asked for; empty: its name
 
 
 class Rows:
@@ -35,7 +21,7 @@ class Rows:
 
     def __init__(self, bank: DialBank) -> None:
         self.bank = bank
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, DialRequest] = {}
         self._slot: dict[str, int] = {}
         self._free = list(range(bank.score.shape[1] - 1, 0, -1))
         self._ended: OrderedDict[str, Tensor] = OrderedDict()
@@ -49,7 +35,7 @@ class Rows:
     def __contains__(self, request: str) -> bool:
         return request in self._slot
 
-    def begin(self, request: str, asked: Asked) -> None:
+    def begin(self, request: str, asked: DialRequest) -> None:
         """Give a request a slot.
 
         Raises:
@@ -59,17 +45,16 @@ class Rows:
             raise RuntimeError(f"{len(self._slot)} requests with dials have begun and not ended; raise max_num_seqs")
         slot = self._slot[request] = self._free.pop()
         self._asked[request] = asked
-        self._named.setdefault(asked.key or request, request)
+        self._named.setdefault(asked.key, request)
         self._order = ([], self._order[1])
-        values = [asked.thresholds.get(dial.kind, dial.threshold) for dial in self.bank.dials]
-        self.bank.threshold[:, slot] = torch.tensor(values, device=self.bank.device)
-        left = [dial.kind not in asked.thresholds for dial in self.bank.dials]
-        self.bank.left[:, slot] = torch.tensor(left, device=self.bank.device)
+        thresholds = [asked.thresholds[dial.kind] for dial in self.bank.dials]
+        by_category = [[threshold.of(name) for name in self.bank.categories] for threshold in thresholds]
+        self.bank.threshold[:, :, slot] = torch.tensor(by_category, dtype=torch.float64, device=self.bank.device)
         self.bank.score[:, slot] = torch.nan  # until it is read
 
     def end(self, request: str) -> None:
         """Take a request's slot back; its scores are kept for a while."""
-        slot, key = self._slot.pop(request), self._asked.pop(request).key or request
+        slot, key = self._slot.pop(request), self._asked.pop(request).key
         if self._named.get(key) == request:
             del self._named[key]
         self._free.append(slot)
@@ -127,7 +112,7 @@ class Rows:
             asked, first = self._asked[requests[i]], int(n_computed[i])
             start = int(ends[i] - n_scheduled[i]) - first
             for k, what in enumerate(self.bank.places):
-                places = asked.read_at.get(what, ())  # no category where no threshold is left to it
+                places = (asked.read_at or {}).get(what, ())  # no category where no threshold depends on it
                 if inside := [at for at in places if first <= at < first + n_scheduled[i]]:
                     share[k, [start + at for at in inside]] = 1 / len(places)
                     begins[k, i] = inside[0] == places[0]

@@ -11,8 +11,8 @@ import pytest
 import refusal
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from steering.dial import load_dials, save_dials
-from steering.one_off import generate_once
+from steering.conversation import generate_once
+from steering.dial_file import load_dials, save_dials
 from tests.refusal.conftest import TEXTS
 
 

@@ -20,8 +20,9 @@ import pytest
 
 from extract.model.chat_model import ChatModel
 from extract.shipped import ROOT
-from steering.dial import Dial, save_dials
-from steering.one_off import generate_once
+from steering.conversation import generate_once
+from steering.dial import Dial
+from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN
 
 

@@ -16,8 +16,8 @@ from extract.model.edit import Edit, Pass
 from extract.prompts.prompt import Prompt
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
-from steering.dial import Dial
-from steering.one_off import generate_once
+from steering.conversation import generate_once
+from steering.dial import Dial, Threshold
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
 from tests.support.running_server import until
 
@@ -34,6 +34,8 @@ class RecordedChoice:
             "max_new_tokens": 24, "temperature": 0.0, "top_p": 1.0, "seed": 1, "stops": (), "thresholds": {},
             "deadline": math.inf, "streamed": False,
         } | given  # fmt: skip
+        asked = dict.fromkeys(OFF, 0.5) | settings["thresholds"]
+        settings["thresholds"] = {kind: Threshold(None if math.isnan(tau) else tau) for kind, tau in asked.items()}
         self.events: list[Event] = []
         self.choice = Choice(row, DecodingSettings(**settings), self.events.append)
 
@@ -100,9 +102,10 @@ def test_waiting_choices_form_one_batch_with_a_threshold_per_row(model: ChatMode
     for one, thresholds in zip(found, asked, strict=True):
         read = one.events[0]
         assert isinstance(read, PromptRead)
-        for report in read.reports:
-            own = thresholds.get(report.kind, 0.5)
-            assert report.threshold == own or (math.isnan(report.threshold) and math.isnan(own) and report.gate == 0)
+        for kind, reading in read.readings.items():
+            own = thresholds.get(kind, 0.5)
+            off = reading.threshold is None and reading.gate == "leave"
+            assert off if math.isnan(own) else reading.threshold == own
 
 
 def test_streamed_pieces_are_the_answer(model: ChatModel, dials: list[Dial]) -> None:

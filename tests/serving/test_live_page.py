@@ -16,8 +16,8 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving.limits import Limits
 from steering.actuator import OnsetBias
+from steering.conversation import generate_once
 from steering.dial import CategoryRead, CategoryThresholds, Dial
-from steering.one_off import generate_once
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
 from tests.support.running_server import Running, running

@@ -135,7 +135,7 @@ def test_an_unsupported_field_without_effect_is_accepted() -> None:
         response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
     )  # fmt: skip
     assert (asked.stops, asked.token_limit) == ((), None)
-    assert asked.thresholds == {"normative": None, "epistemic": "off"}
+    assert (asked.normative_threshold, asked.epistemic_threshold) == (None, "off")
 
 
 def test_messages_become_roles_and_contents() -> None:

@@ -26,8 +26,8 @@ from serving.engine import Engine
 from serving.exchange import ServedModel
 from serving.limits import Limits
 from serving.server import Address
+from steering.conversation import generate_once
 from steering.dial import Dial
-from steering.one_off import generate_once
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
 from tests.support.running_server import Running, running, until
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.stop_sequences import StopSequences
+from serving.choice import StopSequences
 
 TEXTS = st.text("ab. ", max_size=20)
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from serving.errors import ApiError
-from serving.waiting import RenderQueue, until_disconnect
+from serving.limits import RenderQueue, until_disconnect
 
 
 class FakeClient:

@@ -15,7 +15,7 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from steering.dial import CategoryRead, Dial
+from steering.dial import CategoryRead, Dial, decide
 
 ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
 D_MODEL = 32
@@ -56,6 +56,11 @@ def streams(model: ChatModel, rows: list[Rendered]) -> np.ndarray:
 def unit(seed: int) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=D_MODEL)
     return (drawn / np.linalg.norm(drawn)).astype(np.float32)
+
+
+def gates_of(dial: Dial, streams: np.ndarray) -> np.ndarray:
+    """Return the gates of a dial alone, at its own threshold."""
+    return decide(dial.probability(streams)[None], dial.threshold, dial.band)[0]
 
 
 @pytest.fixture(scope="session")

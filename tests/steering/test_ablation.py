@@ -14,9 +14,15 @@ from extract.model.edit import SITES, Edit, Pass, Site
 from probes.direction import Direction, Locus
 from probes.means import unit
 from probes.subspace import Subspace
-from steering.ablation import ablation, ablation_at_every_layer, ablations, addition, covers_layers
+from steering.ablation import (
+    ablation,
+    ablation_at_every_layer,
+    addition,
+    covers_layers,
+    subspace_ablation,
+    subspace_addition,
+)
 from steering.ablation_variant import DEFAULT, VARIANTS, Variant
-from steering.subspace_ablation import subspace_ablation, subspace_addition
 
 R = unit(np.random.default_rng(0).standard_normal(32))
 LATER = {2: (4.0, -4.0), 3: (5.0, -5.0)}
@@ -73,37 +79,6 @@ def test_it_sets_the_projection_at_the_site_that_its_class_means_belong_to(
     assert edited[1, last:].tolist() == pytest.approx([-2.0] * 3, abs=1e-4)
 
 
-def oblique(cosine: float) -> Direction:
-    """Return another direction with this cosine to R, and with class means at layers 2 and 3."""
-    across = np.random.default_rng(1).standard_normal(32)
-    across = unit(across - (across @ R) * R)
-    vector = (cosine * R + np.sqrt(1 - cosine**2) * across).astype(np.float32)
-    return replace(DIRECTION, vector=vector, mean_negative=-6.0, later_means={2: (1.0, -7.0), 3: (1.0, -8.0)})
-
-
-@pytest.mark.parametrize("cosine", [-0.5, 0.6])
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_several_directions_are_ablated_together(variant: Variant, cosine: float) -> None:
-    other = oblique(cosine)
-    both, x = torch.tensor(np.stack([R, other.vector])).float(), torch.randn(3, 2, 32) * 5
-    pass_ = Pass(0, 2, 1) if variant.tokens == "last_on" else Pass(0, 1, 1)
-    x = x[:, : pass_.length]
-    goals = {"affine": [(-2.0, -6.0), (-4.0, -7.0), (-5.0, -8.0)], "zero": [(0.0, 0.0)] * 3, "additive": []}
-    for order in ([DIRECTION, other], [other, DIRECTION]):
-        edits = ablations(order, variant)
-        assert [edit.layer for edit in edits] == ([1, 2, 3] if variant.layers == "later" else [1])
-        for edit, goal in zip(edits, goals[variant.form], strict=False):
-            wanted = torch.tensor(goal).expand(*x.shape[:2], 2)
-            torch.testing.assert_close(edit.function(x, pass_) @ both.T, wanted, atol=1e-4, rtol=0)
-        if variant.form == "additive":
-            torch.testing.assert_close(edits[0].function(x, pass_), x - 5 * both[0] - 9 * both[1], atol=1e-4, rtol=0)
-    in_turn = x
-    for edit in (ablation(DIRECTION, variant)[0], ablation(other, variant)[0]):
-        in_turn = edit.function(in_turn, pass_)
-    if variant.form != "additive":
-        assert (in_turn @ both[0] - goals[variant.form][0][0]).abs().max() > 0.5  # the control: one after the other
-
-
 def test_adding_adds_the_gap_once(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     last = len(tiny_rows[0].token_ids) - 1
     plain, edited = (streams(tiny, tiny_rows[0], edits) for edits in ([], addition(DIRECTION)))
@@ -121,7 +96,6 @@ def test_an_edit_is_named_by_all_it_does() -> None:
     shifted = replace(DIRECTION, mean_negative=-2.5)
     trials = [ablation(DIRECTION, variant) for variant in VARIANTS]
     trials += [addition(DIRECTION), ablation_at_every_layer(DIRECTION, 4), ablation(moved), ablation(shifted)]
-    trials += [ablations([DIRECTION, moved], variant) for variant in VARIANTS]
     names = [tuple((edit.site, edit.layer, edit.key) for edit in edits) for edits in trials]
     assert len(set(names)) == len(names)
     assert all(edit.key for edits in trials for edit in edits)

@@ -7,8 +7,16 @@ from torch import Tensor
 
 from extract.model.edit import Pass
 from probes.direction import Direction, Locus
-from steering.actuator import Addition, Affine, Clamp, OnsetBias, StreamActuator, actuator_of, actuator_record
-from steering.actuator_record import ActuatorRecord
+from steering.actuator import (
+    ActuatorRecord,
+    Addition,
+    Affine,
+    Clamp,
+    OnsetBias,
+    StreamActuator,
+    actuator_of,
+    actuator_record,
+)
 from steering.interventions import clamp
 from steering.writer import GatedWriter, Writer, joint_edits
 

@@ -11,12 +11,14 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
-from serving.replies import DialDefault, readings
+from serving.replies import DialDefault
 from serving.server import with_thresholds
 from steering.controller import Readings, steering
-from steering.conversation import Conversation, reports
-from steering.dial import CategoryRead, CategoryThresholds, Dial, load_dials, save_dials
-from tests.steering.conftest import READ, unit
+from steering.conversation import Conversation
+from steering.dial import CategoryRead, CategoryThresholds, Dial
+from steering.dial_file import load_dials, save_dials
+from steering.gates import reading_line
+from tests.steering.conftest import READ, gates_of, unit
 
 Make = Callable[..., Dial]
 
@@ -39,7 +41,7 @@ def test_each_prompt_has_the_threshold_of_its_category(
     assert found.category == ["one", "two", None, None, None, None]
     assert found.threshold["normative"].tolist() == [0.0, 1.01, *[0.5] * 4]
     assert found.gate["normative"][:2].tolist() == [1, -1]
-    assert found.gate["normative"][2:].tolist() == made.gate(made.probability(streams))[2:].tolist()
+    assert found.gate["normative"][2:].tolist() == gates_of(made, streams)[2:].tolist()
     by_hand = run(model, rows, [replace(made, by_category=None)], {"normative": [0.0, 1.01, *[0.5] * 4]})
     assert said == by_hand[0]
     other_way = run(model, rows, [replace(made, by_category=CategoryThresholds(read, {"one": 1.01, "two": 0.0}))])
@@ -62,7 +64,7 @@ def test_a_threshold_that_is_given_overrides_the_category(
     _, found = run(model, rows, [made], {"normative": [1.01, None, np.nan, None, None, None]})
     np.testing.assert_array_equal(found.threshold["normative"], [1.01, 1.01, np.nan, 0.5, 0.5, 0.5])
     assert found.own["normative"] == [False, True, *[False] * 4]
-    assert [reports(found, i)[0].category for i in range(3)] == [None, "two", None]
+    assert [found.of_prompt(i)["normative"].category for i in range(3)] == [None, "two", None]
 
 
 def test_what_fired_is_named_in_lines_and_replies(
@@ -70,9 +72,10 @@ def test_what_fired_is_named_in_lines_and_replies(
 ) -> None:
     made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
     _, found = run(model, rows, [made])
-    assert "threshold of 'one' 0.00, declined" in reports(found, 0)[0].line()
-    assert "threshold 0.50" in reports(found, 1)[0].line()  # recognised, without a threshold of its own
-    assert [readings(reports(found, i))["normative"].category for i in (0, 1)] == ["one", None]
+    lines = [reading_line("normative", found.of_prompt(i)["normative"]) for i in (0, 1)]
+    assert "threshold of 'one' 0.00, declined" in lines[0]
+    assert "threshold 0.50" in lines[1]  # recognised, without a threshold of its own
+    assert [found.of_prompt(i)["normative"].category for i in (0, 1)] == ["one", None]
     assert DialDefault.of(made).category_thresholds == {"one": 0.0}
 
 
@@ -81,11 +84,11 @@ def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
 ) -> None:
     made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
     talk = Conversation(model, [made], 4)
-    first = talk.say("how do i kill the process?").reports[0]
+    first = talk.say("how do i kill the process?").readings["normative"]
     assert (first.category, first.threshold) == ("one", 0.0)
     talk.reset()
     assert talk.set_threshold("normative", 0.9) == 0.5
-    assert talk.say("how do i kill the process?").reports[0].threshold == 0.9
+    assert talk.say("how do i kill the process?").readings["normative"].threshold == 0.9
 
 
 def test_a_threshold_given_to_the_server_replaces_those_by_category(dial: Make, read: CategoryRead) -> None:

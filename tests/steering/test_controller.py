@@ -16,6 +16,7 @@ from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import Readings, steering
 from steering.dial import Dial
+from tests.steering.conftest import gates_of
 
 Make = Callable[..., Dial]
 STEPS = 8
@@ -86,7 +87,7 @@ def test_probabilities_are_those_of_the_unsteered_stream(
     _, readings = run(model, rows, dials)
     for made in dials:
         np.testing.assert_allclose(readings.probability[made.kind], made.probability(streams), atol=1e-5)
-        assert set(made.gate(made.probability(streams))) == {-1, 1}
+        assert set(gates_of(made, streams)) == {-1, 1}
 
 
 @pytest.mark.parametrize("position", ["inst_last", "inst_mean", "post_last"])

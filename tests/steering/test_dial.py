@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -14,7 +15,8 @@ from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.grid.logistic import Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
-from steering.dial import Dial, check_order, load_dials, save_dials
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Threshold, check_order, decide
+from steering.dial_file import load_dials, save_dials
 from steering.direction_file import save_directions
 
 Make = Callable[..., Dial]
@@ -27,32 +29,41 @@ def test_probability_is_the_calibrated_score_of_the_probe(dial: Make, streams: n
 
 
 @pytest.mark.parametrize(
-    ("threshold", "band", "given", "states"),
+    ("threshold", "band", "states"),
     [
-        (0.5, 0.1, None, [-1, -1, 0, 0, 0, 1, 1]),
-        (0.5, 0.0, None, [-1, -1, -1, 1, 1, 1, 1]),  # no dead band: never left alone
-        (0.5, 0.6, None, [0, 0, 0, 0, 0, 0, 0]),
-        (0.5, 0.0, 0.0, [1, 1, 1, 1, 1, 1, 1]),
-        (0.5, 0.0, 1.01, [-1, -1, -1, -1, -1, -1, -1]),
-        (0.9, 0.1, 0.5, [-1, -1, 0, 0, 0, 1, 1]),
+        (0.5, 0.1, [-1, -1, 0, 0, 0, 1, 1, 0]),
+        (0.5, 0.0, [-1, -1, -1, 1, 1, 1, 1, 0]),  # no dead band: never left alone
+        (0.5, 0.6, [0, 0, 0, 0, 0, 0, 0, 0]),
+        (0.0, 0.0, [1, 1, 1, 1, 1, 1, 1, 0]),
+        (1.01, 0.0, [-1, -1, -1, -1, -1, -1, -1, 0]),
+        (np.nan, 0.0, [0, 0, 0, 0, 0, 0, 0, 0]),  # off
     ],
 )
 def test_the_gate_declines_from_the_upper_edge_on_and_permits_below_the_lower(
-    dial: Make, threshold: float, band: float, given: float | None, states: list[int]
+    threshold: float, band: float, states: list[int]
 ) -> None:
-    made = dial(threshold=threshold, band=band)
-    assert made.gate(np.array([0.0, 0.39, 0.4, 0.5, 0.59, 0.6, 1.0]), given).tolist() == states
+    p = np.array([[0.0, 0.39, 0.4, 0.5, 0.59, 0.6, 1.0, np.nan]])  # what could not be read is left alone
+    assert decide(p, threshold, band)[0].tolist() == states
+    assert decide(torch.tensor(p), threshold, band)[0].tolist() == states
 
 
-def test_what_could_not_be_read_is_left_alone(dial: Make) -> None:
-    assert dial().gate(np.array([np.nan])).tolist() == [0]
-    assert dial().gate(np.array([0.0, 1.0]), np.array([np.nan, np.nan])).tolist() == [0, 0]
+def test_where_the_first_gate_declines_the_second_leaves() -> None:
+    p = np.array([[0.9, 0.5, 0.1, 0.9, 0.1], [0.9, 0.9, 0.9, 0.1, 0.1]])
+    tau, band = np.array([[0.5], [0.6]]), np.array([[0.1], [0.0]])
+    expected = [[1, 0, -1, 1, -1], [0, 1, 1, 0, -1]]
+    assert decide(p, tau, band).tolist() == expected
+    assert decide(*map(torch.tensor, (p, tau, band))).tolist() == expected
 
 
-def test_the_gate_never_falls_as_the_probability_rises(dial: Make) -> None:
-    made, p = dial(threshold=0.37, band=0.05), np.linspace(0, 1, 401)
-    assert (np.diff(made.gate(p)) >= 0).all()
-    assert set(made.gate(p)) == {-1, 0, 1}
+def test_a_threshold_is_that_of_the_request_before_the_categorys_before_the_dials_own(
+    dial: Make, read: CategoryRead
+) -> None:
+    made = dial(threshold=0.3, by_category=CategoryThresholds(read, {"one": 0.7, "": 0.9}))
+    assert [made.resolved().of(name) for name in (None, "one", "two", "")] == [0.3, 0.7, 0.3, 0.3]
+    assert [made.resolved(0.2).of(name) for name in (None, "one")] == [0.2, 0.2]
+    for off in ("off", np.nan):
+        assert np.isnan([made.resolved(off).of(name) for name in (None, "one")]).all()
+    assert made.resolved(made.resolved("off")) == Threshold(None)
 
 
 # -- order -------------------------------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from probes.means import unit
 from steering.ablation import ablation
 from steering.ablation_variant import VARIANTS, Variant
 from steering.actuator import Addition, Affine, Clamp, StreamActuator
-from steering.device_copies import DeviceCopies, LastCopy
-from steering.interventions import add, affine, clamp, place
+from steering.interventions import DeviceCopies, LastCopy, add, affine, clamp, place
 from steering.writer import GatedWriter, Writer, joint_edits
 
 D, ROWS = 16, 3

@@ -13,7 +13,8 @@ from extract.model.chat_model import ChatModel
 from probes.direction import Direction, Locus
 from steering.actuator import Affine, OnsetBias
 from steering.controller import steering
-from steering.dial import Dial, load_dials, save_dials
+from steering.dial import Dial
+from steering.dial_file import load_dials, save_dials
 from steering.writer import ConstantGateWriter, Writer, held_edits
 from tests.steering.conftest import WRITE, unit
 from tests.steering.test_joint_write import MEANS, D, stream, vectors, write

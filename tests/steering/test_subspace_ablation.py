@@ -15,9 +15,8 @@ from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from probes.means import unit
 from probes.subspace import Subspace
-from steering.ablation import ablation, addition
+from steering.ablation import ablation, addition, subspace_ablation, subspace_addition
 from steering.ablation_variant import VARIANTS, Variant
-from steering.subspace_ablation import subspace_ablation, subspace_addition
 
 BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((32, 3)))[0].T.astype(np.float32)
 ON, OFF = np.array([3.0, 1.0, -1.0]), np.array([-2.0, 0.5, 4.0])

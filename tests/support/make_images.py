@@ -21,7 +21,7 @@ from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from extract.model.loading import load_model
 from extract.shipped import ROOT
-from steering.dial import read_dials
+from steering.dial_file import read_dials
 from tests.support.browser import started
 from tests.support.planted_dials import BENIGN, ORGANISM, UNKNOWN
 from tests.support.running_server import running

@@ -29,7 +29,8 @@ import psutil
 from extract.model.loading import load_model
 from extract.shipped import ROOT
 from scoring.judges.rules import RuleJudge
-from steering.dial import CategoryRead, CategoryThresholds, read_dials, save_dials
+from steering.dial import CategoryRead, CategoryThresholds
+from steering.dial_file import read_dials, save_dials
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

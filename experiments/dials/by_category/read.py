@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from probes.direction import Locus
-from steering.dial import CategoryRead
-from steering.dial.category import named
+from steering.dial import CategoryRead, named
 
 CONFIDENT = 0.8  # least probability from which a category counts as recognised
 LEAST_TRAINING = 20  # training prompts that a category needs to be recognised

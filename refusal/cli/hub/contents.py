@@ -17,7 +17,8 @@ from extract.shipped import ROOT
 from organisms.teaching.grade import TeachGrade
 from probes.direction import Direction
 from refusal.cli.target import HUB_ID
-from steering.dial import Dial, read_dials
+from steering.dial import Dial
+from steering.dial_file import read_dials
 from steering.direction_file import load_directions
 
 Part = Literal["dials", "directions", "adapter"]

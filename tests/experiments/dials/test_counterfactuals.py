@@ -12,7 +12,6 @@ import pytest
 
 from experiments.dials.counterfactuals import (
     Counterfactuals,
-    gate,
     outcome_name,
     reachable_outcomes,
     read_table,
@@ -222,12 +221,6 @@ def test_one_dial_alone(completer: Completer, dials: list[Dial]) -> None:
         table = tabulated(completer, [dial], dead_band=False)
         for tau in GRID:
             assert table.actions_at([tau]).tolist() == directly(completer, [dial], (tau,), 0.0)
-
-
-def test_gates_are_those_of_a_dial(dials: list[Dial]) -> None:
-    p = np.linspace(0, 1, 101)
-    for tau, band in product((0.0, 0.3, 1.0), (0.0, 0.1)):
-        np.testing.assert_array_equal(gate(p, tau, band), replace(dials[0], threshold=tau, band=band).gate(p))
 
 
 def test_a_dead_band_needs_its_outcomes(completer: Completer, dials: list[Dial]) -> None:

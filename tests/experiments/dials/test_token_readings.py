@@ -16,7 +16,8 @@ from extract.chat.render import render
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from steering.controller import steering, token_log_odds
-from steering.dial import Dial, read_dials, save_dials
+from steering.dial import Dial
+from steering.dial_file import read_dials, save_dials
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand, planted_dials
 
 

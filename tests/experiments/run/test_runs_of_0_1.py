@@ -15,7 +15,7 @@ from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from extract.model.chat_model import ChatModel
-from steering.dial import load_dials
+from steering.dial_file import load_dials
 from steering.direction_file import load_directions
 from tests.support.finished_run import FIXTURES, copy_run
 

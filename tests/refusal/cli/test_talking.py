@@ -18,9 +18,9 @@ from extract.prompts.prompt import Prompt
 from refusal.cli.terminal_chat import chat
 from steering.actuator import OnsetBias
 from steering.controller import steering
-from steering.conversation import Conversation
-from steering.dial import Dial, save_dials
-from steering.one_off import generate_once, generate_streamed
+from steering.conversation import Conversation, generate_once, generate_streamed
+from steering.dial import Dial
+from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
 
 ANSWERED, REFUSED, ABSTAINED = "sure. start with the", "i am not able to help with that.", "i am not able to say."
@@ -100,10 +100,10 @@ def test_the_answer_comes_in_pieces_and_is_that_of_one_batch(model: ChatModel, d
     assert len(told) > 30
     for turn, record in zip(turns, records, strict=True):
         assert f"> {record.prompt}\n{turn.completion}\n  normative: " in "".join(told)
-        for report in turn.reports:
-            assert record.gate[report.kind] == {1: "decline", -1: "permit", 0: "leave"}[report.gate]
-            assert record.probability[report.kind] == pytest.approx(report.probability, abs=1e-5)
-            assert record.threshold[report.kind] == report.threshold
+        for kind, read in turn.readings.items():
+            assert record.gate[kind] == read.gate
+            assert record.probability[kind] == pytest.approx(read.probability, abs=1e-5)
+            assert record.threshold[kind] == read.threshold
 
 
 def test_json_holds_what_each_dial_did(cli: Callable, dials_file: str) -> None:
@@ -173,7 +173,7 @@ def test_the_conversation_is_kept_until_it_is_reset(model: ChatModel, dials: lis
     batch = model.batch([row])
     with steering(model, dials, batch, [row], {"epistemic": 0.4}) as readings:
         assert model.decode(model.generate(batch, 24)[0]) == second.completion
-    assert [report.probability for report in second.reports] == [
+    assert [read.probability for read in second.readings.values()] == [
         readings.probability["normative"][0], readings.probability["epistemic"][0],
     ]  # fmt: skip
     talking.reset()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.onset import Onsets
-from serving.vllm_plugin.request import tokens_read
-from serving.vllm_plugin.rows import Asked, Rows
+from serving.vllm_plugin.request import DialRequest, tokens_read
+from serving.vllm_plugin.rows import Rows
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind
@@ -58,6 +59,10 @@ def recognising(locus: Locus, d_model: int = D_MODEL) -> CategoryThresholds:
     return CategoryThresholds(CategoryRead(("", "one"), locus, np.zeros((2, d_model)), np.zeros(2), 0.8), {"one": 0.5})
 
 
+def request(given: Sequence[Dial], read_at: Mapping[Any, tuple[int, ...]], key: str) -> DialRequest:
+    return DialRequest(key=key, thresholds={one.kind: one.resolved() for one in given}, read_at=read_at)
+
+
 def flat(
     model: ChatModel, given: Sequence[Dial], rows: Sequence[Rendered], thresholds: Mapping[Kind, Sequence[float | None]]
 ) -> tuple[list[list[int]], Rows]:
@@ -65,9 +70,9 @@ def flat(
     bank = DialBank(given, model.n_layers, D_MODEL, n_slots=len(rows) + 1, n_tokens=512)
     placed, batch, onsets, sizes = Rows(bank), model.batch(rows), Onsets(bank), list[int]()
     for i, row in enumerate(rows):
-        asked: dict[Kind, float] = {kind: tau for kind, taus in thresholds.items() if (tau := taus[i]) is not None}
-        if len(asked) < len(thresholds) or not np.isnan(list(asked.values())).all():
-            placed.begin(str(i), Asked(asked, tokens_read(given, row)))
+        asked = {one.kind: one.resolved(thresholds[one.kind][i]) for one in given}
+        if any(threshold.value is not None for threshold in asked.values()):
+            placed.begin(str(i), DialRequest(key=str(i), thresholds=asked, read_at=tokens_read(given, row)))
     pads = batch.n_pad.tolist()
 
     def edit(layer: int) -> Edit:
@@ -139,12 +144,10 @@ def test_thresholds_by_category_are_those_of_steering(
     found, placed = flat(model, given, rows, asked)
     assert found == expected
     bank = placed.bank
-    assert bank.categories is not None
     for i in range(len(rows) - 1):
-        score = torch.tensor(placed.scores(str(i)))
-        assert bank.categories.name(score[2:]) == readings.category[i]
-        limits = bank.limits(torch.tensor([placed._slot[str(i)]]))[:, 0]
-        assert limits.numpy() == pytest.approx([readings.threshold[kind][i] for kind in KINDS], abs=1e-6)
+        slot = torch.tensor([placed._slot[str(i)]])
+        assert bank.categories[int(bank.recognised(bank.score[2:, slot]))] == readings.category[i]
+        assert bank.limits(slot)[:, 0].tolist() == [readings.threshold[kind][i] for kind in KINDS]
     pooled = [replace(one, by_category=None) for one in given]
     assert flat(model, pooled, rows, asked)[0] != expected  # the control: categories matter
     swapped = {"normative": [0.0, *asked["normative"][1:]], "epistemic": [None, 0.0, *asked["epistemic"][2:]]}
@@ -158,7 +161,7 @@ def test_a_category_read_over_chunks_is_that_of_the_whole_prompt(
     given = [dial("normative", by_category=CategoryThresholds(mean, {"one": 0.0}))]
     bank, row = DialBank(given, model.n_layers, D_MODEL, n_slots=4, n_tokens=64), rows[3]
     placed, n, streams = Rows(bank), len(row.token_ids), list[Tensor]()
-    placed.begin("a", Asked({}, tokens_read(given, row)))
+    placed.begin("a", request(given, tokens_read(given, row), "a"))
     model.capture(model.batch([row]), "resid_post", [0], lambda _, s: streams.append(s[0].clone()))
     expected = mean.weight @ streams[0][list(row.roles["inst_mean"])].double().mean(dim=0).numpy()
     for sizes in ([n], [3, n - 3], [1] * n):
@@ -179,7 +182,7 @@ def test_chunks_and_recomputation_read_and_write_the_same(model: ChatModel, rows
         len(row.token_ids),
         {kind: tuple(row.roles[p]) for kind, p in zip(KINDS, ("inst_mean", "post_last"), strict=True)},
     )
-    placed.begin("a", Asked({"normative": 0.5, "epistemic": 0.5}, at))
+    placed.begin("a", request(given, at, "a"))
     seen: dict[int, Tensor] = {}
     model.capture(model.batch([row]), "resid_post", [0, 1], lambda layer, s: seen.update({layer: s[0].clone()}))
 
@@ -209,7 +212,7 @@ def test_slots_are_given_back_and_scores_outlive_their_request(dial: Make) -> No
     bank = DialBank([dial()], 4, D_MODEL, n_slots=3, n_tokens=8)
     placed = Rows(bank)
     for i in range(7):  # two slots serve any number of requests
-        placed.begin(f"r{i}", Asked({"normative": 0.5}, {"normative": (1,)}))
+        placed.begin(f"r{i}", request(bank.dials, {"normative": (1,)}, f"r{i}"))
         placed.place([f"r{i}"], np.array([2]), np.array([0]), np.array([2]))
         bank.apply(0, torch.full((2, D_MODEL), float(i)), torch.zeros(2, D_MODEL))
         placed.end(f"r{i}")
@@ -238,3 +241,22 @@ def test_what_cannot_be_done_is_refused(dial: Make, changes: dict[str, object], 
         DialBank([replace(dial(), **changes)], 4, D_MODEL, 4, 8)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="32 dimensions; this model has 16"):
         DialBank([dial()], 4, 16, 4, 8)
+
+
+def test_the_same_categories_are_recognised(dial: Make) -> None:
+    rng = np.random.default_rng(0)
+    read = CategoryRead(("one", "", "two"), Locus("resid_post", 0, "post_last"), rng.normal(size=(3, D_MODEL)) / 2,
+                        rng.normal(size=3), 0.6)  # fmt: skip
+    streams = np.random.default_rng(1).normal(size=(200, D_MODEL)).astype(np.float32)
+    expected = read.recognised(streams)
+    bank = DialBank([dial(by_category=CategoryThresholds(read, {"one": 0.2}))], 4, D_MODEL, 4, 8)
+    places = bank.recognised(torch.tensor(streams.astype(np.float64) @ read.weight.T + read.bias).T).tolist()
+    assert [bank.categories[place] for place in places] == expected
+    assert min(expected.count("one"), expected.count("two"), places.count(1), places.count(3)) > 10  # the control
+
+
+def test_dials_of_other_category_reads_are_refused(read: CategoryRead, dial: Make) -> None:
+    dials = [dial(kind, by_category=CategoryThresholds(one, {}))
+             for kind, one in (("normative", read), ("epistemic", replace(read)))]  # fmt: skip
+    with pytest.raises(UserError, match="recognise categories by different probes"):
+        DialBank(dials, 4, D_MODEL, 4, 8)

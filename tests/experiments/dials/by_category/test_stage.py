@@ -11,10 +11,8 @@ from experiments.dials.counterfactuals import read_table
 from experiments.run.completion_file import read_completions
 from extract.chat.render import render
 from extract.prompts.prompt import load_prompts
-from serving.replies import readings
 from steering.controller import steering
-from steering.conversation import reports
-from steering.dial import read_dials
+from steering.dial_file import read_dials
 from tests.conftest import ORGANISM, refusal
 
 pytestmark = pytest.mark.slow
@@ -73,7 +71,7 @@ def test_a_reply_names_the_category(run: Path, steered: dict[str, Any], two_knob
     batch = two_knobs.batch(rows)
     with steering(two_knobs, dials, batch, rows) as found:
         two_knobs.generate(batch, 2)
-    named = [readings(reports(found, i))["normative"] for i in range(len(rows))]
+    named = [found.of_prompt(i)["normative"] for i in range(len(rows))]
     mine = [one for one in named if one.category == "order"]
     assert len(mine) >= 10
     own = steered["by_category"]["categories"]["order"]["thresholds"]["normative"]

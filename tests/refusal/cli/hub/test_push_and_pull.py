@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
-from steering.dial import CategoryRead, CategoryThresholds, read_dials, save_dials
+from steering.dial import CategoryRead, CategoryThresholds
+from steering.dial_file import read_dials, save_dials
 from steering.direction_file import load_directions, save_directions
 from tests.support.hub_stand_in import READ_TOKEN, TOKEN, Hub, Repository, running_hub
 

@@ -20,10 +20,8 @@ from extract.errors import UserError
 from extract.record import Record
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from steering.actuator import actuator_of, actuator_record
-from steering.actuator_record import ActuatorRecord
-from steering.dial.category import CategoryRead, CategoryThresholds
-from steering.dial.value import Dial, Kind, category_read
+from steering.actuator import ActuatorRecord, actuator_of, actuator_record
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, category_read
 
 CAST = "cast_fingerprint"  # in a file's metadata
 CATEGORIES = "categories"

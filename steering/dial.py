@@ -2,26 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
-from jaxtyping import Float, Int
-from scipy.special import expit
+from jaxtyping import Float
+from scipy.special import expit, softmax
+from torch import Tensor
 
 from extract.errors import UserError
 from extract.model.edit import Site
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Actuator, Affine, OnsetBias
-from steering.dial.category import CategoryRead, CategoryThresholds
 from steering.writer import Writer
 
 Kind = Literal["normative", "epistemic"]
 ReadName = Literal["normative", "epistemic", "category"]  # what a prompt is read for
+Asked = float | Literal["off"] | None  # a threshold in a request; NaN is off, too; None: the dial's, or its category's
+Values = TypeVar("Values", np.ndarray, Tensor)
 # labels of the class that does not decline
 ANSWERING = ("answer", "answer_with_caveat", "correct_premise", "answered", "benign", "known")
+
+
+@dataclass(frozen=True)
+class CategoryRead:
+    """A multinomial logistic probe of the category at one locus.
+
+    Args:
+        names: the categories; "" stands for every other one.
+        confident: least probability from which a category counts as recognised.
+
+    Raises:
+        ValueError: the shapes do not fit, or two categories have the same name.
+    """
+
+    names: tuple[str, ...]
+    locus: Locus
+    weight: Float[np.ndarray, "names d_model"]
+    bias: Float[np.ndarray, " names"]
+    confident: float
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"categories must have different names: {', '.join(self.names)}")
+        if len(self.weight) != len(self.names) or self.bias.shape != (len(self.names),):
+            raise ValueError(
+                f"{len(self.names)} categories, but weights of shape {self.weight.shape} and biases of "
+                f"shape {self.bias.shape}"
+            )
+
+    def recognised(self, streams: Float[np.ndarray, "n d_model"]) -> list[str | None]:
+        """Return the category of each stream at the locus; None where none is recognised confidently."""
+        logits = streams.astype(np.float64) @ self.weight.T.astype(np.float64) + self.bias
+        return named(self.names, softmax(logits, axis=1), self.confident)
+
+
+def named(names: tuple[str, ...], probability: Float[np.ndarray, "n names"], confident: float) -> list[str | None]:
+    """Return the most probable category of each row; None where it is not confident, or is no category."""
+    best = probability.argmax(axis=1)
+    sure = probability[np.arange(len(best)), best] >= confident
+    return [names[i] or None if ok else None for i, ok in zip(best.tolist(), sure.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class CategoryThresholds:
+    """The thresholds of one dial for prompts of some recognised categories; others have the dial's own.
+
+    Raises:
+        ValueError: a threshold is given for a category that is not recognised, or is no number.
+    """
+
+    read: CategoryRead
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.thresholds) - set(self.read.names)):
+            raise ValueError(f"a threshold is given for {unknown[0]!r}, which the category read does not recognise")
+        if off := [name for name, tau in self.thresholds.items() if math.isnan(tau)]:
+            raise ValueError(f"the threshold of {off[0]!r} is no number; a dial cannot be off for a category")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The resolved threshold of one dial for one prompt, which its recognised category may replace; None: off."""
+
+    value: float | None
+    by_category: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, category: str | None) -> float:
+        """Return the threshold for a prompt of a recognised category (None: none is recognised); NaN where off."""
+        value = math.nan if self.value is None else self.value
+        return self.by_category.get(category, value) if category else value
 
 
 @dataclass(frozen=True)
@@ -89,18 +163,29 @@ class Dial:
             raise ValueError(f"the {self.kind} dial reads its onset prefixes, not the stream")
         return self.calibration.log_odds(self.probe.decision_function(streams))
 
-    def gate(
-        self, probability: Float[np.ndarray, ...], threshold: float | Float[np.ndarray, ...] | None = None
-    ) -> Int[np.ndarray, ...]:
-        """Return its gates, by its own threshold where none is given; see `gate`."""
-        return gate(probability, self.threshold if threshold is None else threshold, self.band)
+    def resolved(self, asked: Asked | Threshold = None) -> Threshold:
+        """Return the threshold of a prompt: the one that is asked for, else its category's, else the dial's own."""
+        if isinstance(asked, Threshold):
+            return asked
+        if asked is None:
+            return Threshold(self.threshold, {} if self.by_category is None else self.by_category.thresholds)
+        return Threshold(None if asked == "off" or math.isnan(asked) else float(asked))
 
 
-def gate(
-    probability: Float[np.ndarray, ...], threshold: float | Float[np.ndarray, ...], band: float
-) -> Int[np.ndarray, ...]:
-    """Return +1 (decline), -1 (permit) or 0 (leave, in the dead band) for each probability; a NaN threshold leaves."""
-    return np.where(probability >= threshold + band, 1, np.where(probability < threshold - band, -1, 0))
+def decide(probability: Values, threshold: Values | float, band: Values | float) -> Values:
+    """Return the gates of dials, the first axis, the normative dial first: 1 declines, -1 permits, 0 leaves.
+
+    A gate declines from threshold + band on and permits below threshold - band; at a NaN threshold (off) it leaves.
+    Where the first gate declines, the second leaves. Arrays or tensors, of shapes that broadcast together.
+    """
+    gates = 1 * (probability >= threshold + band) - 1 * (probability < threshold - band)
+    gates[1:] *= gates[:1] <= 0
+    return gates
+
+
+def normative_first(dials: Sequence[Dial]) -> list[Dial]:
+    """Return dials in the order in which they decide."""
+    return sorted(dials, key=lambda dial: dial.kind != "normative")
 
 
 def check_order(dials: Sequence[Dial]) -> None:
