@@ -14,10 +14,10 @@ from pydantic import JsonValue
 from extract.chat.render import render
 from extract.chat.thinking import reopened, split_thinking
 from extract.errors import UserError
+from extract.model.adapter import base_of, is_adapter
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.model.quiet import quiet_libraries
-from extract.model.source import base_of, is_adapter
 from extract.model.streaming import StreamedText
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt

@@ -47,7 +47,7 @@ def test_scoring_and_comparing_load_nothing_heavy(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # imports torch and transformers in a process of its own
 def test_a_model_answers_without_libraries_of_statistics() -> None:
-    assert loaded("import steering.one_off", among=STATISTICS) == "[]"
+    assert loaded("import steering.conversation", among=STATISTICS) == "[]"
 
 
 def test_the_measure_sees_what_is_loaded() -> None:
