@@ -17,8 +17,7 @@ import numpy as np
 
 from benchmarks.simulations.clustered import SETTINGS, Setting, clustered_labels, clustered_stream, groups_of
 from benchmarks.table import main
-from experiments.probing.screening import Screen, confirmed, screening
-from experiments.probing.selection import LocusSelection
+from experiments.probing.selection import LocusSelection, Screen, confirmed, screening
 from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import WriteSamples
 from probes.contrast import Contrast

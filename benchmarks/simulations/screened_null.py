@@ -3,7 +3,7 @@
     python -m benchmarks.simulations.screened_null --run runs/real
 
 The run has its responses and its directions (`refusal probe`). The screened choice measures the best candidates by
-first-order effects only (`experiments.probing.screening`); the exhaustive one measures all. Both choose for the given
+first-order effects only (`experiments.probing.selection`); the exhaustive one measures all. Both choose for the given
 labels and for each permuted labelling, so the p values differ by what screening changes alone.
 """
 

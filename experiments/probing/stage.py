@@ -16,8 +16,7 @@ from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import measured_independence
 from experiments.probing.read_probes import read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
-from experiments.probing.screening import Screen, choose_known, confirmed, screening
-from experiments.probing.selection import LocusSelection, Validation
+from experiments.probing.selection import LocusSelection, Screen, Validation, choose_known, confirmed, screening
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets

@@ -15,10 +15,8 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.samples import Sampler
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
-from experiments.uncertainty.hedging import hedging
 from experiments.uncertainty.meaning import Answers, MeaningClusterer, number_clusters
-from experiments.uncertainty.semantic_entropy import discrete_entropy, weighted_entropy
-from experiments.uncertainty.thinking_length import thinking_tokens
+from experiments.uncertainty.measures import discrete_entropy, hedging, thinking_tokens, weighted_entropy
 from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.actions import ANSWERED

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
-from experiments.uncertainty.entailment import open_clusterer
 from experiments.uncertainty.knowledge import compare_labels, knowledge_label, relabel_prompts
+from experiments.uncertainty.meaning import open_clusterer
+from experiments.uncertainty.measures import entropy_threshold
 from experiments.uncertainty.observation import Observation, observe_answers, questions
 from experiments.uncertainty.record import measure_uncertainty
 from experiments.uncertainty.reliability_figure import draw_reliability
 from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
-from experiments.uncertainty.semantic_entropy import entropy_threshold
 from extract.atomic_write import write_jsonl
 from extract.prompts.prompt import prompt_row
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.probing.candidate import TIE, Candidate, select
+from experiments.probing.candidate import TIE, Candidate, run_searches, search, select
 from experiments.probing.results import KEPT
-from experiments.probing.screening import Screen, choose_known, confirmed, screening
-from experiments.probing.search import run_searches, search
+from experiments.probing.selection import Screen, choose_known, confirmed, screening
 from experiments.responses.divergence import Divergence
 from probes.direction import Direction, Locus
 

@@ -1,0 +1,128 @@
+"""Measures of one question's answers: semantic entropy of samples, hedging of a completion, length of its thinking.
+
+Semantic entropy, in nats, is the entropy of the distribution over *meanings*, so that two wordings of one answer add no
+uncertainty (Kuhn, Gal & Farquhar, arXiv 2302.09664). It measures whether repeated samples agree; it cannot detect a
+false answer that is given every time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from scipy.special import logsumexp
+
+from extract.chat.thinking import CLOSING, OPENING
+from scoring.judges.rules import RuleJudge
+from scoring.judges.table import NOT_KNOWING
+from scoring.judges.visible_text import visible_text
+
+
+def discrete_entropy(clusters: Sequence[int]) -> float:
+    """Return the entropy of the shares of samples in each cluster (Farquhar et al. 2024, Nature 630, "discrete").
+
+    Of K samples it lies between 0 and ln K, and on average below the true entropy, by about (meanings - 1) / (2 K).
+    """
+    shares = np.unique(np.asarray(clusters), return_counts=True)[1] / len(clusters)
+    return _entropy(shares)
+
+
+def weighted_entropy(clusters: Sequence[int], log_probs: Sequence[float], sequences: Sequence[Hashable]) -> float:
+    """Return the entropy of clusters weighted by likelihood: p(c) is the sum over its sequences s of p(s), normalised.
+
+    Each distinct sequence counts once, however often it was drawn: the sum is over sequences, and counting draws too
+    would weight by p(s) squared (arXiv 2302.09664, equations 2 and 4).
+
+    Args:
+        clusters, log_probs, sequences: each sample's cluster, log-probability in nats and sequence; (n_samples,) each.
+    """
+    once = {sequence: i for i, sequence in reversed(list(enumerate(sequences)))}
+    index = sorted(once.values())
+    of, nats = np.asarray(clusters)[index], np.asarray(log_probs, dtype=float)[index]
+    total = float(logsumexp(nats))
+    return _entropy(np.exp([float(logsumexp(nats[of == cluster])) - total for cluster in np.unique(of)]))
+
+
+def _entropy(shares: np.ndarray) -> float:
+    return float(max(0.0, -(shares * np.log(shares)).sum()))
+
+
+def entropy_threshold(entropies: np.ndarray) -> float | None:
+    """Return the threshold above which an entropy is high, in nats; None where all entropies are equal.
+
+    It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4) and is
+    midway between the neighbouring values. It always divides unequal entropies: low and high are relative to the given
+    questions.
+    """
+    values, counts = np.unique(np.asarray(entropies, dtype=float).round(12), return_counts=True)
+    if len(values) < 2:
+        return None
+    n, total = counts.cumsum(), (values * counts).cumsum()
+    # The within-group sum of squares is the total minus the part explained by the two means.
+    explained = total**2 / n + np.append((total[-1] - total[:-1]) ** 2 / (n[-1] - n[:-1]), 0.0)
+    best = int(np.argmax(explained[:-1]))
+    return float((values[best] + values[best + 1]) / 2)
+
+
+HEDGED = 0.5  # score of an answer whose every clause is hedged; below that of an abstention
+OF_RESPONSIBILITY = frozenset({"general information", "disclaimer"})  # hedges that do not concern knowledge
+UNSURE = NOT_KNOWING | {"limit"}
+ASIDE = frozenset({"courtesy", "frame", "reread", "redirect", "support"})  # clauses without content
+
+
+def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
+    """Score the verbalised uncertainty of a completion.
+
+    - 1 if it abstains, because it withholds the answer for lack of knowledge;
+    - 0 if it refuses, which does not concern knowledge;
+    - otherwise half the share of its clauses with content that hedge ("I think", "as far as I know", "I am not sure
+      when"): 0 for a flat answer, 0.5 if every clause hedges. Disclaimers of responsibility do not count.
+
+    Only the opening is read, as by the judge (the first 11 clauses). The scale is a convention; an AUROC uses only the
+    order. NaN where the judge cannot judge the completion.
+    """
+    action = judge.judge(completion, prompt).action
+    if action is None:
+        return float("nan")
+    if action in ("abstain", "refuse"):
+        return float(action == "abstain")
+    clauses = judge.reader.read(visible_text(completion, prompt) or "", judge.reader.asked(prompt))
+    content = [clause for clause in clauses if clause.kind not in ASIDE]
+    unsure = [clause for clause in content if clause.kind in UNSURE or _hedges(judge, clause.text)]
+    return HEDGED * len(unsure) / len(content) if content else 0.0
+
+
+def _hedges(judge: RuleJudge, clause: str) -> bool:
+    """Return whether a clause holds a hedge, even if the judge classifies the clause otherwise."""
+    rules = (rule for kind, of_kind in judge.table.rules if kind == "hedge" for rule in of_kind)
+    return any(
+        rule.pattern is not None and rule.pattern.search(clause) is not None
+        for rule in rules
+        if rule.name not in OF_RESPONSIBILITY
+    )
+
+
+def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
+    """Count the tokens between <think> and </think>, without the marks; 0 where there is no thinking.
+
+    A block opened by the template (the prompt ends within it) counts from the first token of the response; a block that
+    is not closed counts to its last token.
+
+    Args:
+        decode: tokens to text, special tokens included.
+        prompt: as the model read it.
+    """
+    text = decode(response)
+    opened, closed = OPENING.search(text), CLOSING.search(text)
+    within = len(OPENING.findall(prompt)) > len(CLOSING.findall(prompt))
+    if opened is None and not within:
+        return 0
+    start = 0 if within or opened is None else _first(decode, response, opened.end())
+    end = len(response) if closed is None else _first(decode, response, closed.start() + 1) - 1
+    return max(0, end - start)
+
+
+def _first(decode: Callable[[Sequence[int]], str], response: Sequence[int], n_characters: int) -> int:
+    """Return the number of tokens after which the text has at least n characters."""
+    return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))
