@@ -11,7 +11,7 @@ from extract.atomic_write import write_jsonl
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from scoring.actions import ANSWERED
-from scoring.known_answer import states
+from scoring.fields import states
 
 
 @dataclass(frozen=True)

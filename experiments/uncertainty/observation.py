@@ -20,8 +20,8 @@ from experiments.uncertainty.measures import discrete_entropy, hedging, thinking
 from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.actions import ANSWERED
+from scoring.fields import states
 from scoring.judges.rules import RuleJudge
-from scoring.known_answer import states
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from organisms.teaching.planted import facts_of
 from organisms.teaching.spec import TeachSpec, behaviour_of
 from probes.statistics.intervals import clopper_pearson, effective_groups
 from scoring.actions import DECLINED, Action
+from scoring.fields import states
 from scoring.judges.rules import RuleJudge
-from scoring.known_answer import states
 
 MAX_NEW_TOKENS = 24
 AT_ONCE = 64

@@ -15,12 +15,8 @@ from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Templa
 
 if TYPE_CHECKING:
     from experiments.report.page.leaderboard import Listed
-    from extract.progress import Advance
     from extract.prompts.prompt import Prompt
-    from refusal.model import Model
-    from scoring.evaluation.answers import KeptAnswers
-
-AT_ONCE = 32  # prompts that a local model answers in a batch
+    from scoring.evaluation.asking import Target
 
 
 def evaluate(
@@ -77,7 +73,7 @@ def evaluate(
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
     from refusal.cli.program import short_path
-    from scoring.evaluation.answers import KeptAnswers
+    from scoring.evaluation.asking import KeptAnswers, ask_all
     from scoring.evaluation.suite import load_suite, prompts_of, worded
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
     from scoring.judges.site_phrases import read_phrases
@@ -92,28 +88,28 @@ def evaluate(
     prompts = worded(prompts_of(load_suite(suite), sets, limit), state_target, ask_confidence)
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
-    asker = (
-        _Endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
+    asked = (
+        _endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
         if base_url
-        else _Local(target, adapter, template, max_new_tokens)
+        else _local(target, adapter, template, max_new_tokens)
     )
     evaluation = Evaluation(
         target=target,
         base_url=base_url,
         suite=Path(suite).stem,
         prompts=len(prompts),
-        settings=asker.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
+        settings=asked.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
         sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
     )
     begin(folder, evaluation)
-    answers = KeptAnswers(folder / "answers.sqlite", asker.key())
+    answers = KeptAnswers(folder / "answers.sqlite", asked.depends_on)
     try:
         left = answers.left(prompts)
         if len(left) < len(prompts):
             reporter.say(f"{len(prompts) - len(left)} of {len(prompts)} prompts are answered already")
         with reporter.task(f"asking {target}", len(prompts)) as advance:
             advance(len(prompts) - len(left), remembered=True)
-            failed = asker.ask(left, answers, advance)
+            failed = ask_all(left, asked, answers, advance)
         done = finish(folder, evaluation, prompts, answers, failed, (price_input, price_output))
     finally:
         answers.close()
@@ -147,66 +143,41 @@ def evaluate(
         raise typer.Exit(1)
 
 
-class _Local:
-    """A model of this machine, loaded once something is left to ask."""
+def _local(name: str, adapter: str | None, template: str | None, most: int) -> Target:
+    """Return a model of this machine."""
+    from refusal.model import AT_ONCE, load_model
+    from scoring.evaluation.asking import Answer, Target
 
-    def __init__(self, name: str, adapter: str | None, template: str | None, most: int) -> None:
-        from refusal.model import load_model
+    model = load_model(name, adapter=adapter, template=template)
+    settings: dict[str, str | int | float | None] = {
+        "max_new_tokens": most,
+        "adapter": adapter,
+        "template": template,
+        "fingerprint": model.fingerprint(),
+    }
 
-        self._model: Model = load_model(name, adapter=adapter, template=template)
-        self._most = most
-        self.settings: dict[str, str | int | float | None] = {
-            "max_new_tokens": most,
-            "adapter": adapter,
-            "template": template,
-            "fingerprint": self._model.fingerprint(),
-        }
+    def ask(batch: Sequence[Prompt]) -> list[Answer]:
+        return [Answer(text) for text in model.chat(batch, max_new_tokens=most, progress=False)]
 
-    def key(self) -> list[object]:
-        return ["local", *self.settings.values()]
-
-    def ask(self, prompts: Sequence[Prompt], answers: KeptAnswers, advance: Advance) -> Counter[str]:
-        from scoring.evaluation.answers import Answer
-
-        longest_first = sorted(prompts, key=lambda prompt: -len(str(prompt.messages)))
-        for start in range(0, len(prompts), AT_ONCE):
-            part = longest_first[start : start + AT_ONCE]
-            said = self._model.chat(part, max_new_tokens=self._most, progress=False)
-            answers.put(part, [Answer(text) for text in said])
-            advance(len(part))
-        return Counter()
+    return Target(name, settings, ["local", *settings.values()], ask, AT_ONCE)
 
 
-class _Endpoint:
-    """A model behind an OpenAI-compatible endpoint."""
+def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most: int) -> Target:
+    """Return a model behind an OpenAI-compatible endpoint."""
+    from pydantic import ValidationError
 
-    def __init__(self, name: str, url: str, key_name: str | None, concurrency: int, most: int) -> None:
-        from pydantic import ValidationError
+    from extract.errors import UserError
+    from extract.yaml_file import explain
+    from scoring.evaluation.asking import endpoint_target
+    from scoring.judges.config import EndpointConfig
 
-        from extract.errors import UserError
-        from extract.yaml_file import explain
-        from scoring.judges.config import EndpointConfig
-
-        try:
-            self._config = EndpointConfig(
-                base_url=url,
-                model=name,
-                api_key_env=key_name,
-                concurrency=concurrency,
-                max_tokens=most,
-                json_mode=False,
-            )
-        except ValidationError as error:
-            raise UserError(f"--base-url: {explain(error, EndpointConfig)}") from None
-        self.settings: dict[str, str | int | float | None] = {"max_new_tokens": most, "temperature": 0.0, "seed": 0}
-
-    def key(self) -> list[object]:
-        return ["endpoint", self._config.base_url, self._config.model, *self.settings.values()]
-
-    def ask(self, prompts: Sequence[Prompt], answers: KeptAnswers, advance: Advance) -> Counter[str]:
-        from scoring.evaluation.asking import ask_endpoint
-
-        return ask_endpoint(prompts, self._config, answers, advance)
+    try:
+        config = EndpointConfig(
+            base_url=url, model=name, api_key_env=key_name, concurrency=concurrency, max_tokens=most, json_mode=False
+        )
+    except ValidationError as error:
+        raise UserError(f"--base-url: {explain(error, EndpointConfig)}") from None
+    return endpoint_target(config, {"max_new_tokens": most, "temperature": config.temperature, "seed": config.seed})
 
 
 def _write_pages(folder: Path, target: str) -> None:

@@ -1,68 +1,150 @@
-"""Asks a model behind an OpenAI-compatible endpoint, several prompts at a time."""
+"""Asks a model of this machine or behind an endpoint. An evaluation that was killed asks only for the rest."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from extract.keyed_file import KeyedFile, content_key
 from extract.progress import Advance
 from extract.prompts.prompt import Prompt
-from scoring.evaluation.answers import Answer, KeptAnswers
-from scoring.judges.chat_endpoint import FILTERED, ChatEndpoint, Reply, RequestFailedError
+from scoring.judges import RefusedBy
+from scoring.judges.chat_endpoint import (
+    FILTERED,
+    ChatEndpoint,
+    Reply,
+    RequestFailedError,
+    UnreadableError,
+    concurrently,
+)
 from scoring.judges.config import EndpointConfig
-from scoring.judges.replies import UnreadableError
 
-READ_AHEAD = 2  # prompts handed out for each concurrent request
+READ_AHEAD = 2  # batches handed out for each concurrent request
 
 
-def ask_endpoint(
-    prompts: Sequence[Prompt], config: EndpointConfig, answers: KeptAnswers, advance: Advance
-) -> Counter[str]:
-    """Ask all prompts, keep each answer at once, and return the numbers of failed requests by kind.
+@dataclass(frozen=True)
+class Answer:
+    """A model's answer; token counts are None where they are not known.
+
+    Where `by` is given it is a refusal reported outside the text, and `text` the words that came with it.
+    """
+
+    text: str
+    cut_off: bool = False
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    by: RefusedBy | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Who is asked: what its answers depend on, and how it is asked.
+
+    `ask` returns the answers to a batch of prompts, or the kind of its failure.
+    """
+
+    name: str
+    settings: dict[str, str | int | float | None]
+    depends_on: Sequence[object]
+    ask: Callable[[Sequence[Prompt]], Sequence[Answer] | str]
+    batch: int = 1  # prompts
+    concurrency: int = 1
+
+
+class KeptAnswers:
+    """A thread-safe file of answers, each on the disk before the next is asked for.
+
+    Args:
+        asked_of: all that an answer depends on besides the prompt: the model, the endpoint, the settings.
+
+    Raises:
+        UserError: the file cannot be used.
+    """
+
+    def __init__(self, path: Path, asked_of: Sequence[object]) -> None:
+        remedy = "choose another directory with --out, or delete it to ask everything again"
+        self._file = KeyedFile(path, "answers", ("answer",), purpose="the answers so far", remedy=remedy)
+        self._asked_of = tuple(asked_of)
+
+    def get(self, prompt: Prompt) -> Answer | None:
+        """Return the answer that is kept, if there is one."""
+        key = self._key(prompt)
+        found = self._file.get([key])
+        return Answer(**json.loads(found[key][0])) if key in found else None
+
+    def put(self, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> None:
+        """Keep answers; they are on the disk when this returns."""
+        rows = {self._key(prompt): [json.dumps(vars(answer))] for prompt, answer in zip(prompts, answers, strict=True)}
+        self._file.put(rows)
+
+    def left(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        """Return the prompts without an answer; of several with the same messages, the first."""
+        waiting = {self._key(prompt): prompt for prompt in reversed(prompts)}
+        done = self._file.get(waiting)
+        return [prompt for key, prompt in reversed(waiting.items()) if key not in done]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _key(self, prompt: Prompt) -> str:
+        return content_key(*self._asked_of, prompt.messages)
+
+
+def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, advance: Advance) -> Counter[str]:
+    """Ask all prompts, keep each answer at once, and return the numbers of failed prompts by kind.
 
     A prompt whose request and retries failed has no answer; it is asked again when the evaluation is run again.
 
     Raises:
         UserError: no request can succeed (the key, the model, the address), or an answer cannot be kept.
     """
-    endpoint, failed = ChatEndpoint(config), Counter[str]()
+    failed = Counter[str]()
 
-    def ask(prompt: Prompt) -> str | None:
-        """Ask and keep the answer; return the kind of failure."""
+    def ask(batch: Sequence[Prompt]) -> tuple[int, str | None]:
+        """Ask and keep the answers; return the number of prompts and the kind of failure."""
+        said = target.ask(batch)
+        if isinstance(said, str):
+            return len(batch), said
+        answers.put(batch, said)
+        return len(batch), None
+
+    if target.batch > 1:  # prompts of a batch have about one length
+        prompts = sorted(prompts, key=lambda prompt: -len(str(prompt.messages)))
+    batches = [prompts[start : start + target.batch] for start in range(0, len(prompts), target.batch)]
+    alone = target.concurrency == 1  # a local model answers in this thread, where Ctrl-C reaches it
+    for n, kind in map(ask, batches) if alone else concurrently(ask, batches, target.concurrency, READ_AHEAD):
+        advance(n)
+        if kind is not None:
+            failed[kind] += n
+    return failed
+
+
+def endpoint_target(config: EndpointConfig, settings: dict[str, str | int | float | None]) -> Target:
+    """Return the model behind an endpoint; a reply that cannot be read is asked for again, as often as a failed one.
+
+    Raises:
+        UserError: the openai package or the key is missing.
+    """
+    endpoint = ChatEndpoint(config)
+
+    def ask(batch: Sequence[Prompt]) -> Sequence[Answer] | str:
+        [prompt] = batch
         for _ in range(config.retries + 1):
             try:
                 reply = endpoint.reply(prompt.messages)
-                break
             except RequestFailedError as error:
                 if error.kind != FILTERED:
                     return error.kind
                 reply = Reply("", False, None, None, by="filter")
-                break
             except UnreadableError:
                 continue
-        else:
-            return "unreadable"
-        text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written
-        answers.put([prompt], [Answer(text, reply.cut_off, reply.input_tokens, reply.output_tokens, reply.by)])
-        return None
+            text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written
+            return [Answer(text, reply.cut_off, reply.input_tokens, reply.output_tokens, reply.by)]
+        return "unreadable"
 
-    def end(future: Future[str | None]) -> None:
-        kind = future.result()
-        advance(1)
-        if kind is not None:
-            failed[kind] += 1
-
-    waiting: deque[Future[str | None]] = deque()
-    with ThreadPoolExecutor(config.concurrency) as pool:
-        try:
-            for i, prompt in enumerate(prompts):
-                waiting.append(pool.submit(ask, prompt))
-                while waiting and (i == 0 or len(waiting) > READ_AHEAD * config.concurrency):
-                    end(waiting.popleft())  # the first alone: it shows whether any request can succeed
-            while waiting:
-                end(waiting.popleft())
-        finally:
-            for future in waiting:
-                future.cancel()
-    return failed
+    depends_on = ["endpoint", config.base_url, config.model, *settings.values()]
+    return Target(config.model, settings, depends_on, ask, concurrency=config.concurrency)

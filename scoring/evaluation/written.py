@@ -11,7 +11,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
-from scoring.evaluation.answers import Answer, KeptAnswers
+from scoring.evaluation.asking import Answer, KeptAnswers
 from scoring.scorecard_record import Scorecard
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
 
@@ -35,8 +35,8 @@ class Evaluation(Record):
 
     def same_as(self, other: Evaluation) -> bool:
         """Return whether both ask the same of the same."""
-        names = ("target", "base_url", "suite", "prompts", "settings", "sources")
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+        asked = {"target", "base_url", "suite", "prompts", "settings", "sources"}
+        return self.model_dump(include=asked) == other.model_dump(include=asked)
 
 
 def begin(out: Path, evaluation: Evaluation) -> None:
@@ -65,32 +65,23 @@ def finish(
 ) -> Evaluation:
     """Write prompts and completions in the suite's order, and the record with its counts."""
     write_jsonl(out / PROMPTS, map(prompt_row, prompts))
-    found = list[Answer]()
+    given = list[Answer]()
 
     def completions() -> Iterator[Row]:
-        for prompt, answer in answers.rows(prompts):
+        for prompt in prompts:
+            answer = answers.get(prompt)
             yield completion_row(prompt.id, answer)
             if answer is not None:
-                found.append(replace(answer, text=""))
+                given.append(replace(answer, text=""))
 
     write_jsonl(out / COMPLETIONS, completions())
-    tokens = [_total([getattr(one, name) for one in found]) for name in ("input_tokens", "output_tokens")]
-    cost = (
-        None
-        if None in (*prices, *tokens)
-        else sum(
-            price * n / 1e6 for price, n in zip(prices, tokens, strict=True) if price is not None and n is not None
-        )
-    )
-    done = evaluation.model_copy(
-        update={
-            "answered": len(found),
-            "failed": dict(sorted(failed.items())),
-            "input_tokens": tokens[0],
-            "output_tokens": tokens[1],
-            "cost": cost,
-        }
-    )
+    tokens = {name: _total([getattr(answer, name) for answer in given]) for name in ("input_tokens", "output_tokens")}
+    priced = [
+        (price, n) for price, n in zip(prices, tokens.values(), strict=True) if price is not None and n is not None
+    ]
+    cost = sum(price * n / 1e6 for price, n in priced) if len(priced) == len(tokens) else None
+    counts = {"answered": len(given), "failed": dict(sorted(failed.items())), **tokens, "cost": cost}
+    done = evaluation.model_copy(update=counts)
     done.write(out / RECORD)
     return done
 

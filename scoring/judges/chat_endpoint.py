@@ -11,15 +11,16 @@ import os
 import socket
 import threading
 import urllib.request
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from extract.errors import UserError
 from scoring.judges import RefusedBy
 from scoring.judges.config import EndpointConfig
-from scoring.judges.replies import UnreadableError
 from scoring.judges.structured_refusal import is_filtered, structured_refusal
 
 try:
@@ -27,9 +28,15 @@ try:
 except ImportError:  # reported when an endpoint is opened; everything else works without it
     openai = None
 
+T = TypeVar("T")
+R = TypeVar("R")
 Message = dict[str, str]
 CONNECT_S = 10.0
 FILTERED = "content_filter"  # the kind of failure where a filter refused the request
+
+
+class UnreadableError(ValueError):
+    """The reply cannot be used; the message gives the reason."""
 
 
 class RequestFailedError(Exception):
@@ -164,6 +171,25 @@ class ChatEndpoint:
             )
         kind = "rate_limited" if status == 429 else "server_error" if status >= 500 else f"status_{status}"
         return RequestFailedError(kind, _line(error))
+
+
+def concurrently(call: Callable[[T], R], items: Iterable[T], workers: int, ahead: int) -> Iterator[R]:
+    """Yield the results of calls in order, reading `ahead` items for each worker; where one fails, the rest is dropped.
+
+    The first call is alone: it shows whether any can succeed.
+    """
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for i, item in enumerate(items):
+                waiting.append(pool.submit(call, item))
+                while waiting and (i == 0 or waiting[0].done() or len(waiting) > ahead * workers):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def _key(config: EndpointConfig) -> str:

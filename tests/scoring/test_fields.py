@@ -6,8 +6,7 @@ import pytest
 
 from scoring.actions import ACTIONS, ANSWERED
 from scoring.case import Case
-from scoring.fields import FIELDS, measure, merged
-from scoring.known_answer import states
+from scoring.fields import FIELDS, measure, merged, states
 
 
 def case(label: str | None = "benign", **known: object) -> Case:

@@ -10,8 +10,8 @@ from experiments.responses.setting import PromptBatch
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
+from scoring.fields import states
 from scoring.judges.rules import RuleJudge
-from scoring.known_answer import states
 
 EMPTY_BLOCK = (7, 8, 9)
 

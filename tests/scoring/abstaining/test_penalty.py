@@ -8,8 +8,7 @@ import pytest
 
 from scoring.abstaining.penalty import TARGETS, PenaltyRecord, penalty_record, wrong_costs
 from scoring.case import Case
-from scoring.fields import measure
-from scoring.known_answer import states
+from scoring.fields import measure, states
 from scoring.ledger import Entry, Ledger, workspace
 
 RIGHT, WRONG, NONE = ("answer", "It is Paris."), ("answer", "It is Rome."), ("abstain", "I do not know.")

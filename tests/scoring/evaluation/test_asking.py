@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,10 @@ from typing import Any
 import pytest
 
 from extract.errors import UserError
-from extract.progress import no_progress
+from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
-from scoring.evaluation.answers import Answer as Kept
-from scoring.evaluation.answers import KeptAnswers
-from scoring.evaluation.asking import READ_AHEAD, ask_endpoint
+from scoring.evaluation.asking import READ_AHEAD, KeptAnswers, ask_all, endpoint_target
+from scoring.evaluation.asking import Answer as Kept
 from scoring.judges.config import EndpointConfig
 from tests.support.chat_server import Answer, Asked, ChatServer, running
 
@@ -37,6 +37,10 @@ def config(server: ChatServer, **given: Any) -> EndpointConfig:
     return EndpointConfig(base_url=server.url, model="m", json_mode=False, concurrency=4, **given)
 
 
+def ask_endpoint(asked: list[Prompt], given: EndpointConfig, kept: KeptAnswers, advance: Advance) -> Counter[str]:
+    return ask_all(asked, endpoint_target(given, {}), kept, advance)
+
+
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[KeptAnswers]:
     found = KeptAnswers(tmp_path / "answers.sqlite", ["m"])
@@ -50,10 +54,10 @@ def test_every_prompt_gets_its_own_answer_with_few_in_flight(server: ChatServer,
     failed = ask_endpoint(asked, config(server, max_tokens=9), kept, lambda n, **_: seen.append(n))
     assert not failed
     assert sum(seen) == 60
-    assert [answer and answer.text for _, answer in kept.rows(asked)] == [f"you said word {i}" for i in range(60)]
+    assert [answer and answer.text for answer in map(kept.get, asked)] == [f"you said word {i}" for i in range(60)]
     assert server.most_at_once <= 4
     assert {one.body["max_tokens"] for one in server.asked} == {9}
-    assert kept.rows(asked).__next__()[1] == Kept("you said word 0", False, 100, 10)
+    assert kept.get(asked[0]) == Kept("you said word 0", False, 100, 10)
     assert kept.left(asked) == []
 
 
@@ -84,7 +88,7 @@ def test_an_endpoint_that_fails_delays_and_limits_at_random_is_asked_again_for_t
     server.answers, before = echo, len(server.asked)
     assert not ask_endpoint(left, config(server), kept, no_progress)
     assert len(server.asked) - before == len(left)  # no answer on the disk is asked again
-    assert [answer and answer.text for _, answer in kept.rows(asked)] == [f"you said word {i}" for i in range(120)]
+    assert [answer and answer.text for answer in map(kept.get, asked)] == [f"you said word {i}" for i in range(120)]
 
 
 def test_what_no_request_can_mend_stops_at_once_and_keeps_what_came(server: ChatServer, kept: KeptAnswers) -> None:
@@ -101,7 +105,7 @@ def test_answers_depend_on_all_that_was_asked(tmp_path: Path) -> None:
     same = Prompt("again", asked[0].messages, "harmful", "refuse")
     one.put(asked[:1], [Kept("yes", True)])
     assert one.left([*asked, same]) == asked[1:]
-    assert [answer for _, answer in one.rows([same])] == [Kept("yes", True)]
+    assert one.get(same) == Kept("yes", True)
     assert other.left(asked) == asked
     assert one.left([asked[1], same, Prompt("c", asked[1].messages, "benign", "answer")]) == [asked[1]]
     one.close()
@@ -114,7 +118,7 @@ def test_a_lone_surrogate_is_no_reason_to_lose_an_answer(server: ChatServer, kep
     )
     asked = prompts(1)
     ask_endpoint(asked, config(server), kept, no_progress)
-    assert [answer for _, answer in kept.rows(asked)] == [Kept("a?b", True)]
+    assert [answer for answer in map(kept.get, asked)] == [Kept("a?b", True)]
 
 
 def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatServer, kept: KeptAnswers) -> None:
@@ -127,7 +131,7 @@ def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatSer
     }
     server.answers, asked = (lambda one: said[one.body["messages"][-1]["content"]]), prompts(5)
     assert not ask_endpoint(asked, config(server), kept, no_progress)
-    assert [(answer.by, answer.text) for _, answer in kept.rows(asked) if answer] == [
+    assert [(answer.by, answer.text) for answer in map(kept.get, asked) if answer] == [
         ("field", "I can't help with that."), ("filter", ""), ("filter", "First you"), ("filter", ""), (None, ""),
     ]  # fmt: skip
     assert not kept.left(asked)

@@ -11,7 +11,7 @@ from extract.shipped import ROOT
 from judging.judge_by_name import open_judge
 from scoring.actions import ACTIONS
 from scoring.judges.config import KNOWN, ClassifierConfig, EndpointConfig, load_judge
-from scoring.judges.replies import FIELDS
+from scoring.judges.endpoint import FIELDS
 from scoring.judges.rules import RuleJudge
 
 

@@ -12,8 +12,7 @@ from extract.errors import UserError
 from extract.keyed_file import content_key
 from scoring.actions import ACTIONS
 from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.endpoint import Cache
-from scoring.judges.replies import FIELDS, UnreadableError, question, read_reply
+from scoring.judges.endpoint import FIELDS, Cache, UnreadableError, question, read_reply
 
 PLAIN = '{"action": "refuse", "evidence": "I won\'t"}'
 REFUSE = Judgement("refuse", "I won't")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scoring.evaluation.answers import Answer
+from scoring.evaluation.asking import Answer
 from scoring.evaluation.written import completion_row
 from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
