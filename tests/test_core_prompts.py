@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.prompt_check.check import check
+from experiments.prompt_check.check import check, contains_word
 from experiments.prompt_check.results import PromptCheck, WordCues
-from experiments.prompt_check.structure import contains_word
 from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
 

@@ -74,11 +74,11 @@ def test_no_dual_use_prompt_is_nearly_another(dual_use: list[Prompt], prompts: l
 
 @pytest.mark.parametrize("action", PARTIAL)
 def test_words_do_not_tell_the_actions_apart(dual_use: list[Prompt], action: str) -> None:
-    found = measure_cues(action, dual_use, np.array([p.right_action == action for p in dual_use]), groups_of(dual_use))
+    found = measure_cues(dual_use, np.array([p.right_action == action for p in dual_use]), groups_of(dual_use))
     assert found is not None
-    assert found.words is not None
-    assert found.words.auroc.estimate <= MOST_AUROC
-    assert abs(found.features["the number of words"].auroc.estimate - 0.5) <= 0.1
+    assert not isinstance(found.bag_of_words, str)
+    assert found.bag_of_words.auroc <= MOST_AUROC
+    assert abs(found.features["the number of words"].auroc - 0.5) <= 0.1
 
 
 def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
@@ -86,10 +86,10 @@ def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
     clarify = np.array([p.right_action == "clarify" for p in dual_use])
     texts = [f"{p.text} {'zoom' if one else ''}" for p, one in zip(dual_use, clarify, strict=True)]
     leaking = [Prompt(str(i), ({"role": "user", "content": text},), DUAL_USE, "") for i, text in enumerate(texts)]
-    found = measure_cues("clarify", leaking, clarify, groups_of(dual_use))
+    found = measure_cues(leaking, clarify, groups_of(dual_use))
     assert found is not None
-    assert found.words is not None
-    assert found.words.auroc.estimate > 0.9
+    assert not isinstance(found.bag_of_words, str)
+    assert found.bag_of_words.auroc > 0.9
 
 
 def test_registers_and_lengths_differ(dual_use: list[Prompt]) -> None:

@@ -7,7 +7,7 @@ import platform
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,3 +164,14 @@ class Worker:
             self._remarks.append(line.removeprefix("Note: "))
         with self._log.open("a", encoding="utf-8") as log:
             log.write(line.rstrip() + "\n")
+
+
+def refuse_different(found: WorkerFacts, others: Sequence[WorkerFacts]) -> None:
+    """Raise UserError if a worker differs from another in what numbers depend on, naming the field and the nodes."""
+    for other in others:
+        for name, value in other.same.items():
+            if found.same.get(name) != value:
+                raise UserError(
+                    f"workers differ in {name}: {found.node} has {found.same.get(name)}, {other.node} has "
+                    f"{value}; all nodes need the same installation and the same files"
+                )

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.cluster.connection import Cluster, ClusterLostError, Resources
-from experiments.cluster.sameness import refuse_different
-from experiments.cluster.worker import Worker, WorkerError, WorkerFacts
+from experiments.cluster.worker import Worker, WorkerError, WorkerFacts, refuse_different
 from extract.errors import UserError, in_one_line
 
 Submit = Callable[[Any, int, bool], Any]  # a worker, a part's place, whether another may still be doing it -> reference

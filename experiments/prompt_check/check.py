@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from experiments.prompt_check.results import PromptCheck
-from experiments.prompt_check.structure import (
-    certifiable,
-    count_contexts,
-    count_personas,
-    count_quadruples,
-    count_triggers,
-    count_twins,
+from experiments.factors.prompt_context import ambiguous_texts, earlier_turns
+from experiments.prompt_check.results import (
+    ContextCounts,
+    PersonaCounts,
+    PromptCheck,
+    QuadrupleCounts,
+    TriggerCounts,
+    TwinCounts,
+    WordCues,
 )
-from experiments.prompt_check.word_cues import MeasuredCues, cue_record, full_text, measure_cues
+from experiments.prompt_check.word_cues import confounds, full_text, measure_cues
 from experiments.run.config import CategoriesConfig
 from experiments.run.corpus import Corpus, divide
-from experiments.triggers.quadruples import quadruples
+from experiments.triggers.quadruples import MEMBERS, member_description, member_of, quadruples, requests_in_pairs
+from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig, read_prompts
+from probes.statistics.metrics import enough
 
 LEAST_OF_CATEGORY = CategoriesConfig().least  # prompts to be declined, and benign ones
 
@@ -45,7 +50,7 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
     twins, twin_problems = count_twins(prompts)
     personas, persona_problems = count_personas(prompts)
     contrasts = word_contrasts(corpus)
-    confounds = [line for contrast in contrasts.values() if contrast is not None for line in contrast.confounds()]
+    cue_problems = [line for name, cues in contrasts.items() if cues is not None for line in confounds(name, cues)]
     benign, counts = corpus.n_groups(np.flatnonzero(corpus.benign)), corpus.counts()
     return PromptCheck(
         prompts=len(prompts),
@@ -62,19 +67,19 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         twins=twins,
         personas=personas,
         contexts=count_contexts(corpus),
-        words={name: cue_record(found) for name, found in contrasts.items()},
+        words={name: cues or "one side has no prompts" for name, cues in contrasts.items()},
         problems=(
             *([f"{repeated} texts are repeated"] if repeated else []),
             *quadruple_problems,
             *trigger_problems,
             *twin_problems,
             *persona_problems,
-            *confounds,
+            *cue_problems,
         ),
     )
 
 
-def word_contrasts(corpus: Corpus) -> dict[str, MeasuredCues | None]:
+def word_contrasts(corpus: Corpus) -> dict[str, WordCues | None]:
     """Measure how well words separate the labels: over all prompts, within quadruples, and within large categories."""
     every = np.arange(len(corpus))
     requests = corpus.harmful | corpus.requests
@@ -84,11 +89,11 @@ def word_contrasts(corpus: Corpus) -> dict[str, MeasuredCues | None]:
         "same, within quadruples": (np.isin(every, quadruples(corpus, every).rows), corpus.harmful),
         "uncertain vs twins": (corpus.uncertain | corpus.twins, corpus.uncertain),
     } | _within_categories(corpus)
-    found = {}
+    measured = {}
     for name, (among, positive) in asked.items():
         rows = np.flatnonzero(among)
-        found[name] = measure_cues(name, [corpus.prompts[row] for row in rows], positive[rows], corpus.groups[rows])
-    return found
+        measured[name] = measure_cues([corpus.prompts[row] for row in rows], positive[rows], corpus.groups[rows])
+    return measured
 
 
 def _within_categories(corpus: Corpus) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -100,3 +105,157 @@ def _within_categories(corpus: Corpus) -> dict[str, tuple[np.ndarray, np.ndarray
         for name, rows in inside.items()
         if min(int((rows & declined).sum()), int((rows & ~declined).sum())) >= LEAST_OF_CATEGORY
     }
+
+
+CONFIDENCE = 0.95
+
+
+def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
+    """Return the counts of complete quadruples and of prompts in each cell, and which pairs lack a cell."""
+    found = quadruples(corpus, np.arange(len(corpus)))
+    rows = requests_in_pairs(corpus, np.arange(len(corpus)))
+    held: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        held[str(corpus.prompts[row].pair)].add(MEMBERS.index(member_of(corpus, row)))
+    complete = sum(len(cells) == len(MEMBERS) for cells in held.values())
+    broken = {pair: cells for pair, cells in held.items() if len(cells) == len(MEMBERS) - 1}
+    problems = []
+    if broken:
+        pair, cells = next(iter(broken.items()))
+        missing = member_description(MEMBERS[next(i for i in range(len(MEMBERS)) if i not in cells)])
+        problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
+    if complete and len(set(found.counts().values())) > 1:
+        problems.append(f"the cells of the complete pairs are unbalanced: {found.counts()}")
+    return QuadrupleCounts(complete=complete, groups=found.n_groups, prompts=found.counts()), problems
+
+
+def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
+    """Return the counts of trigger words, which triggers are not in their text, and which words are not marked."""
+    words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
+    lost = [p.id for p in prompts if p.trigger and not contains_word(p.trigger, p.text)]
+    requests = [p for p in prompts if p.trigger is None and p.intent in ("benign", "harmful")]
+    unmarked = [(p.id, word) for p in requests for word in words if contains_word(word, p.text)]
+    problems = []
+    if lost:
+        problems.append(
+            f"{len(lost)} prompts have a trigger that is no word of their last turn, for example {lost[0]!r}"
+        )
+    if unmarked:
+        row, word = unmarked[0]
+        n = len({i for i, _ in unmarked})
+        problems.append(
+            f"{n} requests without a trigger contain another prompt's trigger word: {row!r} contains {word!r}"
+        )
+    commonest = dict(words.most_common(5))
+    return TriggerCounts(prompts=sum(words.values()), different=len(words), commonest=commonest), problems
+
+
+def contains_word(word: str, text: str) -> bool:
+    """Return whether a text contains a whole word, in upper or lower case."""
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
+
+
+def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
+    """Return the counts of uncertain prompts by category and of known twins; missing twins and missing answers."""
+    uncertain = [prompt for prompt in prompts if prompt.label == "uncertain"]
+    known: dict[str, list[Prompt]] = defaultdict(list)
+    for prompt in prompts:
+        if prompt.label == "benign" and prompt.pair:
+            known[prompt.pair].append(prompt)
+    without_twin = [p.id for p in uncertain if not known.get(p.pair or "")]
+    twins = [twin for pair in sorted({p.pair for p in uncertain if p.pair}) for twin in known.get(pair, [])]
+    unanswered = [twin.id for twin in twins if not twin.answer]
+    problems = []
+    if without_twin:
+        problems.append(
+            f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
+            f"{without_twin[0]!r}: a probe may learn their topic instead of what is known"
+        )
+    if unanswered:
+        problems.append(
+            f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether the model "
+            "answers them correctly cannot be measured"
+        )
+    kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
+    return TwinCounts(uncertain=len(uncertain), kinds=kinds, twins=len(twins)), problems
+
+
+def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]:
+    """Return the size of the persona x request table, and which requests are not asked by every persona."""
+    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
+    personas = {prompt.persona for prompt in prompts if prompt.persona}
+    for prompt in prompts:
+        if prompt.persona and prompt.pair:
+            cells[prompt.pair, prompt.label].add(prompt.persona)
+    incomplete = [pair for (pair, _), asked in cells.items() if asked != personas]
+    problems = []
+    if incomplete and len(incomplete) < len(cells):  # if no request is complete, the personas form no table
+        problems.append(
+            f"{len(incomplete)} requests are not asked by every persona, for example that of pair {incomplete[0]!r}"
+        )
+    return PersonaCounts(personas=len(personas), requests=len(cells)), problems
+
+
+def count_contexts(corpus: Corpus) -> ContextCounts:
+    """Return the counts of prompts with earlier turns or system lines, and of last turns labelled both ways."""
+    prompts = corpus.prompts
+    return ContextCounts(
+        earlier_turns=sum(earlier_turns(prompt) is not None for prompt in prompts),
+        ambiguous=ambiguous_texts(corpus).both,
+        system_line=sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
+    )
+
+
+def certifiable(n_groups: int) -> float:
+    """Return the lowest rate that n independent prompts without a failure certify at 95 %: 1 - 0.05^(1/n)."""
+    return 1.0 if n_groups == 0 else float(1 - (1 - CONFIDENCE) ** (1 / n_groups))
+
+
+def print_check(check: PromptCheck) -> None:
+    """Print a check: counts, how well words alone separate the labels, and problems."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    for key, value in check.to_dict().items():
+        if key not in ("words", "problems"):
+            console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=not console.is_terminal)
+    words = Table(title="AUROC of words alone (whole groups held out; 95 % intervals)", title_justify="left")
+    for column in ("prompts", "n", "bag of words", "number of words"):
+        words.add_column(column, overflow="fold")
+    for name, found in check.words.items():
+        words.add_row(escape(name), *map(escape, _row(found)))
+    console.print(words)
+    for name, found in check.words.items():
+        if not isinstance(found, str):
+            console.print(escape(f"{name}, words by class (positive:negative prompts): {_class_words(found)}"))
+    if not check.problems:
+        unmeasured = any(isinstance(found, str) for found in check.words.values())
+        where = " in the contrasts with prompts on both sides" if unmeasured else ""
+        console.print(f"[green]No problem found[/]{where}. Cues other than words and surface features are not checked.")
+    for problem in check.problems:
+        console.print(f"[yellow]Problem:[/] {escape(problem)}.", soft_wrap=not console.is_terminal)
+
+
+def _shown(key: str, value: object) -> str:
+    if key == "certifiable rate":
+        return f"{value:.2%} (if none of them is declined, one prompt a group; 95 % confidence)"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {_shown('', of)}" for name, of in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "nothing"
+    return str(value)
+
+
+def _row(found: WordCues | str) -> list[str]:
+    if isinstance(found, str):
+        return ["", found, ""]
+    alike = "all alike" if enough(*found.n) else "too few prompts"
+    aurocs = (found.bag_of_words, found.features.get("the number of words", alike))
+    return [" + ".join(map(str, found.n)), *(of if isinstance(of, str) else f"{of:.2f}" for of in aurocs)]
+
+
+def _class_words(found: WordCues) -> str:
+    sides = (found.words_of_the_positive_side, found.words_of_the_negative_side)
+    return "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side[:5]) for side in sides)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -33,40 +32,28 @@ FEATURES: dict[str, Callable[[Prompt], float]] = {
 }
 
 
-@dataclass(frozen=True)
-class MeasuredCues:
-    """AUROCs of words and of surface features alone, for one contrast of prompts."""
-
-    name: str
-    n: tuple[int, int]  # positive, negative
-    words: Discrimination | None  # bag of words, cross-validated with whole groups held out; None: too few groups
-    features: dict[str, Discrimination]  # without those alike in all prompts; none where a class has too few prompts
-    class_words: tuple[list[WordCount], list[WordCount]]  # more frequent among positive, among negative prompts
-
-    def confounds(self) -> list[str]:
-        """Return one line for each cue that separates the two classes; a feature may favour either class."""
-        measured = {"a bag of words": self.words} | dict(self.features)
-        return [
-            f"{self.name}: {what} separates the two classes (AUROC {found.auroc:.2f})"
-            for what, found in measured.items()
-            if found is not None and _is_cue(found, either_way=found is not self.words)
-        ]
+def confounds(name: str, cues: WordCues) -> list[str]:
+    """Return one line for each cue that separates the two classes; a feature may favour either class."""
+    words = {} if isinstance(cues.bag_of_words, str) else {"a bag of words": cues.bag_of_words}
+    separating = [(what, auroc.auroc) for what, auroc in words.items() if _above(auroc)]
+    separating += [(what, auroc.auroc) for what, auroc in cues.features.items() if _above(auroc) or _below(auroc)]
+    return [f"{name}: {what} separates the two classes (AUROC {auroc:.2f})" for what, auroc in separating]
 
 
-def _is_cue(found: Discrimination, *, either_way: bool) -> bool:
-    auroc = found.auroc
-    if either_way and auroc.high < 0.5:
-        return auroc.estimate <= 0.5 - CUE
-    return auroc.estimate >= 0.5 + CUE and auroc.low > 0.5
+def _above(auroc: AurocInterval) -> bool:
+    return auroc.auroc >= 0.5 + CUE and auroc.low > 0.5
+
+
+def _below(auroc: AurocInterval) -> bool:
+    return auroc.auroc <= 0.5 - CUE and auroc.high < 0.5
 
 
 def measure_cues(
-    name: str,
     prompts: Sequence[Prompt],
     y: Bool[np.ndarray, " n_prompts"],
     groups: Int[np.ndarray, " n_prompts"],
     seed: int = 0,
-) -> MeasuredCues | None:
+) -> WordCues | None:
     """Measure the cues of one contrast; None if a class is missing.
 
     Args:
@@ -81,12 +68,14 @@ def measure_cues(
     features = {
         what: discrimination(y, v, groups) for what, v in values.items() if told_apart and len(set(v.tolist())) > 1
     }
-    return MeasuredCues(
-        name,
-        (int(y.sum()), int((~y).sum())),
-        _cross_validated(texts, y, groups, seed),
-        features,
-        _class_words(prompts, y),
+    words = _cross_validated(texts, y, groups, seed)
+    positive, negative = _class_words(prompts, y)
+    return WordCues(
+        n=(int(y.sum()), int((~y).sum())),
+        bag_of_words="too few groups" if words is None else _interval(words),
+        features={what: _interval(auroc) for what, auroc in features.items()},
+        words_of_the_positive_side=tuple(positive),
+        words_of_the_negative_side=tuple(negative),
     )
 
 
@@ -98,19 +87,6 @@ def full_text(prompt: Prompt) -> str:
 def words_of(prompt: Prompt) -> list[str]:
     """Return the words of all turns, in lower case."""
     return re.findall(r"\w+", full_text(prompt).lower())
-
-
-def cue_record(found: MeasuredCues | None) -> WordCues | str:
-    """Return the typed result of one contrast, or the reason why there is none."""
-    if found is None:
-        return "one side has no prompts"
-    return WordCues(
-        n=found.n,
-        bag_of_words="too few groups" if found.words is None else _interval(found.words),
-        features={what: _interval(of) for what, of in found.features.items()},
-        words_of_the_positive_side=tuple(found.class_words[0]),
-        words_of_the_negative_side=tuple(found.class_words[1]),
-    )
 
 
 def _interval(found: Discrimination) -> AurocInterval:

@@ -28,8 +28,7 @@ def prompts_check(
 
     Example: refusal prompts check --dataset xstest
     """
-    from experiments.prompt_check.check import check
-    from experiments.prompt_check.text import print_check
+    from experiments.prompt_check.check import check, print_check
     from extract.errors import UserError
     from refusal.cli.stdin import StandardInput
 

@@ -29,8 +29,7 @@ from refusal.cli.program import program, resumable
 if TYPE_CHECKING:
     from experiments.charts.specification import Row
     from experiments.run.config import RunConfig
-    from experiments.sweep.cells import CellState
-    from experiments.sweep.grid import SweepConfig
+    from experiments.sweep.grid import CellState, SweepConfig
     from experiments.sweep.run import Places
 
 RATES_SHOWN = ("over_refusal", "missed_harm", "overconfidence")  # on the screen; the files have all
@@ -97,8 +96,7 @@ def _sweep(
 ) -> int:
     """Run a sweep; return the exit code: 1 where a cell failed."""
     from experiments.run.run_lock import RunLock
-    from experiments.sweep.cells import states_of
-    from experiments.sweep.grid import cells_of, load_sweep
+    from experiments.sweep.grid import cells_of, load_sweep, states_of
     from experiments.sweep.run import run_cells
     from extract.atomic_write import make_folder
     from extract.errors import UserError
@@ -163,7 +161,7 @@ class _Table:
 
     def write_page(self) -> None:
         """Write table.html."""
-        from experiments.sweep.page import write_page
+        from experiments.sweep.table import write_page
 
         write_page(self._sweep, list(self._states.values()), self.rows, self.directory / "table.html")
 

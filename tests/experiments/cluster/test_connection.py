@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cluster.connection import Resources, WorkersWanted, connected, share
-from experiments.cluster.sameness import refuse_different
-from experiments.cluster.worker import WorkerFacts
+from experiments.cluster.worker import WorkerFacts, refuse_different
 from experiments.responses.description import Description
 from extract.errors import UserError
 from extract.shipped import ROOT

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import check
+from experiments.prompt_check.check import certifiable, check, contains_word, print_check
 from experiments.prompt_check.results import PromptCheck, WordCues
-from experiments.prompt_check.structure import certifiable, contains_word
-from experiments.prompt_check.text import print_check
 from probes.statistics.intervals import clopper_pearson
 
 STARTS, ENDS = ("ba", "de", "fi", "go", "hu", "ki", "lo"), ("ran", "sol", "tim", "vex", "wug", "zap")

@@ -10,10 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from experiments.run.config import RunConfig, load_config
-from experiments.sweep.cells import CellState, Failure
-from experiments.sweep.grid import Cell, SweepConfig
-from experiments.sweep.page import write_page
-from experiments.sweep.table import row_of, write_table
+from experiments.sweep.grid import Cell, CellState, Failure, SweepConfig
+from experiments.sweep.table import row_of, write_page, write_table
 from extract.shipped import ROOT
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 
