@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.shapes import ORGANISM
 from benchmarks.table import main
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.in_memory import capture_in_memory
 from extract.model.loading import load_model
@@ -46,7 +47,7 @@ def measure(quick: bool) -> dict[str, float]:
         for dtype, model in models.items():
             began = time.perf_counter()
             rows = [render(model.tokenizer, prompt) for prompt in prompts]
-            streams[dtype] = capture_in_memory(model, prompts, rows, positions=[POSITION]).values[:, 0]
+            streams[dtype] = capture_in_memory(model, prompts, rows, CaptureSpec(positions=(POSITION,))).values[:, 0]
             seconds[dtype].append(time.perf_counter() - began)
     exact, rounded = streams["float32"], streams["bfloat16"]
     errors = np.linalg.norm(rounded - exact, axis=-1) / np.linalg.norm(exact, axis=-1)

@@ -33,8 +33,10 @@ from transformers import AutoTokenizer
 from benchmarks.process.memory import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
+from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
-from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU, extract
+from extract.extraction import extract
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
@@ -121,7 +123,7 @@ def _ours(model: ChatModel, directory: Path) -> Arm:
 
     def run(prompts: list[Prompt]) -> None:
         path = directory / str(next(runs)) / "activations.h5"
-        extract(model, prompts, _rendered(model, prompts), path, positions=POSITIONS, store_dtype=dtype)
+        extract(model, prompts, _rendered(model, prompts), path, CaptureSpec(positions=POSITIONS, store_dtype=dtype))
 
     return run
 

@@ -19,7 +19,8 @@ from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.activation_store import ActivationStore
 from extract.store.identity import Identity, StoreType
-from extract.store.shard_writer import CapturedShard, ShardWriter
+from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.writer import finish, writing
 
 SHARDS, ROWS = 107, 32
 LAYERS, POSITIONS = (0, 1, 2), ("inst_last", "post_last")
@@ -59,10 +60,10 @@ def _make(path: Path, shards: int, d_model: int, dtype: StoreType) -> None:
         rows_per_shard=ROWS,
     )
     present = np.ones((len(POSITIONS), ROWS), dtype=bool)
-    with ShardWriter(path, identity, n, d_model) as writer:
+    with writing(ShardFiles(path, identity, n, d_model)) as files:
         for shard in range(shards):
-            writer.write(shard, CapturedShard(torch.randn(len(LAYERS), len(POSITIONS), ROWS, d_model), present))
-        writer.finish(prompts, rendered, {})
+            files.write(shard, CapturedShard(torch.randn(len(LAYERS), len(POSITIONS), ROWS, d_model), present))
+        finish(files, prompts, rendered, {})
 
 
 def _read(path: Path, reads: int) -> tuple[float, float]:

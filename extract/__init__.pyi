@@ -1,3 +1,4 @@
+from .capture_spec import CaptureSpec as CaptureSpec
 from .chat.render import Rendered as Rendered
 from .chat.render import render as render
 from .errors import UserError as UserError

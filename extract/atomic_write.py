@@ -7,7 +7,6 @@ HDF5 can read it. HDF5 then closes cleanly, and the original error is raised aft
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -16,8 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from extract.errors import UserError
-
-NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of file systems without hard links
 
 
 class DeferredErrorFile:
@@ -93,7 +90,7 @@ class DeferredErrorFile:
 
 
 @contextmanager
-def atomic_file(final: Path, partial: Path | None = None, *, keep_first: bool = False) -> Iterator[DeferredErrorFile]:
+def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredErrorFile]:
     """Yield a file to write; rename it to `final` if the block succeeds, remove it if not.
 
     Args:
@@ -102,24 +99,28 @@ def atomic_file(final: Path, partial: Path | None = None, *, keep_first: bool = 
     Raises:
         UserError: the disk is full, or the path cannot be written.
     """
-    partial = partial or final.with_name(final.name + ".partial")
+    partial = _partial(final)
     try:
         sink = DeferredErrorFile(partial)
     except OSError as error:
-        raise unwritable(partial, error) from None
+        raise unwritable(final, error) from None
     try:
         try:
             yield sink
         except Exception:
             if sink.error is None:  # else HDF5's error is only a consequence of the first error
                 raise
-        _settle(sink, partial, final, keep_first)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+        try:
+            sink.settle()
+            if not (keep_first and final.exists()):
+                partial.replace(final)
+                sync_folder(final.parent)
+        except OSError as error:
+            raise unwritable(final, error) from None
     finally:
         sink.close()
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -132,7 +133,7 @@ def atomic_path(final: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full, or the path cannot be written.
     """
-    partial = final.with_name(f"{final.name}.{secrets.token_hex(4)}.partial")  # several processes may write one file
+    partial = _partial(final)
     try:
         yield partial
         with partial.open("rb") as written:
@@ -183,31 +184,9 @@ def unwritable(path: Path, error: OSError) -> UserError:
     )
 
 
-def _settle(sink: DeferredErrorFile, partial: Path, final: Path, keep_first: bool) -> None:
-    try:
-        sink.settle()
-        if keep_first:
-            _place_if_absent(partial, final)
-        else:
-            partial.replace(final)
-        sync_folder(final.parent)
-    except OSError as error:
-        raise unwritable(partial, error) from None
-
-
-def _place_if_absent(partial: Path, final: Path) -> None:
-    """Give a finished file its final name, if nothing has it; a rename would replace what another process finished."""
-    try:
-        os.link(partial, final)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        if not final.exists():
-            partial.replace(final)
-            return
-    partial.unlink()
+def _partial(final: Path) -> Path:
+    """Return a temporary name that no other process uses: several may write one file."""
+    return final.with_name(f"{final.name}.{secrets.token_hex(4)}.partial")
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,6 +10,8 @@ import torch
 
 from extract.errors import UserError
 
+TOKENS_ON_CPU, TOKENS_ON_GPU = 1024, 16384  # the smallest batches at which matrix products run at their full rate
+
 
 @dataclass
 class TokenBudget:
@@ -21,6 +23,11 @@ class TokenBudget:
     tokens: int
     say: Callable[[str], None] = lambda line: None
     unit: Literal["tokens", "prompts"] = "tokens"
+
+    @classmethod
+    def on(cls, device: torch.device, tokens: int | None, say: Callable[[str], None]) -> TokenBudget:
+        """Return the budget of passes that only read; None: the usual one of the device."""
+        return cls(tokens or (TOKENS_ON_GPU if device.type == "cuda" else TOKENS_ON_CPU), say)
 
     def run(self, lengths: Sequence[int], work: Callable[[list[int]], None]) -> None:
         """Call `work(rows)` for batches of rows of similar length; a batch that runs out of memory is split in halves.

@@ -14,40 +14,40 @@ from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.chat.render import Rendered
+from extract.capture_spec import CaptureSpec, ResolvedSpec
+from extract.chat.render import Rendered, position_names
 from extract.chat.thinking import is_opened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
-from extract.model.edit import Edit, Pass, Site
+from extract.model.edit import Edit, Pass
 from extract.model.padded_batch import Batch
 
 CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
-THOUGHT = ("think_first", "think_last")  # the first and the last token of a thought, without its marks
 MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
-@dataclass(frozen=True)
-class CaptureSpec:
-    """Site, layers, positions and dtype of the activations captured for every prompt."""
+def resolved(spec: CaptureSpec, model: ChatModel, rendered: Sequence[Rendered]) -> ResolvedSpec:
+    """Return what is captured of a model and these prompts; nothing is computed.
 
-    site: Site
-    layers: tuple[int, ...]
-    positions: tuple[str, ...]  # of the prompt
-    response_tokens: int  # number of response tokens captured, as positions after those of the prompt
-    dtype: torch.dtype
-    thought_tokens: int = 0  # within so many response tokens a thought is looked for; 0: no positions of a thought
-
-    @property
-    def all_positions(self) -> tuple[str, ...]:
-        """Every position of the store: those of the prompt, of a thought, and of the response."""
-        response = (f"response_{k}" for k in range(1, self.response_tokens + 1))
-        return (*self.positions, *(THOUGHT if self.thought_tokens else ()), *response)
-
-    @property
-    def generated(self) -> int:
-        """The response tokens that are generated."""
-        return max(self.response_tokens, self.thought_tokens)
+    Raises:
+        UserError: the model has no such layer, no prompt has such a position, or none are named.
+    """
+    layers = tuple(range(model.n_layers)) if spec.layers is None else tuple(sorted(set(spec.layers)))
+    known = position_names(rendered)
+    positions = known if spec.positions is None else tuple(dict.fromkeys(spec.positions))
+    if not layers:
+        raise UserError("extract.layers is empty; name layers, or leave it out for all layers")
+    if beyond := [layer for layer in layers if not 0 <= layer < model.n_layers]:
+        raise UserError(f"layer {beyond[0]} does not exist: {model.name} has layers 0 to {model.n_layers - 1}")
+    if not positions:
+        raise UserError("extract.positions is empty; name positions, or leave it out for all positions")
+    if not {*positions} <= {*known}:
+        choices = dict.fromkeys([*known, *(name for row in rendered for name in row.roles)])  # those of responses, too
+        if unknown := [name for name in positions if name not in choices]:
+            raise UserError(f"no prompt has the position {unknown[0]!r}; choose from {', '.join(choices)}")
+    dtype = str(model.dtype).removeprefix("torch.") if spec.store_dtype == "auto" else spec.store_dtype
+    return ResolvedSpec(**spec.model_dump() | {"layers": layers, "positions": positions, "dtype": dtype})
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,17 @@ class Capturer:
     """Captures the residual stream of rendered prompts."""
 
     model: ChatModel
-    wanted: CaptureSpec
+    spec: ResolvedSpec
     budget: TokenBudget
     background: BackgroundThread
     prefix: CachedPrefix | None = None
     advance: Callable[[int], None] = field(default=lambda rows: None)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the captured values."""
+        found: torch.dtype = getattr(torch, self.spec.dtype)
+        return found
 
     def capture(
         self, rendered: Sequence[Rendered]
@@ -70,37 +76,34 @@ class Capturer:
 
         The values are complete only after all tasks of `background` are done. Values of absent positions are zero.
         """
-        wanted = self.wanted
-        names = wanted.all_positions
-        values = torch.zeros(len(wanted.layers), len(names), len(rendered), self.model.d_model, dtype=wanted.dtype)
+        spec = self.spec
+        names = spec.all_positions
+        values = torch.zeros(len(spec.layers), len(names), len(rendered), self.model.d_model, dtype=self.dtype)
         responses: list[tuple[int, ...]] = [()] * len(rendered)
         present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in names], dtype=bool)
 
         def work(index: list[int]) -> None:
-            rows = [rendered[i] for i in index]
-            if wanted.thought_tokens:
-                answered, generated = self._answered(rows)
-                picked = self._reading(answered, names)
-                present[:, index] = [[bool(row.roles.get(name)) for row in answered] for name in names]
-                for i, tokens in zip(index, generated, strict=True):
-                    responses[i] = tokens
-            elif wanted.response_tokens:
+            rows, generated = [rendered[i] for i in index], list[tuple[int, ...]]([()] * len(index))
+            if spec.thought_tokens:
+                rows, generated = self._answered(rows)
+                present[:, index] = [[bool(row.roles.get(name)) for row in rows] for name in names]
+            if spec.response_tokens and not spec.thought_tokens:
                 picked, generated = self._while_generating(rows)
-                for i, tokens in zip(index, generated, strict=True):
-                    responses[i] = tokens
             else:
                 picked = self._reading(rows, names)
+            for i, tokens in zip(index, generated, strict=True):
+                responses[i] = tokens
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
         self.budget.run([self._tokens(row) for row in rendered], work)
-        for k in range(wanted.response_tokens):
-            present[k - wanted.response_tokens] = [len(tokens) > k for tokens in responses]
-        return values, present, tuple(responses) if wanted.generated else ()
+        for k in range(spec.response_tokens):
+            present[k - spec.response_tokens] = [len(tokens) > k for tokens in responses]
+        return values, present, tuple(responses) if spec.generated else ()
 
     def _tokens(self, row: Rendered) -> int:
         """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
-        read = len(row.token_ids) - self._skipped + self.wanted.generated
+        read = len(row.token_ids) - self._skipped + self.spec.generated
         return max(read, -(-(self._skipped + read) // CACHED_TOKENS)) if self._skipped else read
 
     @property
@@ -108,19 +111,19 @@ class Capturer:
         return len(self.prefix.token_ids) if self.prefix else 0
 
     def _empty(self, n_rows: int) -> Tensor:
-        shape = (len(self.wanted.layers), len(self.wanted.all_positions), n_rows, self.model.d_model)
-        return torch.zeros(shape, dtype=self.wanted.dtype, device=self.model.device)
+        shape = (len(self.spec.layers), len(self.spec.all_positions), n_rows, self.model.d_model)
+        return torch.zeros(shape, dtype=self.dtype, device=self.model.device)
 
     def _reading(self, rows: Sequence[Rendered], positions: Sequence[str]) -> Tensor:
-        wanted, skipped = self.wanted, self._skipped
+        spec, skipped = self.spec, self._skipped
         batch = self.model.pad([row.token_ids[skipped:] for row in rows], "right")
         where, picked = gather(rows, positions, batch, skipped), self._empty(len(rows))
 
         def keep(layer: int, stream: Tensor) -> None:
-            picked[wanted.layers.index(layer)] = where.pick(stream).to(wanted.dtype)
+            picked[spec.layers.index(layer)] = where.pick(stream).to(self.dtype)
 
         past = self.prefix.copies(len(rows)) if self.prefix else None
-        self.model.capture(batch, wanted.site, wanted.layers, keep, past)
+        self.model.capture(batch, spec.site, spec.layers, keep, past)
         return picked
 
     def _answered(self, rows: Sequence[Rendered]) -> tuple[list[Rendered], list[tuple[int, ...]]]:
@@ -128,14 +131,14 @@ class Capturer:
 
         A thought is as long as it is, so its tokens are captured by reading it again after it was generated.
         """
-        wanted, model = self.wanted, self.model
+        spec, model = self.spec, self.model
         found: list[Rendered] = []
-        responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), wanted.generated)]
+        responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), spec.generated)]
         for row, tokens in zip(rows, responses, strict=True):
             n, pieces = len(row.token_ids), model.tokenizer.batch_decode([[token] for token in tokens])
             inside = thought_tokens(pieces, is_opened(row.text))
             ends = {"think_first": inside[0], "think_last": inside[-1]} if inside else {}
-            ends |= {f"response_{k + 1}": k for k in range(min(wanted.response_tokens, len(tokens)))}
+            ends |= {f"response_{k + 1}": k for k in range(min(spec.response_tokens, len(tokens)))}
             read = tokens[: max(ends.values(), default=-1) + 1]
             roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
             found.append(replace(row, token_ids=(*row.token_ids, *read), roles=roles))
@@ -143,24 +146,24 @@ class Capturer:
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
         """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
-        wanted, batch = self.wanted, self.model.batch(rows)
-        where, picked = gather(rows, wanted.positions, batch), self._empty(len(rows))
-        n_prompt, seen = len(wanted.positions), {-1}
+        spec, batch = self.spec, self.model.batch(rows)
+        where, picked = gather(rows, spec.positions, batch), self._empty(len(rows))
+        n_prompt, seen = len(spec.positions), {-1}
 
         def look(slot: int, layer: int) -> Edit:
             def function(stream: Tensor, pass_: Pass) -> Tensor:
                 if pass_.is_prefill:
-                    picked[slot, :n_prompt] = where.pick(stream).to(wanted.dtype)
-                elif 0 <= (k := pass_.start - pass_.prompt_length) < wanted.response_tokens:
-                    picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, wanted.dtype)
+                    picked[slot, :n_prompt] = where.pick(stream).to(self.dtype)
+                elif 0 <= (k := pass_.start - pass_.prompt_length) < spec.response_tokens:
+                    picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, self.dtype)
                     seen.add(k)
                 return stream
 
-            return Edit(wanted.site, layer, function)
+            return Edit(spec.site, layer, function)
 
-        with self.model.editing([look(slot, layer) for slot, layer in enumerate(wanted.layers)]):
-            generated = self.model.generate(batch, wanted.response_tokens + 1)
-        responses = [tuple(tokens[: wanted.response_tokens]) for tokens in generated]
+        with self.model.editing([look(slot, layer) for slot, layer in enumerate(spec.layers)]):
+            generated = self.model.generate(batch, spec.response_tokens + 1)
+        responses = [tuple(tokens[: spec.response_tokens]) for tokens in generated]
         if max(seen) + 1 < max(map(len, responses)):
             raise UserError(
                 f"{self.model.name}: the cache of {self.model.architecture} does not report its length, "
@@ -171,16 +174,16 @@ class Capturer:
         return picked, responses
 
 
-def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: CaptureSpec) -> CachedPrefix | None:
+def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> CachedPrefix | None:
     """Cache the prefix that all prompts share, before the first captured position; None if too short or not reusable.
 
     If memory suffices, the prefix depends only on the prompts, not on shards or on resuming, so that results are
     reproducible.
     """
-    first = (min(tokens) for row in rendered for name in wanted.positions if (tokens := row.roles.get(name)))
+    first = (min(tokens) for row in rendered for name in spec.positions if (tokens := row.roles.get(name)))
     limit = min(first, default=0)
     common = _common([row.token_ids for row in rendered])[:limit]
-    if len(common) < MIN_PREFIX or wanted.generated or model.backend != "hooks" or len(rendered) < 2:
+    if len(common) < MIN_PREFIX or spec.generated or model.backend != "hooks" or len(rendered) < 2:
         return None
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
     if rope.get("rope_type") in ("longrope", "dynamic"):  # their frequencies depend on the length of the pass
@@ -188,7 +191,7 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], wanted: Captur
     try:
         prefix = cache_prefix(model, common)
         longest = max(rendered, key=lambda row: len(row.token_ids))
-        return prefix if _holds(model, (rendered[0], longest), prefix, wanted) else None
+        return prefix if _holds(model, (rendered[0], longest), prefix, spec) else None
     except (AttributeError, RuntimeError, TypeError, ValueError):
         # the cache cannot be copied for several rows, or memory ran out; other faults recur with whole prompts
         return None
@@ -200,7 +203,7 @@ def _common(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPrefix, wanted: CaptureSpec) -> bool:
+def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPrefix, spec: ResolvedSpec) -> bool:
     """Compare two rows continued together from the prefix with each full row alone; some caches serve only one row."""
     streams: list[Tensor] = []
 
@@ -208,7 +211,7 @@ def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPref
         skipped = len(known.token_ids) if known else 0
         batch = model.pad([row.token_ids[skipped:] for row in some], "right")
         past = known.copies(len(some)) if known else None
-        model.capture(batch, wanted.site, wanted.layers[-1:], lambda _, s: streams.append(s.double()), past)
+        model.capture(batch, spec.site, spec.layers[-1:], lambda _, s: streams.append(s.double()), past)
         stream, start = streams.pop(), len(prefix.token_ids) - skipped
         return [stream[i, start : len(row.token_ids) - skipped] for i, row in enumerate(some)]
 

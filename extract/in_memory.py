@@ -16,12 +16,11 @@ from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, CaptureSpec, Gather, gather, shared_prefix
-from extract.chat.render import Rendered, position_names
+from extract.capture import Capturer, Gather, gather, resolved, shared_prefix
+from extract.capture_spec import EVERYTHING, CaptureSpec, ResolvedSpec, Site
+from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Site
 from extract.prompts.prompt import Prompt
 
 BYTES = 4  # of a float32
@@ -68,19 +67,16 @@ class Activations:
             raise UserError(f"layer {layer} was not captured; there are {', '.join(map(str, self.layers))}")
         if position not in self.positions:
             raise UserError(f"position {position!r} was not captured; there are {', '.join(self.positions)}")
-        found: np.ndarray = self.values[self.layers.index(layer), self.positions.index(position)]
-        return found
+        rows: np.ndarray = self.values[self.layers.index(layer), self.positions.index(position)]
+        return rows
 
 
 def capture_in_memory(
     model: ChatModel,
     prompts: Sequence[Prompt],
     rendered: Sequence[Rendered],
+    spec: CaptureSpec = EVERYTHING,
     *,
-    site: Site = "resid_post",
-    layers: Sequence[int] | None = None,
-    positions: Sequence[str] | None = None,
-    token_budget: int | None = None,
     advance: Callable[[int], None] = lambda rows: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Activations:
@@ -88,10 +84,8 @@ def capture_in_memory(
 
     Args:
         rendered: the prompts' tokens and roles, one for each, with their responses or without.
-        layers: every layer where none are named.
-        positions: names of roles, or "all" alone for every token (`token_0`, `token_1`, …, counted from the first).
-            Every role that some prompt has where none are named.
-        token_budget: tokens in a batch, padding included.
+        spec: the positions may be names of roles, or "all" alone for every token (`token_0`, `token_1`, …, counted from
+            the first). Nothing is generated.
         advance: called with the number of prompts just done.
         say: called with a line for the user when memory ran out and batches were made smaller.
 
@@ -101,34 +95,34 @@ def capture_in_memory(
     if not rendered:
         raise UserError("there are no prompts to capture")
     ends = [row.roles.get(f"{RESPONSE}1", (len(row.token_ids),))[0] for row in rendered]
-    if list(positions or ()) == ["all"]:
+    if spec.positions == ("all",):
         rendered = [replace(row, roles={f"token_{i}": (i,) for i in range(len(row.token_ids))}) for row in rendered]
-        positions = [f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered))]
-    spec = CaptureSpec(site, _layers(model, layers), _positions(rendered, positions), 0, model.dtype)
-    _refuse_too_much(len(spec.layers) * len(spec.positions) * len(rendered) * model.d_model * BYTES)
-    present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in spec.positions])
+        every = tuple(f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered)))
+        spec = spec.model_copy(update={"positions": every})
+    known = resolved(spec, model, rendered)
+    _refuse_too_much(len(known.layers) * len(known.positions) * len(rendered) * model.d_model * BYTES)
+    present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in known.positions])
     if model.edits:
-        captured = _one_by_one(model, rendered, ends, spec, advance)
+        captured = _one_by_one(model, rendered, ends, known, advance)
     else:
-        on_gpu = model.device.type == "cuda"
-        budget = TokenBudget(token_budget or (TOKENS_ON_GPU if on_gpu else TOKENS_ON_CPU), say)
+        budget = TokenBudget.on(model.device, spec.token_budget, say)
         with BackgroundThread() as background:
-            capturer = Capturer(model, spec, budget, background, shared_prefix(model, rendered, spec), advance)
+            capturer = Capturer(model, known, budget, background, shared_prefix(model, rendered, known), advance)
             captured = capturer.capture(rendered)[0]
     values = captured.float().numpy()
     values[:, ~present] = np.nan
-    return Activations(values, present, site, spec.layers, spec.positions, model.name, tuple(prompts))
+    return Activations(values, present, known.site, known.layers, known.positions, model.name, tuple(prompts))
 
 
 def _one_by_one(
     model: ChatModel,
     rendered: Sequence[Rendered],
     ends: Sequence[int],
-    spec: CaptureSpec,
+    spec: ResolvedSpec,
     advance: Callable[[int], None],
 ) -> Float[Tensor, "layers positions prompts d_model"]:
     """Capture each row alone and whole: the edits of the surrounding blocks count tokens from its own prompt's end."""
-    values = torch.zeros(len(spec.layers), len(spec.positions), len(rendered), model.d_model, dtype=spec.dtype)
+    values = torch.zeros(len(spec.layers), len(spec.positions), len(rendered), model.d_model, dtype=model.dtype)
     for i, (row, end) in enumerate(zip(rendered, ends, strict=True)):
         batch = replace(model.pad([row.token_ids], "right"), prompt_length=end)
         where, streams = gather([row], spec.positions, batch), values[:, :, i]
@@ -159,23 +153,6 @@ def with_response(row: Rendered, response: Sequence[int]) -> Rendered:
     roles: Mapping[str, Sequence[int]] = {f"{RESPONSE}{k + 1}": (token,) for k, token in enumerate(after)}
     roles = {**row.roles, **roles, **({f"{RESPONSE}mean": after} if response else {})}
     return replace(row, token_ids=[*row.token_ids, *response], roles=roles)
-
-
-def _layers(model: ChatModel, asked: Sequence[int] | None) -> tuple[int, ...]:
-    if asked is None:
-        return tuple(range(model.n_layers))
-    if beyond := [layer for layer in asked if not 0 <= layer < model.n_layers]:
-        raise UserError(f"layer {beyond[0]} does not exist: {model.name} has layers 0 to {model.n_layers - 1}")
-    return tuple(sorted(set(asked)))
-
-
-def _positions(rendered: Sequence[Rendered], asked: Sequence[str] | None) -> tuple[str, ...]:
-    if asked is None:
-        return position_names(rendered, trigger=True)
-    there = dict.fromkeys(name for row in rendered for name in row.roles)
-    if unknown := [name for name in asked if name not in there]:
-        raise UserError(f"no prompt has the position {unknown[0]!r}; there are {', '.join(there)}, and 'all'")
-    return tuple(dict.fromkeys(asked))
 
 
 def _named(items: Sequence[object], what: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overlo
 from pydantic import JsonValue
 
 from extract.backoff import TokenBudget
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, position_names, render
 from extract.chat.template import Arguments, System
 from extract.chat.thinking import after_opening, reopened
@@ -106,22 +107,14 @@ d_model 128)
         reporter = Reporter(quiet=not progress)
         rendered = [render(self.tokenizer, prompt) for prompt in given]
         if responses is not None:
-            named = named or [*position_names(rendered, trigger=True), f"{RESPONSE}mean"]
+            named = named or [*position_names(rendered), f"{RESPONSE}mean"]
             rendered = self._with_given(rendered, responses)
         elif named and any(name.startswith(RESPONSE) for name in named):
             _refuse_no_tokens(max_new_tokens)
             rendered = self._with_own(rendered, max_new_tokens, reporter)
         with reporter.task("reading activations", len(given)) as advance:
-            return capture_in_memory(
-                self,
-                given,
-                rendered,
-                site=site_of(site),
-                layers=as_layers(layers),
-                positions=named,
-                advance=advance,
-                say=reporter.say,
-            )
+            spec = CaptureSpec(site=site_of(site), layers=as_layers(layers), positions=named)
+            return capture_in_memory(self, given, rendered, spec, advance=advance, say=reporter.say)
 
     @contextmanager
     def steer(

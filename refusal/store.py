@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.extraction import extract as extract_to
@@ -68,19 +69,14 @@ def extract(
             advance(rows - seen)
             seen = rows
 
-        extract_to(
-            model,
-            given,
-            rendered,
-            file,
+        spec = CaptureSpec(
             site=site_of(site),
             layers=as_layers(layers),
             positions=as_positions(positions),
             response_tokens=response_tokens,
             thought_tokens=thought_tokens,
-            progress=done,
-            say=reporter.say,
         )
+        extract_to(model, given, rendered, file, spec, progress=done, say=reporter.say)
     return ActivationStore(file)
 
 

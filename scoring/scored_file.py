@@ -60,7 +60,7 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
         UserError: the directory cannot be written, or the disk is full; earlier files stay unchanged.
     """
     with ExitStack() as stack:
-        writers = [_jsonl(stack.enter_context(atomic_file(*_names(out, "scored.jsonl"))))]
+        writers = [_jsonl(stack.enter_context(atomic_file(out / "scored.jsonl")))]
         if parquet:
             writers.append(stack.enter_context(_parquet(out)))
 
@@ -76,10 +76,6 @@ def read_scored(path: Path) -> list[ScoredRow]:
     """Return the rows of a scored.jsonl."""
     with path.open(encoding="utf-8") as lines:
         return [ScoredRow.model_validate_json(line) for line in lines]
-
-
-def _names(out: Path, name: str) -> tuple[Path, Path]:
-    return out / name, out / f"{name}.partial"
 
 
 def _row(entry: Entry, repeated: bool) -> ScoredRow:
@@ -116,7 +112,7 @@ def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
     schema = pyarrow.schema(columns)
     waiting: list[ScoredRow] = []
 
-    with atomic_file(*_names(out, "scored.parquet")) as sink:
+    with atomic_file(out / "scored.parquet") as sink:
         writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
         def flush() -> None:

@@ -22,6 +22,7 @@ from typing import cast
 import numpy as np
 
 from benchmarks.in_vllm.opened import Answered, Job, gap, in_transformers, in_vllm, open_vllm, saved_dials
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.in_memory import capture_in_memory
 from extract.model.chat_model import ChatModel
@@ -68,7 +69,9 @@ def fitted(model: ChatModel, prompts: Sequence[Prompt]) -> list[Dial]:
         Locus("resid_post", model.n_layers * 2 // 3, "post_last"),
     )
     rows = [render(model.tokenizer, prompt) for prompt in prompts]
-    kept = capture_in_memory(model, prompts, rows, layers=[read.layer, write.layer], positions=["post_last"])
+    kept = capture_in_memory(
+        model, prompts, rows, CaptureSpec(layers=(read.layer, write.layer), positions=("post_last",))
+    )
     labels, found = np.array(kept.labels), list[Dial]()
     for kind, label in LABELS.items():
         vectors = []

@@ -24,6 +24,7 @@ from experiments.responses.pool import Part, Result, Task
 from experiments.run.config import RunConfig
 from extract.errors import UserError
 from extract.progress import Reporter
+from extract.store.file_lock import store_lock
 
 COMPUTING = ("refusal-probes", "torch", "transformers", "h5py", "numpy")
 
@@ -64,7 +65,7 @@ class RayPool:
         self._tasks += 1
         try:
             name, workers, shipped = f"task {self._tasks}", self._workers, self._cluster.ray.put(task)
-            done = workers.run(len(parts), lambda actor, place, _: actor.do.remote(name, shipped, parts[place]))
+            done = workers.run(len(parts), lambda actor, place: actor.do.remote(name, shipped, parts[place]))
             for place, result in done:
                 del left[place]
                 yield place, result
@@ -80,29 +81,22 @@ class RayPool:
         Raises:
             UserError: a shard failed, or the shards are on several disks and have to be gathered.
         """
-        try:
-            self._fill(self._plan())
-        except ClusterLostError as lost:
-            self._start_again(lost)
-            self.fill_store()
-        except UserError:
-            if self.started:
-                self._workers.each(lambda actor: actor.close.remote())  # so that the next command finds no lock
-            raise
+        with store_lock(self._directory / "activations.h5"):
+            try:
+                self._fill(self._plan())
+            except ClusterLostError as lost:
+                self._start_again(lost)
+                self._fill(self._plan())
 
     def _fill(self, plan: StorePlan) -> None:
         workers, shards = self._workers, list(plan.rows)
         with self.reporter.task("extracting activations", plan.n_prompts) as advance:
             advance(plan.n_prompts - sum(plan.rows.values()), remembered=True)
-            for place, _ in workers.run(
-                len(shards),
-                lambda actor, place, held: actor.shard.remote(shards[place], held),
-                again=lambda done: not done,
-            ):
+            for place, _ in workers.run(len(shards), lambda actor, place: actor.shard.remote(shards[place])):
                 advance(plan.rows[shards[place]])
         if self._wanted.local_disks and any(each.rows for each in workers.each(lambda actor: actor.plan.remote())):
             raise self._to_gather()
-        list(workers.run(1, lambda actor, place, held: actor.finish.remote()))
+        list(workers.run(1, lambda actor, place: actor.finish.remote()))
         for line in dict.fromkeys(line for each in workers.each(lambda actor: actor.close.remote()) for line in each):
             if line not in self.facts[0].remarks:
                 self._notes.append(line)
@@ -111,7 +105,7 @@ class RayPool:
     def _plan(self) -> StorePlan:
         """Return which shards no node has."""
         if not self._wanted.local_disks:
-            ((_, plan),) = self._workers.run(1, lambda actor, place, held: actor.plan.remote())
+            ((_, plan),) = self._workers.run(1, lambda actor, place: actor.plan.remote())
             assert isinstance(plan, StorePlan)
             return plan
         self._workers.wait_for_all()

@@ -17,7 +17,6 @@ from typing import Any
 from experiments.responses.description import Description, described
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.pool import Task
-from experiments.responses.storing import shared_extraction
 from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line
 from extract.extraction import Extraction
@@ -83,19 +82,15 @@ class Worker:
     def plan(self) -> StorePlan:
         """Open the store; return which shards are missing."""
         with self._reporting(), self._one:
-            left = self._extraction.missing()
-            return StorePlan(len(self._loaded.prompts), {shard: len(self._extraction.rows(shard)) for shard in left})
+            files = self._extraction.files
+            return StorePlan(len(self._loaded.prompts), {shard: len(files.rows(shard)) for shard in files.missing()})
 
-    def shard(self, number: int, held: bool) -> bool:
-        """Capture and write one shard; return False if a process of another command holds it.
-
-        Args:
-            held: write it even if another process holds it.
-        """
+    def shard(self, number: int) -> None:
+        """Capture and write one shard, if it is not there."""
         with self._reporting(), self._one:
             extraction = self._extraction
-        with self._reporting(f"prompts of shard {number}: {self._ids(extraction.rows(number))}"):
-            return extraction.add(number, held=held)
+        with self._reporting(f"prompts of shard {number}: {self._ids(extraction.files.rows(number))}"):
+            extraction.add(number)
 
     def finish(self) -> bool:
         """Write the master file over the finished shards, and close the store."""
@@ -104,7 +99,7 @@ class Worker:
             return True
 
     def close(self) -> list[str]:
-        """Close the store, so that the last writer removes the lock files; return what there was to say."""
+        """Close the store; return what there was to say."""
         with self._reporting(), self._one:
             self._closing.close()
             self.__dict__.pop("_extraction", None)
@@ -138,11 +133,21 @@ class Worker:
     def _loaded(self) -> LoadedRun:
         os.chdir(self._cwd)
         reporter = Reporter(quiet=True, log=self._note)
-        return LoadedRun(RunConfig.model_validate_json(self._config), self._directory, reporter, shared=True)
+        return LoadedRun(RunConfig.model_validate_json(self._config), self._directory, reporter)
 
     @cached_property
     def _extraction(self) -> Extraction:
-        return self._closing.enter_context(shared_extraction(self._loaded))
+        loaded = self._loaded
+        extraction = Extraction(
+            loaded.model,
+            loaded.prompts,
+            loaded.rendered,
+            loaded.file("activations.h5"),
+            loaded.config.extract,
+            locked=True,
+            say=loaded.reporter.say,
+        )
+        return self._closing.enter_context(extraction)
 
     def _ids(self, rows: range) -> str:
         first, last = (self._loaded.prompts[row].id for row in (rows.start, rows.stop - 1))

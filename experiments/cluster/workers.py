@@ -16,7 +16,7 @@ from experiments.cluster.connection import Cluster, ClusterLostError, Resources
 from experiments.cluster.worker import Worker, WorkerError, WorkerFacts, refuse_different
 from extract.errors import UserError, in_one_line
 
-Submit = Callable[[Any, int, bool], Any]  # a worker, a part's place, whether another may still be doing it -> reference
+Submit = Callable[[Any, int], Any]  # a worker, a part's place -> reference
 AHEAD = 2  # parts that a worker is given: one that it does, one that waits or is being written
 POLL_S = 1.0
 CHECK_S = 3.0  # between two questions whether the cluster is alive
@@ -92,39 +92,24 @@ class Workers:
         self._members = [member for member in self._members if not member.hangs]
         return self._answers([call(member.actor) for member in self._members if member.facts])
 
-    def run(
-        self, n: int, submit: Submit, *, again: Callable[[Any], bool] = lambda value: False
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, n: int, submit: Submit) -> Iterator[tuple[int, Any]]:
         """Have n parts done; yield the place and the result of each, as they come.
-
-        Args:
-            again: whether a result means that the part is held by another command and is to be asked for again.
 
         Raises:
             UserError: a part failed in two workers, or no worker or no cluster is left.
         """
         self._deaths, self._failed = 0, {}
-        waiting, done, first_held = deque(range(n)), dict[int, Any](), dict[int, float]()
-        held, unsent = deque[tuple[float, int]](), deque[int]()
+        waiting, done, unsent = deque(range(n)), dict[int, Any](), deque[int]()
         taken: set[int] = set()  # parts that someone may still be doing
 
         def take(place: int, value: Any) -> None:
             if place in done:
                 return
-            if again(value):
-                first_held.setdefault(place, time.monotonic())
-                held.append((time.monotonic() + POLL_S, place))
-            else:
-                done[place] = value
-                unsent.append(place)
-                self._deaths = 0
+            done[place] = value
+            unsent.append(place)
+            self._deaths = 0
 
         while len(done) < n:
-            while held and held[0][0] < time.monotonic():
-                place = held.popleft()[1]
-                waiting.append(place)
-                if time.monotonic() - first_held[place] > self._patience:
-                    taken.add(place)
             for member in self._members:
                 while member.facts and not member.hangs and len(member.calls) < AHEAD and waiting:
                     place = waiting.popleft()
@@ -132,7 +117,7 @@ class Workers:
                         continue
                     if not member.calls:
                         member.heard = time.monotonic()
-                    member.calls[submit(member.actor, place, place in taken)] = place
+                    member.calls[submit(member.actor, place)] = place
             self._listen(done, waiting, take)
             self._find_stalled(waiting, taken)
             while unsent:

@@ -13,7 +13,6 @@ from experiments.responses.loaded_run import LoadedRun
 from extract.atomic_write import write_jsonl
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered, token_texts
-from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from steering.controller import token_log_odds
 from steering.dial import Dial, Kind
 from steering.dial_file import read_dials
@@ -35,8 +34,7 @@ def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
 
 def _read(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
     model, prompts = loaded.model, [loaded.rendered[row] for row in rows]
-    usual = TOKENS_ON_GPU if model.device.type == "cuda" else TOKENS_ON_CPU
-    budget = TokenBudget(loaded.config.extract.token_budget or usual, loaded.reporter.say)
+    budget = TokenBudget.on(model.device, loaded.config.extract.token_budget, loaded.reporter.say)
     read: dict[int, dict[Kind, np.ndarray]] = {}
     with loaded.reporter.task("readings at every token", len(rows)) as advance:
 

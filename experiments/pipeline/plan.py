@@ -17,8 +17,8 @@ from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide
 from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
+from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.chat.render import Rendered, position_names, render
-from extract.extraction import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.model.adapter import find_adapter
 from extract.model.loading import load_tokenizer
 from extract.model.source import resolve
@@ -41,7 +41,7 @@ class RunPrompts:
     @classmethod
     def of(cls, config: RunConfig, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> RunPrompts:
         """Divide the prompts as the run does."""
-        positions = position_names(rendered, trigger=any(prompt.trigger for prompt in prompts))
+        positions = position_names(rendered)
         lengths = tuple(len(row.token_ids) for row in rendered)
         return cls(divide(prompts, config.prompts, config.seed), lengths, positions)
 
@@ -158,7 +158,7 @@ class Estimate:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, given = self.plan(), self.config, self.given
         n_completions = sum(step.completions for step in plan.steps)
-        responses = len(self.prompts) * max(config.extract.response_tokens, config.extract.thought_tokens)
+        responses = len(self.prompts) * config.extract.generated
         return {
             "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
             "skipped",

@@ -20,21 +20,20 @@ from experiments.probing.stage import probe
 from experiments.report.stage import report
 from experiments.responses.description import described
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.storing import stored
 from experiments.run.completion_file import write_completions
 from experiments.run.manifest import Manifest
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
 from extract.chat.thinking import split_thinking
-from extract.extraction import capture_spec, extract
+from extract.extraction import extract, store_spec
 
 
 def _extract(loaded: LoadedRun) -> None:
     if isinstance(loaded.pool, RayPool):
         loaded.pool.fill_store()
         return
-    settings, rendered = loaded.config.extract, loaded.rendered  # a template error comes before the progress bar
+    rendered = loaded.rendered  # a template error comes before the progress bar
     with loaded.reporter.task("extracting activations", len(loaded.prompts)) as advance:
         done: int | None = None
 
@@ -48,10 +47,7 @@ def _extract(loaded: LoadedRun) -> None:
             loaded.prompts,
             rendered,
             loaded.file("activations.h5"),
-            **stored(loaded.config.extract),
-            token_budget=settings.token_budget,
-            rows_per_shard=settings.rows_per_shard,
-            shared=loaded.shared,
+            loaded.config.extract,
             progress=progress,
             say=loaded.reporter.say,
         )
@@ -59,7 +55,7 @@ def _extract(loaded: LoadedRun) -> None:
 
 def check_extraction(loaded: LoadedRun) -> None:
     """Raise UserError if the model or the prompts have no such layers or positions; nothing is computed."""
-    capture_spec(loaded.model, loaded.prompts, loaded.rendered, **stored(loaded.config.extract))
+    store_spec(loaded.model, loaded.prompts, loaded.rendered, loaded.config.extract)
 
 
 def _respond(loaded: LoadedRun) -> None:

@@ -40,7 +40,6 @@ def run(
     directory: Path,
     *,
     until: str = "report",
-    shared: bool = False,
     reporter: Reporter | None = None,
     model: ChatModel | None = None,
     wanted_workers: WorkersWanted | None = None,
@@ -48,7 +47,6 @@ def run(
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
     Args:
-        shared: other processes may extract into the same run directory at the same time.
         model: the configured model, where it is already loaded.
         wanted_workers: extraction, completions and nulls are divided among such Ray workers; None: all is done here.
 
@@ -71,12 +69,12 @@ def run(
         _check_folds(config, directory)
     if "category_effects" in to_do:
         _check_categories(config, directory)
-    with _prepared(directory), RunLock(directory, shared=shared) as lock:
+    with _prepared(directory), RunLock(directory) as lock:
         left = {stage.name for stage in wanted if not is_done(stage)}
         if not left:
             _write_config(directory, config)
             return []
-        loaded = _loaded(config, directory, shared, model)
+        loaded = _loaded(config, directory, model)
         with _pooled(loaded, wanted_workers):
             if "extract" in left and wanted_workers is None and (directory / "manifest.json").is_file():
                 with reporter.stage("opening the model"):  # a layer that does not exist costs no files
@@ -122,10 +120,10 @@ def _work(
     return worked
 
 
-def _loaded(config: RunConfig, directory: Path, shared: bool, model: ChatModel | None) -> LoadedRun:
+def _loaded(config: RunConfig, directory: Path, model: ChatModel | None) -> LoadedRun:
     from experiments.responses.loaded_run import LoadedRun
 
-    loaded = LoadedRun(config, directory, shared=shared)
+    loaded = LoadedRun(config, directory)
     if model is not None:
         loaded.__dict__["model"] = model
     return loaded

@@ -21,7 +21,6 @@ from judging.judge_by_name import open_judge
 class LoadedRun(RunInputs):
     """One run with its model, which is loaded on first use."""
 
-    shared: bool = False  # other processes write shards of the same store
     pool: Pool | None = None  # workers with the same model; None: this process does everything
 
     @cached_property

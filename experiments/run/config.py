@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from experiments.run.steer_config import SteerConfig
+from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
 from extract.model.loading_options import LoadingOptions
 from extract.prompts.sources import PromptsConfig
@@ -57,19 +58,6 @@ class ModelConfig(Strict):
     template_args: dict[str, JsonValue] = Field(default_factory=dict)  # of the template: {enable_thinking: false}
     system: Literal["keep", "merge"] = "keep"  # merge: system messages go into the next user turn
     loading: LoadingOptions = LoadingOptions()
-
-
-class ExtractConfig(Strict):
-    """Which activations are stored."""
-
-    site: Literal["resid_pre", "resid_mid", "resid_post"] = "resid_post"
-    layers: tuple[int, ...] | None = None  # null: all
-    positions: tuple[str, ...] | None = None  # null: every position that some prompt has
-    response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
-    thought_tokens: int = Field(0, ge=0)  # n: also store think_first and think_last of thoughts of at most n tokens
-    store_dtype: Float = "auto"  # auto: as the model computes
-    token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
-    rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512
 
 
 class GenerateConfig(Strict):
@@ -189,7 +177,7 @@ class RunConfig(Strict):
     seed: int = Field(0, ge=0)
     model: ModelConfig
     prompts: PromptsConfig
-    extract: ExtractConfig = ExtractConfig()
+    extract: CaptureSpec = CaptureSpec()
     generate: GenerateConfig = GenerateConfig()
     judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()

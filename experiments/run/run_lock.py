@@ -26,7 +26,6 @@ class RunHolder:
     host: str
     since: str  # ISO 8601, UTC
     command: str
-    shared: bool = False
     step: str = ""  # "3/13 respond": the stage that it runs
     step_since: str = ""
 
@@ -40,12 +39,12 @@ class RunLock:
     """Held while a run writes into its directory.
 
     The operating system releases it when the process ends, however it ends; its file then names a process that was
-    killed. Processes that extract into one store (`--shared`) hold it together.
+    killed.
     """
 
-    def __init__(self, directory: Path, *, shared: bool = False) -> None:
-        self._directory, self._shared, self._lock = directory, shared, FileLock(directory / NAME)
-        self._holder = RunHolder(os.getpid(), socket.gethostname(), now(), command_line(), shared)
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._lock = directory, FileLock(directory / NAME)
+        self._holder = RunHolder(os.getpid(), socket.gethostname(), now(), command_line())
 
     def __enter__(self) -> RunLock:
         """Take the lock.
@@ -54,7 +53,7 @@ class RunLock:
             UserError: another process holds it, and which; or the directory cannot be written.
         """
         until = time.monotonic() + PATIENCE
-        while not self._lock.acquire(shared=self._shared):
+        while not self._lock.acquire():
             if time.monotonic() > until:
                 raise _in_use(self._directory)
             time.sleep(0.05)
@@ -62,8 +61,7 @@ class RunLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        alone = not self._shared or self._lock.convert(shared=False)
-        self._lock.release(unlink=alone)
+        self._lock.release()
 
     def at(self, step: str) -> None:
         """Name the stage that runs now."""

@@ -152,12 +152,12 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
     return texts
 
 
-def position_names(rendered: Sequence[Rendered], *, trigger: bool = False) -> tuple[str, ...]:
-    """Return every position that some prompt has: inst_last, the template tokens after it, inst_mean."""
-    seen = {name for one in rendered for name in one.roles}
-    numbered = sorted((n for n in seen if n.startswith("post_") and n != "post_last"), key=lambda n: int(n[5:]))
-    names = ["inst_last", *numbered, *(["post_last"] if "post_last" in seen else []), "inst_mean"]
-    return tuple(names + (["trigger_last"] if trigger and "trigger_last" in seen else []))
+def position_names(rendered: Sequence[Rendered]) -> tuple[str, ...]:
+    """Return every position that some prompt has: inst_last, the template tokens after it, inst_mean, trigger_last."""
+    seen = {name for row in rendered for name in row.roles}
+    numbered = sorted((n for n in seen if re.fullmatch("post_[0-9]+", n)), key=lambda n: int(n[5:]))
+    order = ("inst_last", *numbered, "post_last", "inst_mean", "trigger_last")
+    return tuple(name for name in order if name in seen)
 
 
 def refuse_too_long(prompts: Sequence[Prompt], rendered: Sequence[Rendered], context: int | None) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from extract.capture_spec import SITES, Site
 from extract.errors import UserError
 
+__all__ = ["SITES", "Edit", "Pass", "Scope", "Site", "Stream", "site"]
 Stream = Float[Tensor, "batch time d_model"]
-Site = Literal["resid_pre", "resid_mid", "resid_post"]  # a block's input, between attention and MLP, its output
-SITES: tuple[str, ...] = get_args(Site)
 Scope = Literal["last_prompt", "last_on", "all"]
 
 

@@ -1,6 +1,6 @@
 """Activation store: reads the master HDF5 file, a virtual dataset over finished shards.
 
-Layout (schema 2):
+Layout (schema 3):
 
     /activations/SITE   (n_layers, n_positions, n_prompts, d_model), one chunk per (layer, position) and shard
     /present            (n_positions, n_prompts) False where a prompt lacks the position
@@ -13,9 +13,9 @@ Layout (schema 2):
     /shards/crc32       (n_layers, n_positions, n_shards) CRC-32 of each slice of a shard
     root attributes     identity of model, template and prompts, dtype, backend, versions, `digest`, `complete`
 
-Each shard (`shard_files`) is written completely and then renamed, so a killed run loses at most the shards in progress.
+Each shard (`shards`) is written completely and then renamed, so a killed run loses at most the shards in progress.
 The master is renamed into place last; if it exists, it is complete. A flat file (`export`) has the same layout and no
-shards. The first 512 bytes of either are its checksum block (`checksum_block`).
+shards. The first 512 bytes of either are its seal (`hdf5`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -34,10 +35,9 @@ from torch import Tensor
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.record import Record
-from extract.store.hdf5 import TORCH_TYPES, open_verified, read_locus, read_ragged
+from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
-from extract.store.master import read_prompts, shard_identities
-from extract.store.shard_files import ShardFiles, crc
+from extract.store.shards import ShardFiles, crc, responses_of
 
 REMEDY = "run refusal extract again"
 MOST_OPEN = 256  # shards; systems often allow a process 1,024 open files
@@ -78,7 +78,7 @@ class ActivationStore:
         self.path = path = Path(path)
         self._shards: dict[int, h5py.Dataset] = {}
         self._lock = threading.Lock()
-        self._file = open_verified(path)
+        self._file = open_sealed(path)
         try:
             self._open(path)
         except BaseException:
@@ -93,7 +93,6 @@ class ActivationStore:
         self.present: Bool[np.ndarray, "positions prompts"] = self._file["present"][:]
         self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
         self._sums: np.ndarray = self._file["shards/crc32"][:]
-        self.shard_identities = shard_identities(self._file, self.identity, self.files.n_shards)
         self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
         if self.is_virtual:
             for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
@@ -144,10 +143,10 @@ class ActivationStore:
         Raises:
             UserError: another version wrote them with other fields.
         """
-        found = read_prompts(self._file)
-        if found is None:
+        prompts = read_prompts(self._file)
+        if prompts is None:
             raise UserError(f"{self.path} holds prompts with fields of another version; {REMEDY}")
-        return found
+        return prompts
 
     @property
     def token_ids(self) -> list[Int[np.ndarray, " tokens"]]:
@@ -157,7 +156,7 @@ class ActivationStore:
     @property
     def responses(self) -> list[Int[np.ndarray, " tokens"]]:
         """The generated tokens of each prompt; empty if no response positions were captured."""
-        return read_ragged(self._file, "responses") if "responses" in self._file else []
+        return responses_of(self._file)
 
     def role(self, position: str) -> list[Int[np.ndarray, " tokens"]]:
         """Return the token indices of a position in each prompt."""
@@ -169,9 +168,9 @@ class ActivationStore:
         Raises:
             UserError: the store has no such layer or position, or its bytes on disk have changed.
         """
-        found: np.ndarray = self.read_tensor(layer, position).float().numpy()
-        found[~self.present[self.positions.index(position)]] = np.nan
-        return found
+        rows: np.ndarray = self.read_tensor(layer, position).float().numpy()
+        rows[~self.present[self.positions.index(position)]] = np.nan
+        return rows
 
     def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
         """Return one locus in the store's own dtype, as on disk: rows of prompts without the position are zero.
@@ -242,3 +241,14 @@ def identity_in(path: Path, file: h5py.File) -> Identity:
         return Identity.parse(read_identity(file))
     except ValueError as error:
         raise UserError(f"{path} was made by another version of refusal-probes ({error}); {REMEDY}") from None
+
+
+def read_prompts(file: h5py.File) -> list[Prompt] | None:
+    """Return the prompts of a store; None if their fields differ from this version's."""
+    try:
+        records: list[dict[str, Any]] = [json.loads(record) for record in file["prompts/record"][:]]
+        for row in records:
+            row.update({name: tuple(value) for name, value in row.items() if isinstance(value, list)})
+        return [Prompt(**row) for row in records]
+    except TypeError:
+        return None

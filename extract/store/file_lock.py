@@ -1,8 +1,8 @@
 """Advisory file locks, released when their process ends.
 
-Locks are `flock`s on open files. They also exclude a second writer in the same process, and after `kill -9` only an
-unlocked file remains. Only a process with an exclusive lock unlinks a lock file; a process that locks a file that was
-unlinked meanwhile tries again. Locks work across machines if the file system supports flock (NFS does).
+Locks are exclusive `flock`s on open files. They also exclude a second writer in the same process, and after `kill -9`
+only an unlocked file remains. The holder unlinks the file; a process that locks a file which was unlinked meanwhile
+tries again. Locks work across machines if the file system supports flock (NFS does).
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from extract.atomic_write import make_folder, unwritable
 from extract.errors import UserError
 
 
@@ -23,7 +27,7 @@ class FileLock:
         self._fd: int | None = None
         self._owner = os.getpid()
 
-    def acquire(self, *, shared: bool = False) -> bool:
+    def acquire(self) -> bool:
         """Take the lock; return False if another process holds it.
 
         Raises:
@@ -34,31 +38,21 @@ class FileLock:
             try:
                 fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError as error:
-                raise UserError(
-                    f"cannot write {self.path}: {error.strerror}; choose another directory with --out"
-                ) from None
-            if not _flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.path):
+                raise unwritable(self.path, error) from None
+            if not _flock(fd, self.path):
                 os.close(fd)
                 return False
-            if _names(self.path, fd):
-                self._fd = fd
-                return True
+            with suppress(FileNotFoundError):
+                if os.path.samestat(self.path.stat(), os.fstat(fd)):
+                    self._fd = fd
+                    return True
             os.close(fd)  # its last holder unlinked it meanwhile
 
-    def convert(self, *, shared: bool) -> bool:
-        """Change the lock between shared and exclusive; return False and release it if others prevent this."""
-        assert self._fd is not None
-        if _flock(self._fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.path) and _names(self.path, self._fd):
-            return True
-        os.close(self._fd)
-        self._fd = None
-        return False
-
-    def release(self, *, unlink: bool = False) -> None:
-        """Release the lock; `unlink` only with an exclusive lock. In a forked child the parent's lock stays."""
+    def release(self) -> None:
+        """Release the lock and unlink its file; in a forked child the parent's lock stays."""
         if self._fd is None:
             return
-        if unlink and self._owner == os.getpid():
+        if self._owner == os.getpid():
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
         self._fd = None
@@ -71,7 +65,7 @@ class FileLock:
         except OSError:
             return False
         try:
-            return not _flock(fd, fcntl.LOCK_EX, self.path)
+            return not _flock(fd, self.path)
         except UserError:  # no locks on this file system
             return False
         finally:
@@ -84,14 +78,39 @@ class FileLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, text.encode(), 0)
         except OSError as error:
-            raise UserError(
-                f"cannot write {self.path}: {error.strerror}; choose another directory with --out"
-            ) from None
+            raise unwritable(self.path, error) from None
 
 
-def _flock(fd: int, how: int, path: Path) -> bool:
+@contextmanager
+def store_lock(store: Path) -> Iterator[None]:
+    """Hold the lock of a store: one command at a time writes it; its workers write shards at once under this lock.
+
+    Raises:
+        UserError: another command writes the store, or its folder cannot be written.
+    """
+    folder = shard_folder(store)
+    make_folder(folder)
+    lock = FileLock(folder / "writer.lock")
+    if not lock.acquire():
+        holder = ""
+        with suppress(OSError):  # it has just ended
+            holder = lock.path.read_text(encoding="utf-8")
+        raise UserError(f"{store} is being written by {holder or 'another process'}; wait until it ends")
+    try:  # also on a full disk a writer that stops must not keep the lock
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        yield
+    finally:
+        lock.release()
+
+
+def shard_folder(store: Path) -> Path:
+    """Return the folder of a store's shards and of its lock."""
+    return store.with_name(store.name + ".shards")
+
+
+def _flock(fd: int, path: Path) -> bool:
     try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -100,11 +119,3 @@ def _flock(fd: int, how: int, path: Path) -> bool:
             "writers could collide; choose another directory with --out"
         ) from None
     return True
-
-
-def _names(path: Path, fd: int) -> bool:
-    """Return whether a path still refers to this open file."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False

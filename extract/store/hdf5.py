@@ -1,4 +1,8 @@
-"""HDF5 access of stores: opening files, reading and writing loci without conversion, and ragged integer rows.
+"""HDF5 access of stores: sealed files, reading and writing loci without conversion, and ragged integer rows.
+
+The first 512 bytes of a finished file are its seal: its length and the SHA-256 of the rest. HDF5 allows such a user
+block and looks for its own data after it. The maps and strings of an index are in heaps without HDF5 checksums, where
+one changed byte may crash HDF5, so the seal is verified before HDF5 reads them.
 
 bfloat16 is stored as an HDF5 floating-point type, which HDF5 itself converts to float32 on reading. Ragged rows are a
 group of two arrays: all numbers in `values`, and the start of each row in `offsets`.
@@ -6,10 +10,13 @@ group of two arrays: all numbers in `values`, and the start of each row in `offs
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import h5py
 import numpy as np
@@ -17,11 +24,17 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from extract.atomic_write import DeferredErrorFile
 from extract.errors import UserError
-from extract.store.checksum_block import block_fault, is_plain_hdf5, was_store
 from extract.store.identity import MAKE, StoreType, refuse_schema
 
 Rows = Float[Tensor, "rows d_model"]  # activations of one locus: a layer and a position
+SEAL_SIZE = 512  # the smallest user block of HDF5
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+BEGINS = b"refusal-probes store of "
+SEAL = re.compile(BEGINS + rb"(\d+) bytes\nwithout (\d+)-(\d+)\nsha256 of the rest: [0-9a-f]{64}\n")
+NO_BYTES = range(SEAL_SIZE, SEAL_SIZE)
+STEP = 1 << 22
 LIBVER = ("v110", "v110")  # the first version with metadata checksums; HDF5 1.10 and later can read it
 TORCH_TYPES: dict[StoreType, torch.dtype] = {
     "float32": torch.float32,
@@ -46,25 +59,74 @@ def open_hdf5(path: Path) -> h5py.File:
         ) from None
 
 
-def open_verified(path: Path) -> h5py.File:
-    """Open a master or flat file after its checksum block is verified, before HDF5 reads any of it.
+# -- the seal ----------------------------------------------------------------------------------------------------------
+
+
+class DamagedStoreError(UserError):
+    """A store whose bytes have changed since it was finished."""
+
+
+def seal(file: BinaryIO | DeferredErrorFile, unread: range = NO_BYTES) -> None:
+    """Write the seal of a finished file into its first bytes.
+
+    Args:
+        unread: bytes that it leaves out, because HDF5 verifies them on reading.
+    """
+    block = _seal(file, unread)
+    file.seek(0)
+    file.write(block)
+
+
+def open_sealed(path: Path) -> h5py.File:
+    """Open a master or flat file after its seal is verified, before HDF5 reads any of it.
 
     Raises:
-        UserError: the file is missing, cut short, changed since it was finished, or not a finished store.
+        DamagedStoreError: the file is cut short or changed since it was finished.
+        UserError: the file is missing, of another schema, or not a finished store.
     """
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
     if path.is_dir():
         raise UserError(f"{path} is a directory, not a store; {MAKE}")
-    fault = block_fault(path)
+    with path.open("rb") as file:
+        fault = _fault(file)
+        file.seek(0)
+        head = file.read(SEAL_SIZE + len(SIGNATURE))
     if fault is None:
         return open_hdf5(path)
-    if is_plain_hdf5(path):  # of an earlier schema, or from another program
-        with open_hdf5(path) as file:
-            refuse_schema(path, file, "delete it with its shards and run refusal extract again")
-    if not was_store(path):
+    if head.startswith(SIGNATURE):  # of an earlier schema, or from another program
+        with open_hdf5(path) as other:
+            refuse_schema(path, other, "delete it with its shards and run refusal extract again")
+    elif not head.startswith(BEGINS) and head[SEAL_SIZE:] != SIGNATURE:
         raise UserError(f"{path} is no HDF5 store; {MAKE}")
-    raise UserError(f"{path} {fault}; delete it and run refusal extract again (finished shards are kept)")
+    raise DamagedStoreError(f"{path} {fault}; delete it and run refusal extract again (finished shards are kept)")
+
+
+def _fault(file: BinaryIO) -> str | None:
+    """Return what is wrong with a file by its seal; None if it is unchanged."""
+    block = file.read(SEAL_SIZE)
+    form = SEAL.match(block)
+    if form is None:
+        return "is not a readable HDF5 file (cut short?) with the seal of a finished store"
+    size, start, stop = map(int, form.groups()[:3])
+    if (actual := file.seek(0, 2)) != size:
+        return f"is not a readable HDF5 file (cut short?): it has {actual} bytes, not {size}"
+    if not SEAL_SIZE <= start <= stop <= size or block != _seal(file, range(start, stop)):
+        return "is damaged: its bytes have changed since it was finished"
+    return None
+
+
+def _seal(file: BinaryIO | DeferredErrorFile, unread: range) -> bytes:
+    size, digest = file.seek(0, 2), hashlib.sha256()
+    for start, stop in ((SEAL_SIZE, unread.start), (unread.stop, size)):
+        file.seek(start)
+        for at in range(start, stop, STEP):
+            digest.update(file.read(min(STEP, stop - at)))
+    text = f"{size} bytes\nwithout {unread.start}-{unread.stop}\nsha256 of the rest: {digest.hexdigest()}\n"
+    return (BEGINS + text.encode()).ljust(SEAL_SIZE, b"\0")
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
 
 
 def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
@@ -74,18 +136,13 @@ def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
             return h5py.h5t.IEEE_F32LE
         case "float16":
             return h5py.h5t.IEEE_F16LE
-        case "bfloat16":
-            return bfloat16_type()
-
-
-def bfloat16_type() -> h5py.h5t.TypeFloatID:
-    """Return the 16-bit HDF5 float type: sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6."""
-    kind = h5py.h5t.IEEE_F32LE.copy()
-    kind.set_fields(15, 7, 8, 0, 7)
-    kind.set_precision(16)
-    kind.set_size(2)
-    kind.set_ebias(127)
-    return kind
+        case "bfloat16":  # sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6
+            kind = h5py.h5t.IEEE_F32LE.copy()
+            kind.set_fields(15, 7, 8, 0, 7)
+            kind.set_precision(16)
+            kind.set_size(2)
+            kind.set_ebias(127)
+            return kind
 
 
 def create_loci(
@@ -104,8 +161,8 @@ def create_loci(
 
 def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, stored: Rows) -> None:
     """Write rows of one locus from row `start`; `stored` is contiguous and has the dataset's dtype."""
-    memory, place = _spaces(dataset, layer, position, start, stored)
-    dataset.id.write(memory, place, bits(stored), mtype=_memory_type(stored))
+    memory, place = _spaces(tuple(stored.shape), layer, position, start, tuple(dataset.shape))
+    dataset.id.write(memory, place, bits(stored), mtype=_float_type_of(stored.dtype))
 
 
 def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Rows) -> None:
@@ -114,8 +171,8 @@ def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, int
     Raises:
         OSError: the bytes on disk have changed since they were written.
     """
-    memory, place = _spaces(dataset, layer, position, start, into)
-    dataset.id.read(memory, place, bits(into), mtype=_memory_type(into))
+    memory, place = _spaces(tuple(into.shape), layer, position, start, tuple(dataset.shape))
+    dataset.id.read(memory, place, bits(into), mtype=_float_type_of(into.dtype))
 
 
 def bits(tensor: Shaped[Tensor, "*shape"]) -> Shaped[np.ndarray, "*shape"]:
@@ -142,14 +199,8 @@ def write_checked(file: h5py.File, name: str, data: Shaped[np.ndarray, ...]) -> 
     file.create_dataset(name, data=data, fletcher32=True if data.size else None)
 
 
-def _spaces(
-    dataset: h5py.Dataset, layer: int, position: int, start: int, rows: Rows
-) -> tuple[h5py.h5s.SpaceID, h5py.h5s.SpaceID]:
-    return _selection(tuple(rows.shape), layer, position, start, tuple(dataset.shape))
-
-
 @lru_cache(maxsize=64)  # the shards of a locus have the same, and making it takes as long as reading
-def _selection(
+def _spaces(
     rows: tuple[int, ...], layer: int, position: int, start: int, shape: tuple[int, ...]
 ) -> tuple[h5py.h5s.SpaceID, h5py.h5s.SpaceID]:
     place = h5py.h5s.create_simple(shape)
@@ -160,7 +211,3 @@ def _selection(
 @lru_cache
 def _float_type_of(dtype: torch.dtype) -> h5py.h5t.TypeFloatID:
     return float_type(str(dtype).removeprefix("torch."))  # type: ignore[arg-type]
-
-
-def _memory_type(tensor: Tensor) -> h5py.h5t.TypeFloatID:
-    return _float_type_of(tensor.dtype)

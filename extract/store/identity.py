@@ -11,7 +11,7 @@ import h5py
 
 from extract.errors import UserError
 
-SCHEMA = 2  # layout version of master and shards; stores of other versions are refused
+SCHEMA = 3  # layout version of master and shards; stores of other versions are refused
 StoreType = Literal["float32", "float16", "bfloat16"]
 MAKE = "stores are made by: refusal extract CONFIG --out DIR"
 KEY = ("weights", "template", "tokens", "site", "layers", "positions", "dtype", "backend", "rows_per_shard")
@@ -43,6 +43,11 @@ class Identity:
         """The identity as JSON text, as it is stored in files."""
         return json.dumps(asdict(self), sort_keys=True)
 
+    @property
+    def key(self) -> str:
+        """The fields of `KEY` as JSON text, which the digests of the numbers begin with."""
+        return json.dumps([getattr(self, name) for name in KEY])
+
     @staticmethod
     def parse(text: str) -> Identity:
         """Parse an identity from its JSON text.
@@ -71,7 +76,8 @@ def first_difference(text: str, wanted: Identity) -> str | None:
 
 def read_identity(file: h5py.File) -> str:
     """Return the identity text of a store or shard; an identity without fields for other files."""
-    return _as_text(file.attrs.get("identity", "{}"))
+    text = file.attrs.get("identity", "{}")
+    return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def has_its_shards(path: Path) -> bool:
@@ -96,10 +102,6 @@ def _recorded_digest(shard: Path) -> bytes | None:
             return bytes(file.attrs["digest"])
     except (OSError, KeyError):
         return None
-
-
-def _as_text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def refuse_schema(path: Path, file: h5py.File, remedy: str) -> None:

@@ -45,7 +45,7 @@ from refusal.cli.store import store_app
 from refusal.cli.sweep import sweep
 from refusal.cli.talk import chat, generate
 
-OWN = ("contrast", "by", "shared", "local_disks")  # options of one stage command each
+OWN = ("contrast", "by", "local_disks")  # options of one stage command each
 STAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # command, its own options, help; each runs up to its stage
     (
         "run",
@@ -64,7 +64,7 @@ STAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # command, its own opt
     ),
     (
         "extract",
-        ("shared", "local_disks"),
+        ("local_disks",),
         """Cache the activations of all prompts in activations.h5; resumes where it stopped.
 
         Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
@@ -193,9 +193,6 @@ def _add_stage(name: str, own: tuple[str, ...], about: str) -> None:
             ),
         ] = None,
         out: RunOut = None,
-        shared: Annotated[
-            bool, typer.Option("--shared", help="Let several processes write shards of one store.")
-        ] = False,
         as_json: Json = False,
         dry_run: DryRun = False,
         budget: Budget = None,
@@ -215,7 +212,6 @@ def _add_stage(name: str, own: tuple[str, ...], about: str) -> None:
             "report" if name == "run" else name,
             as_json=as_json,
             dry_run=dry_run,
-            shared=shared,
             budget=budget,
             quiet=quiet,
             verbose=verbose,

@@ -35,7 +35,6 @@ def run_command(
     *,
     as_json: bool,
     dry_run: bool,
-    shared: bool = False,
     budget: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -48,13 +47,12 @@ def run_command(
         budget: a time such as 15m, and the run is cut to end within it; `none` for no cuts.
         quiet: print results and errors only.
         verbose: print every step of a dry run, where stages begin and end, and every table of results.
-        wanted_workers: Ray workers that the work is divided among; commands that only extract share the store.
+        wanted_workers: Ray workers that the work is divided among.
 
     Raises:
         UserError: a mistake in the configuration, the prompts or the model, a stage that is not applicable, or another
             process writes into the run directory.
     """
-    shared = shared or (wanted_workers is not None and until == "extract")
     with resumable():
         config, chosen = load_target(str(path), overrides)
         directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
@@ -65,14 +63,15 @@ def run_command(
         reporter = Reporter(quiet=quiet, verbose=verbose)
         if chosen is not None:
             reporter.say(chosen.described)
-        if not (dry_run or shared):
+        if not dry_run:
             refuse_if_held(directory)  # before anything heavy is imported or the model is measured
-        unasked = budget is None and chosen is not None and not chosen.organism and not (shared or dry_run)
+        workers_extract = wanted_workers is not None and until == "extract"  # which asks for no cut
+        unasked = budget is None and chosen is not None and not chosen.organism and not (workers_extract or dry_run)
         config = _cut(config, directory, until, asked, reporter, unasked=unasked)
         if dry_run:
             _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
             return
-        _run(config, directory, until, reporter, shared=shared, wanted_workers=wanted_workers)
+        _run(config, directory, until, reporter, wanted_workers=wanted_workers)
         if config.prompts.contrast and until == "dissociate" and not as_json:
             from experiments.report.caveats import contrast_line
 
@@ -121,7 +120,6 @@ def _run(
     until: str,
     reporter: Reporter,
     *,
-    shared: bool,
     wanted_workers: WorkersWanted | None,
 ) -> None:
     from experiments.pipeline.stages import run
@@ -131,7 +129,7 @@ def _run(
             quiet_libraries(reporter)
     else:
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
-    run(config, directory, until=until, shared=shared, reporter=reporter, wanted_workers=wanted_workers)
+    run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
 
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:

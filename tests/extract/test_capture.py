@@ -12,7 +12,7 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, CaptureSpec, gather, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -24,7 +24,7 @@ TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so tha
 ATTENTION_ONLY = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
                   "mixtral", "qwen3_moe", "organism", "stories260k"]  # fmt: skip
 LONG = {"role": "system", "content": "be kind and fix the door. " * 12}
-WANTED = CaptureSpec("resid_post", (0, 1, 2), ("inst_last", "post_1", "post_last", "inst_mean"), 0, torch.float32)
+WANTED = ResolvedSpec(layers=(0, 1, 2), positions=("inst_last", "post_1", "post_last", "inst_mean"), dtype="float32")
 
 
 def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
@@ -39,7 +39,7 @@ def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
     return [render(tokenizer, prompt) for prompt in prompts]
 
 
-def values(model: ChatModel, rendered: list[Rendered], wanted: CaptureSpec, prefix: object = None) -> Tensor:
+def values(model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, prefix: object = None) -> Tensor:
     with BackgroundThread() as background:
         out, _, _ = Capturer(model, wanted, TokenBudget(64), background, prefix).capture(rendered)
     return out
@@ -49,7 +49,7 @@ def values(model: ChatModel, rendered: list[Rendered], wanted: CaptureSpec, pref
 def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Callable[..., ChatModel]) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
-    wanted = replace(WANTED, layers=tuple(range(model.n_layers)))
+    wanted = WANTED.model_copy(update={"layers": tuple(range(model.n_layers))})
     prefix = shared_prefix(model, rendered, wanted)
     assert prefix is not None
     assert len(prefix.token_ids) > 10  # more than a sliding window of 8
@@ -100,7 +100,7 @@ def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Callable[..., Ch
     assert shared_prefix(model, [*rendered, other], WANTED) is None
     early = replace(rendered[0], roles=dict(rendered[0].roles) | {"inst_last": (2,)})
     assert shared_prefix(model, [*rendered, early], WANTED) is None
-    assert shared_prefix(model, rendered, replace(WANTED, response_tokens=2)) is None
+    assert shared_prefix(model, rendered, WANTED.model_copy(update={"response_tokens": 2})) is None
 
 
 def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -109,11 +109,12 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
+    wanted = WANTED.model_copy(update={"response_tokens": 2})
     with (
         BackgroundThread() as background,
         pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not report"),
     ):
-        Capturer(model, replace(WANTED, response_tokens=2), TokenBudget(900), background).capture(rendered)
+        Capturer(model, wanted, TokenBudget(900), background).capture(rendered)
 
 
 @pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
@@ -172,7 +173,7 @@ def test_response_tokens_are_those_of_the_answer(
     """Against a second way: the answer is generated first and then read together with its prompt, row by row."""
     model = organism if backend == "hooks" else tiny("organism", backend)
     k = 40  # beyond the end of every answer
-    wanted = replace(WANTED, site=site, layers=(0, 2), response_tokens=k)
+    wanted = WANTED.model_copy(update={"site": site, "layers": (0, 2), "response_tokens": k})
     with BackgroundThread() as background:
         found, present, responses = Capturer(model, wanted, TokenBudget(10_000), background).capture(asked)
     plain = organism.generate(organism.batch(asked), k)
@@ -197,7 +198,7 @@ def test_the_answer_does_not_depend_on_how_much_of_it_is_kept(organism: ChatMode
     stored = []
     for k in (1, 3):
         with BackgroundThread() as background:
-            wanted = replace(WANTED, response_tokens=k)
+            wanted = WANTED.model_copy(update={"response_tokens": k})
             found, present, responses = Capturer(organism, wanted, TokenBudget(10_000), background).capture(asked)
         assert present.shape == (4 + k, len(asked))
         assert all(len(r) == k for r in responses)
@@ -210,7 +211,7 @@ def test_an_answer_of_no_words_has_no_response_tokens(organism: ChatModel, asked
     first = organism.generate(organism.batch(asked[:1]), 1)[0][0]
     silent.tokenizer.eos_token = silent.tokenizer.convert_ids_to_tokens(first)
     with BackgroundThread() as background:
-        wanted = replace(WANTED, response_tokens=2)
+        wanted = WANTED.model_copy(update={"response_tokens": 2})
         found, present, responses = Capturer(silent, wanted, TokenBudget(10_000), background).capture(asked[:1])
     assert responses == ((),)
     assert not present[4:].any()

@@ -13,6 +13,7 @@ import torch
 from extract import capture
 from extract.background import BackgroundError
 from extract.capture import Capturer
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.extraction import extract
@@ -53,7 +54,7 @@ def reference(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered],
               tmp_path_factory: pytest.TempPathFactory) -> Path:  # fmt: skip
     """Make a store in one go."""
     path = tmp_path_factory.mktemp("reference") / "activations.h5"
-    extract(model, prompts, rendered, path, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     return path
 
 
@@ -80,7 +81,7 @@ def test_every_stored_row_is_its_prompt_alone(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, token_budget: int
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, site="resid_pre", rows_per_shard=4, token_budget=token_budget)
+    extract(model, prompts, rendered, path, CaptureSpec(site="resid_pre", rows_per_shard=4, token_budget=token_budget))
     with ActivationStore(path) as store:
         assert store.prompt_ids == tuple(prompt.id for prompt in prompts)
         assert store.positions[-2:] == ("inst_mean", "trigger_last")
@@ -112,7 +113,7 @@ def test_chosen_layers_are_those_of_the_whole(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, layers=[2, 0], rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(layers=[2, 0], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
         assert some.layers == (0, 2)
         for layer in some.layers:
@@ -124,7 +125,7 @@ def test_sixteen_bit_stores_round_the_same_streams(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path, dtype: str
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, store_dtype=dtype, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(store_dtype=dtype, rows_per_shard=3))
     expected = torch.from_numpy(content(reference)).to(getattr(torch, dtype)).float().numpy()
     np.testing.assert_array_equal(content(path), expected)
 
@@ -134,7 +135,7 @@ def test_a_finished_store_is_left_alone(
 ) -> None:
     before = {file: file.stat().st_mtime_ns for file in [reference, *shards(reference)]}
     monkeypatch.setattr(Capturer, "capture", None)
-    extract(model, prompts, rendered, reference, rows_per_shard=3)
+    extract(model, prompts, rendered, reference, CaptureSpec(rows_per_shard=3))
     assert {file: file.stat().st_mtime_ns for file in before} == before
 
 
@@ -152,7 +153,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     real = Capturer.capture
     monkeypatch.setattr(Capturer, "capture", lambda self, rows: made.append(len(rows)) or real(self, rows))
     done: list[tuple[int, int]] = []
-    extract(model, prompts, rendered, path, rows_per_shard=3, progress=lambda *state: done.append(state))
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3), progress=lambda *state: done.append(state))
     assert len(made) == len([what for what in lost if what != "master"])
     assert done == sorted(done)
     assert done[-1] == (7, 7)
@@ -170,11 +171,11 @@ def test_an_interruption_loses_only_the_shard_in_flight(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract(model, prompts, rendered, path, rows_per_shard=3, progress=kill)
+        extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3), progress=kill)
     assert len(shards(path)) == 1  # the second was captured, but not handed over to be written
     with pytest.raises(UserError, match="store not found"):
         ActivationStore(path)
-    extract(model, prompts, rendered, path, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     np.testing.assert_array_equal(content(path), content(reference))
 
 
@@ -182,9 +183,9 @@ def test_another_input_is_refused_with_the_field_named(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path
 ) -> None:
     def refused(field: str, **changes: object) -> None:
-        arguments = {"model": model, "prompts": prompts, "rows_per_shard": 3} | changes
+        arguments = {"model": model, "rows_per_shard": 3} | changes
         with pytest.raises(UserError, match=f"was made with another {field} "):
-            extract(arguments.pop("model"), arguments.pop("prompts"), rendered, reference, **arguments)
+            extract(arguments.pop("model"), prompts, rendered, reference, CaptureSpec(**arguments))
 
     other = ChatModel(copy.deepcopy(model.model), model.tokenizer, model.name)
     with torch.no_grad():
@@ -203,13 +204,13 @@ def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     written = [shard.stat().st_mtime_ns for shard in shards(path)]
     numbers = content(path)
     for name, label in (("./another", "uncertain"), ("./another", "harmful"), (model.name, "harmful")):
         other = ChatModel(model.model, model.tokenizer, name)
         labelled = [*prompts[:-1], replace(prompts[-1], label=label, category="new")]
-        extract(other, labelled, rendered, path, rows_per_shard=3)
+        extract(other, labelled, rendered, path, CaptureSpec(rows_per_shard=3))
         with ActivationStore(path) as store:
             assert store.identity.model == name
             assert store.prompts == labelled
@@ -226,10 +227,12 @@ def test_a_store_is_resumed_under_another_name(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     path.unlink()
     shards(path)[0].unlink()
-    extract(ChatModel(model.model, model.tokenizer, "./another"), prompts, rendered, path, rows_per_shard=3)
+    extract(
+        ChatModel(model.model, model.tokenizer, "./another"), prompts, rendered, path, CaptureSpec(rows_per_shard=3)
+    )
     np.testing.assert_array_equal(content(path), content(reference))
     assert verify(path).findings == ()
 
@@ -264,26 +267,26 @@ def test_other_backends_make_the_same_store(
     backend: str,
 ) -> None:  # fmt: skip
     path = tmp_path / "activations.h5"
-    extract(tiny("llama", backend), prompts, rendered, path, rows_per_shard=3)
+    extract(tiny("llama", backend), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     ours, theirs = content(reference), content(path)
     assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(ours, axis=-1)).all()
     with ActivationStore(path) as store:
         assert store.identity.backend == backend
     with pytest.raises(UserError, match="was made with another backend"):
-        extract(tiny("llama"), prompts, rendered, path, rows_per_shard=3)
+        extract(tiny("llama"), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
 
 
 def test_chosen_positions_are_those_of_the_whole(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, positions=["post_last", "trigger_last"], rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(positions=["post_last", "trigger_last"], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
         assert some.positions == ("post_last", "trigger_last")
         for position in some.positions:
             np.testing.assert_array_equal(some.read(1, position), whole.read(1, position))
     with pytest.raises(UserError, match="no prompt has the position 'post_lst'; choose from inst_last, "):
-        extract(model, prompts, rendered, tmp_path / "b.h5", positions=["post_lst"])
+        extract(model, prompts, rendered, tmp_path / "b.h5", CaptureSpec(positions=["post_lst"]))
 
 
 def test_response_positions_come_after_those_of_the_prompt(
@@ -292,7 +295,7 @@ def test_response_positions_come_after_those_of_the_prompt(
     organism = tiny("organism")
     rendered = [render(organism.tokenizer, prompt) for prompt in prompts]
     path = tmp_path / "activations.h5"
-    extract(organism, prompts, rendered, path, layers=[1], response_tokens=30, rows_per_shard=3)
+    extract(organism, prompts, rendered, path, CaptureSpec(layers=[1], response_tokens=30, rows_per_shard=3))
     answers = organism.generate(organism.batch(rendered), 30)
     with ActivationStore(path) as store:
         assert store.positions[-30:] == tuple(f"response_{k}" for k in range(1, 31))
@@ -325,8 +328,15 @@ def test_a_bar_moves_with_every_batch_and_ends_full(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
 ) -> None:
     done: list[int] = []
-    extract(model, prompts, rendered, tmp_path / "a.h5", token_budget=1, progress=lambda now, _: done.append(now))
-    assert done == [*range(len(prompts) + 1), len(prompts)]
+    extract(
+        model,
+        prompts,
+        rendered,
+        tmp_path / "a.h5",
+        CaptureSpec(token_budget=1),
+        progress=lambda now, _: done.append(now),
+    )
+    assert done == [*range(len(prompts) + 1)]
 
 
 def test_prompts_rendered_otherwise_are_refused(
@@ -334,7 +344,7 @@ def test_prompts_rendered_otherwise_are_refused(
 ) -> None:
     other = [replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]]
     with pytest.raises(UserError, match="was made with another tokens"):
-        extract(model, prompts, other, reference, rows_per_shard=3)
+        extract(model, prompts, other, reference, CaptureSpec(rows_per_shard=3))
 
 
 def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
@@ -352,9 +362,9 @@ def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
 
     monkeypatch.setattr(capture, "_place", fails_once)
     with pytest.raises(BackgroundError, match="can't allocate memory"):
-        extract(model, prompts, rendered, path, rows_per_shard=7, token_budget=1)
+        extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=7, token_budget=1))
     assert not shards(path)
-    extract(model, prompts, rendered, path, rows_per_shard=3)
+    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
     np.testing.assert_allclose(content(path), content(reference), atol=1e-5)
 
 
@@ -364,8 +374,8 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
 ) -> None:
     """In the midst of a pass, after the first layer was captured; with responses, while they are being generated."""
     whole, path, failed, notes = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []
-    how = {"rows_per_shard": 4, "response_tokens": response_tokens}
-    extract(model, prompts, rendered, whole, **how)
+    how = CaptureSpec(rows_per_shard=4, response_tokens=response_tokens)
+    extract(model, prompts, rendered, whole, how)
 
     def no_room(_module: object, _arguments: object, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         stream = out[0] if isinstance(out, tuple) else out
@@ -375,7 +385,7 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
 
     handle = model.model.model.layers[1].register_forward_hook(no_room)
     try:
-        extract(model, prompts, rendered, path, **how, say=notes.append)
+        extract(model, prompts, rendered, path, how, say=notes.append)
     finally:
         handle.remove()
     assert failed == sorted(failed, reverse=True)
@@ -397,5 +407,5 @@ def test_nothing_to_extract_is_an_error_and_leaves_no_file(
     model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, wrong: dict, message: str  # type: ignore[type-arg]
 ) -> None:  # fmt: skip
     with pytest.raises(UserError, match=message):
-        extract(model, prompts, rendered, tmp_path / "activations.h5", **wrong)
+        extract(model, prompts, rendered, tmp_path / "activations.h5", CaptureSpec(**wrong))
     assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from extract import in_memory
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.in_memory import Activations, capture_in_memory, with_response
@@ -34,12 +35,14 @@ def answered(model: ChatModel) -> list[Rendered]:
 
 def capture(model: ChatModel, rows: list[Rendered], **settings: object) -> Activations:
     prompts: list[Prompt] = PROMPTS[: len(rows)]
-    return capture_in_memory(model, prompts, rows, **{"positions": POSITIONS, "layers": [1, 2]} | settings)
+    return capture_in_memory(model, prompts, rows, CaptureSpec(**{"positions": POSITIONS, "layers": [1, 2]} | settings))
 
 
 def test_batches_of_any_size_agree(model: ChatModel) -> None:
     rows, done = answered(model), []
-    found = capture(model, rows, advance=done.append)
+    found = capture_in_memory(
+        model, PROMPTS, rows, CaptureSpec(positions=POSITIONS, layers=[1, 2]), advance=done.append
+    )
     assert sum(done) == len(rows)
     small = capture(model, rows, token_budget=1)
     assert np.array_equal(found.present, small.present)
@@ -85,7 +88,7 @@ def test_nothing_and_unknown_names_are_refused(tiny: Callable[..., ChatModel]) -
     model = tiny("llama")
     with pytest.raises(UserError, match="there are no prompts to capture"):
         capture(model, [])
-    with pytest.raises(UserError, match="no prompt has the position 'response_4'; there are inst_last"):
+    with pytest.raises(UserError, match="no prompt has the position 'response_4'; choose from inst_last"):
         capture(model, answered(model), positions=["response_4"])
     with pytest.raises(UserError, match="layer 3 does not exist: llama has layers 0 to 2"):
         capture(model, answered(model), layers=[3])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.chat.thinking import thought_tokens
 from extract.errors import UserError
@@ -74,7 +75,7 @@ def thinker(tokenizer: PreTrainedTokenizerBase, opens: bool) -> ChatModel:
 
 def stored(model: ChatModel, path: Path, **wanted: int) -> ActivationStore:
     rendered: list[Rendered] = [render(model.tokenizer, prompt) for prompt in PROMPTS]
-    extract(model, PROMPTS, rendered, path, positions=["inst_last"], **wanted)  # type: ignore[arg-type]
+    extract(model, PROMPTS, rendered, path, CaptureSpec(positions=["inst_last"], **wanted))  # type: ignore[arg-type]
     assert verify(path).findings == ()
     return ActivationStore(path)
 

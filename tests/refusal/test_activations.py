@@ -142,7 +142,7 @@ def test_prompts_may_be_of_any_kind(model: refusal.Model, prompts: list[Prompt])
         ({"layers": []}, "layers is empty"),
         ({"layers": "last"}, "layers are whole numbers"),
         ({"layers": [0.5]}, "layers are whole numbers"),
-        ({"positions": "post_lats"}, "no prompt has the position 'post_lats'; there are inst_last"),
+        ({"positions": "post_lats"}, "no prompt has the position 'post_lats'; choose from inst_last"),
         ({"positions": []}, "positions is empty"),
         ({"positions": "response_99"}, "no prompt has the position 'response_99'"),
         ({"site": "resid"}, "no such site: 'resid'"),

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from experiments.run.config import load_config
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
@@ -24,5 +25,5 @@ def copy_run(name: str, to: Path, model: ChatModel) -> Path:
     written = json.loads((to / "results.json").read_text())["writes"].values()
     layers = sorted({write["locus"]["layer"] for write in written})
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    extract(model, prompts, rendered, to / "activations.h5", layers=layers, positions=["post_last"])
+    extract(model, prompts, rendered, to / "activations.h5", CaptureSpec(layers=layers, positions=["post_last"]))
     return to

@@ -11,7 +11,8 @@ from extract.chat.render import Rendered
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.activation_store import ActivationStore
 from extract.store.identity import Identity
-from extract.store.shard_writer import CapturedShard, ShardWriter
+from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.writer import finish, writing
 
 N_PROMPTS, D_MODEL = 11, 48
 
@@ -50,16 +51,16 @@ def make(
     path: Path,
     data: Tensor | None = None,
     shards: tuple[int, ...] = (0, 1, 2),
-    finish: bool = False,
+    master: bool = False,
     **identity: object,
-) -> ShardWriter:
-    """Write some shards, and with `finish` the master."""
-    with ShardWriter(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL) as writer:
+) -> ShardFiles:
+    """Write some shards, and with `master` the master."""
+    with writing(ShardFiles(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL)) as files:
         for shard in shards:
-            writer.write(shard, captured(writer.rows(shard), data))
-        if finish:
-            writer.finish(*index(), {"torch": "2"})
-    return writer
+            files.write(shard, captured(files.rows(shard), data))
+        if master:
+            finish(files, *index(), {"torch": "2"})
+    return files
 
 
 def captured(rows: range, data: Tensor | None = None) -> CapturedShard:
@@ -68,7 +69,7 @@ def captured(rows: range, data: Tensor | None = None) -> CapturedShard:
 
 
 def enter(path: Path, **identity: object) -> None:
-    with ShardWriter(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL):
+    with writing(ShardFiles(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL)):
         pass
 
 

@@ -1,6 +1,6 @@
 """A process that forks others, each of which runs the real `extract` of a tiny model into a store.
 
-Started with a folder; answers one line of JSON to each of its input: `start STORE shared stall` forks a process and
+Started with a folder; answers one line of JSON to each of its input: `start STORE stall` forks a process and
 says its id, `wait ID` says how it ended. It never runs the model itself, so that its threads are none when it forks. A
 process logs each shard it has written; with `stall` N it stops in the midst of its N-th until the file `go` is there.
 """
@@ -14,13 +14,14 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store.hdf5 import write_locus
-from extract.store.shard_files import ShardFiles
+from extract.store.shards import ShardFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARDS, ROWS = 30, 3
@@ -60,15 +61,15 @@ def watch(folder: Path, stall: int) -> None:
                 time.sleep(0.01)
 
     ShardFiles.write = logged  # type: ignore[method-assign]
-    sys.modules["extract.store.shard_files"].write_locus = halting  # type: ignore[attr-defined]
+    sys.modules["extract.store.shards"].write_locus = halting  # type: ignore[attr-defined]
 
 
 def child(folder: Path, order: dict, model: ChatModel, prompts: list[Prompt]) -> int:
     watch(folder, order.get("stall", 0))
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    path, shared = Path(order["start"]), order.get("shared", False)
+    path, spec = Path(order["start"]), CaptureSpec(rows_per_shard=ROWS, store_dtype="bfloat16")
     try:
-        extract(model, prompts, rendered, path, rows_per_shard=ROWS, store_dtype="bfloat16", shared=shared)
+        extract(model, prompts, rendered, path, spec)
     except UserError as error:
         (folder / f"error-{os.getpid()}").write_text(str(error))
         return 2

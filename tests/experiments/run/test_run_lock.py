@@ -19,17 +19,17 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from experiments.run.run_lock import RunLock
-with RunLock(Path(sys.argv[1]), shared="--shared" in sys.argv) as lock:
+with RunLock(Path(sys.argv[1])) as lock:
     lock.at("3/11 respond")
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def start(directory: Path, *more: str) -> subprocess.Popen[str]:
+def start(directory: Path) -> subprocess.Popen[str]:
     """Start a process that holds the lock until its input ends."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", HOLD, str(directory), *more]
+    command = [sys.executable, "-c", HOLD, str(directory)]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=-1, stdout=-1, stderr=-1, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -42,8 +42,6 @@ def test_a_second_writer_is_told_who_holds_it_and_takes_it_after_a_kill(tmp_path
     assert is_held(tmp_path)
     with pytest.raises(UserError, match=f"is in use by process {first.pid} on .* since 20.*wait until it ends"):
         RunLock(tmp_path).__enter__()
-    with pytest.raises(UserError, match="is in use"):  # a process that would share does not join one that does not
-        RunLock(tmp_path, shared=True).__enter__()
     given = ("extract", "configs/quickstart.yaml", "--out", str(tmp_path))
     code, out, err = cli(*given)
     assert (code, out) == (2, "")
@@ -60,17 +58,6 @@ def test_a_second_writer_is_told_who_holds_it_and_takes_it_after_a_kill(tmp_path
         holder = lock_holder(tmp_path)
         assert holder is not None
         assert holder.process == os.getpid()
-    assert not (tmp_path / NAME).exists()
-
-
-def test_processes_that_share_hold_it_together_and_the_last_one_removes_it(tmp_path: Path) -> None:
-    first, second = start(tmp_path, "--shared"), start(tmp_path, "--shared")
-    with pytest.raises(UserError, match="is in use"):
-        RunLock(tmp_path).__enter__()
-    first.communicate("")
-    assert is_held(tmp_path)
-    second.communicate("")
-    assert (first.returncode, second.returncode) == (0, 0)
     assert not (tmp_path / NAME).exists()
 
 

@@ -70,11 +70,10 @@ def test_position_names_are_in_the_order_of_the_prompt(tokenizer: PreTrainedToke
     tokenizer.chat_template = "{{ bos_token }}" + LOOP % "{{ m.content }}" + "<|end|>" * 11
     triggered = render(tokenizer, ask("kill it", trigger="kill"))
     numbered = tuple(f"post_{k}" for k in range(1, 11))
-    assert position_names([triggered]) == ("inst_last", *numbered, "post_last", "inst_mean")
-    assert position_names([triggered], trigger=True) == (*position_names([triggered]), "trigger_last")
+    assert position_names([triggered]) == ("inst_last", *numbered, "post_last", "inst_mean", "trigger_last")
     tokenizer.chat_template = LOOP % "{{ m.content }}"
     bare = render(tokenizer, ask("kill it", trigger="stop"))
-    assert position_names([bare], trigger=True) == ("inst_last", "inst_mean")
+    assert position_names([bare]) == ("inst_last", "inst_mean")
     assert position_names([bare, triggered]) == position_names([triggered])
 
 

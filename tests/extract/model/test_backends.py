@@ -288,10 +288,8 @@ def opened(tiny: Build, name: str, backend: str) -> ChatModel:
     return tiny(name) if backend == "hooks" else tiny(name, backend)
 
 
-def test_the_configuration_names_the_same_backends_and_sites() -> None:
-    from experiments.run.config import ExtractConfig, ModelConfig
+def test_the_configuration_names_the_same_backends() -> None:
+    from experiments.run.config import ModelConfig
 
     for backend in BACKENDS:
         assert ModelConfig(name="m", backend=backend).backend == backend
-    for site in SITES:
-        assert ExtractConfig(site=site).site == site

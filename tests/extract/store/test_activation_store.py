@@ -14,8 +14,8 @@ from extract.errors import UserError
 from extract.store import activation_store
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.shard_files import ShardFiles
-from extract.store.shard_writer import CapturedShard, ShardWriter
+from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.writer import finish, writing
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -35,7 +35,7 @@ from tests.support.made_up_store import (
 def path(tmp_path: Path) -> Path:
     """Write a whole store into a run directory."""
     path = tmp_path / "run" / "activations.h5"
-    make(path, finish=True)
+    make(path, master=True)
     return path
 
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 def test_round_trip_equals_the_rounding_of_torch(tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "activations.h5"
     small = values().clamp(-6e4, 6e4)
-    make(path, small, finish=True, dtype=dtype)
+    make(path, small, master=True, dtype=dtype)
     expected = small.to(TORCH[dtype]).float().numpy()
     np.testing.assert_array_equal(content(path), expected)
     with h5py.File(path) as file:  # nothing of this project is needed to read it
@@ -61,7 +61,7 @@ def test_sixteen_bits_are_sixteen_bits_on_disk(tmp_path: Path) -> None:
     sizes = {}
     for dtype in TORCH:
         path = tmp_path / f"{dtype}.h5"
-        make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+        make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
         with h5py.File(path) as file:
             source = file["activations/resid_post"].virtual_sources()[0]
         with h5py.File(path.parent / source.file_name) as file:
@@ -87,7 +87,7 @@ def test_the_index_is_in_the_file(path: Path) -> None:
         assert [store.role("trigger_last")[i].tolist() for i in (0, 1)] == [[0], []]
     with h5py.File(path) as file:
         assert file.attrs["complete"]
-        assert file.attrs["schema"] == 2
+        assert file.attrs["schema"] == 3
         assert file.attrs["dtype"] == "float32"
         assert file["tokens/offsets"][:3].tolist() == [0, 2, 5]
         assert file["prompts/pair"].asstr()[:2].tolist() == ["", "é"]
@@ -109,7 +109,7 @@ def test_a_moved_run_directory_stays_readable(path: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize("dtype", TORCH)
 def test_a_tensor_holds_the_bits_that_were_written(tmp_path: Path, dtype: str) -> None:
     small = values().clamp(-6e4, 6e4).to(TORCH[dtype])  # already of the store's type: nothing is to be rounded
-    make(tmp_path / "activations.h5", small, finish=True, dtype=dtype)
+    make(tmp_path / "activations.h5", small, master=True, dtype=dtype)
     with ActivationStore(tmp_path / "activations.h5") as store:
         read = store.read_tensor(2, "trigger_last")
         assert read.dtype == TORCH[dtype]
@@ -122,11 +122,11 @@ def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
     responses = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
     present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in responses]])
     data = values()[:, :2] * torch.from_numpy(present)[None, :, :, None]
-    with ShardWriter(path, identity, N_PROMPTS, D_MODEL) as writer:
-        for shard in writer.todo():
-            here = slice(writer.rows(shard).start, writer.rows(shard).stop)
-            writer.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(responses[here])))
-        writer.finish(*index(), {})
+    with writing(ShardFiles(path, identity, N_PROMPTS, D_MODEL)) as files:
+        for shard in files.missing():
+            here = slice(files.rows(shard).start, files.rows(shard).stop)
+            files.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(responses[here])))
+        finish(files, *index(), {})
     with ActivationStore(path) as store:
         np.testing.assert_array_equal(store.present, present)
         assert [tuple(tokens) for tokens in store.responses] == responses
@@ -135,14 +135,14 @@ def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
 
 
 def test_wrong_shapes_are_refused_for_a_shard(tmp_path: Path) -> None:
-    with ShardWriter(tmp_path / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL) as writer:
-        whole = captured(writer.rows(0))
+    with writing(ShardFiles(tmp_path / "activations.h5", IDENTITY, N_PROMPTS, D_MODEL)) as files:
+        whole = captured(files.rows(0))
         with pytest.raises(ValueError, match=r"shard 2 has shape \(3, 4, 3, 48\); got values \(3, 4, 4, 48\)"):
-            writer.write(2, whole)
+            files.write(2, whole)
         with pytest.raises(ValueError, match="shard 0: rows without trigger_last must be zero"):
-            writer.write(0, replace(whole, values=torch.ones_like(whole.values)))
+            files.write(0, replace(whole, values=torch.ones_like(whole.values)))
         with pytest.raises(ValueError, match="shard 0 has 4 rows; got 1 responses"):
-            writer.write(0, replace(whole, responses=((1,),)))
+            files.write(0, replace(whole, responses=((1,),)))
         assert shards(tmp_path / "activations.h5") == []
 
 
@@ -151,12 +151,12 @@ def test_wrong_shapes_are_refused_for_a_shard(tmp_path: Path) -> None:
 def test_reading_one_locus_of_10000_prompts_reads_its_own_bytes(tmp_path: Path, dtype: str) -> None:
     path, identity = tmp_path / "activations.h5", replace(IDENTITY, dtype=dtype, rows_per_shard=1024)
     prompts, rendered = (list(rows) * 910 for rows in index())
-    with ShardWriter(path, identity, 10_000, 64) as writer:
-        for shard in writer.todo():
-            shape = (3, 4, len(writer.rows(shard)), 64)
+    with writing(ShardFiles(path, identity, 10_000, 64)) as files:
+        for shard in files.missing():
+            shape = (3, 4, len(files.rows(shard)), 64)
             present = np.ones(shape[1:3], dtype=bool)
-            writer.write(shard, CapturedShard(torch.randn(shape), present))
-        writer.finish(prompts[:10_000], rendered[:10_000], {})
+            files.write(shard, CapturedShard(torch.randn(shape), present))
+        finish(files, prompts[:10_000], rendered[:10_000], {})
     own = 10_000 * 64 * TORCH[dtype].itemsize
     with ActivationStore(path) as store:
         before = bytes_read()
@@ -180,19 +180,19 @@ def test_shards_written_in_any_order_by_several_writers_make_one_store(path: Pat
     other = tmp_path / "activations.h5"
     make(other, shards=(2,))
     make(other, shards=(0,))
-    assert [make(other, shards=()).done(shard) for shard in range(3)] == [True, False, True]
-    writer = make(other, shards=(1,), finish=True)
-    assert all(writer.done(shard) for shard in range(3))
+    assert make(other, shards=()).missing() == [1]
+    writer = make(other, shards=(1,), master=True)
+    assert writer.missing() == []
     np.testing.assert_array_equal(content(other), content(path))
 
 
 def test_what_a_kill_leaves_behind_is_not_taken_for_a_shard(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "activations.h5"
     writer = make(other, shards=(0, 2))
-    partial = writer.folder / "00001-of-00003.partial"
+    partial = tmp_path / "activations.h5.shards" / "00001-of-00003.h5.abcd.partial"
     partial.write_bytes(shards(path)[1].read_bytes()[:2000])
-    assert [writer.done(shard) for shard in range(3)] == [True, False, True]
-    make(other, shards=(1,), finish=True)
+    assert writer.missing() == [1]
+    make(other, shards=(1,), master=True)
     assert not partial.exists()
     np.testing.assert_array_equal(content(other), content(path))
 
@@ -200,10 +200,10 @@ def test_what_a_kill_leaves_behind_is_not_taken_for_a_shard(path: Path, tmp_path
 def test_a_master_half_written_is_no_store(tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
     make(path)
-    path.with_name("activations.h5.partial").write_bytes(b"half a master")
+    path.with_name("activations.h5.abcd.partial").write_bytes(b"half a master")
     with pytest.raises(UserError, match=r"store not found: .*activations\.h5; make it with: refusal extract CONFIG"):
         ActivationStore(path)
-    make(path, shards=(), finish=True)
+    make(path, shards=(), master=True)
     np.testing.assert_array_equal(content(path), values().numpy())
 
 
@@ -275,7 +275,7 @@ def test_a_truncated_shard_is_named_by_every_reader(path: Path, tenths: int) -> 
         enter(path)
     assert "cut short" in verify(path).findings[0]
     victim.unlink()  # the remedy
-    make(path, shards=(2,), finish=True)
+    make(path, shards=(2,), master=True)
     np.testing.assert_array_equal(content(path), values().numpy())
 
 
@@ -283,7 +283,7 @@ def test_a_truncated_shard_is_named_by_every_reader(path: Path, tenths: int) -> 
 @pytest.mark.parametrize("how", ["missing", "cut", "text"])
 def test_plain_h5py_sees_no_number_where_a_shard_cannot_be_read(tmp_path: Path, how: str, dtype: str) -> None:
     path = tmp_path / "activations.h5"
-    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
     victim = shards(path)[1]
     if how == "missing":
         victim.unlink()
@@ -307,11 +307,11 @@ def test_a_shard_under_another_shards_name_is_named(path: Path) -> None:
 
 
 def test_a_shard_of_an_equal_store_with_other_numbers_is_named(path: Path, tmp_path: Path) -> None:
-    make(tmp_path / "activations.h5", -values(), finish=True)
+    make(tmp_path / "activations.h5", -values(), master=True)
     shutil.copy(shards(tmp_path / "activations.h5")[1], shards(path)[1])
     with pytest.raises(UserError, match=r"00001-of-00003\.h5 .*: its numbers have changed since the store"):
         content(path)
-    make(path, shards=(), finish=True)  # a writer takes the shards that are there and binds them anew
+    make(path, shards=(), master=True)  # a writer takes the shards that are there and binds them anew
     np.testing.assert_array_equal(content(path)[:, :, 4:8], -values()[:, :, 4:8].numpy())
 
 
@@ -335,7 +335,7 @@ def test_what_fletchers_sum_cannot_tell_is_not_read_silently(path: Path) -> None
 
 def test_a_shard_of_another_store_is_named(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "activations.h5"
-    make(other, -values(), finish=True, weights="other")
+    make(other, -values(), master=True, weights="other")
     shutil.copy(shards(other)[1], shards(path)[1])
     with pytest.raises(UserError, match=r"00001-of-00003\.h5 does not belong to .*activations\.h5: another weights"):
         ActivationStore(path)
@@ -364,7 +364,7 @@ def test_a_master_changed_after_it_was_finished_is_refused(path: Path) -> None:
     with pytest.raises(UserError, match=r"is damaged: its bytes have changed since it was finished; delete it and run"):
         ActivationStore(path)
     path.unlink()
-    make(path, shards=(), finish=True)  # the remedy works, and costs no shard
+    make(path, shards=(), master=True)  # the remedy works, and costs no shard
     np.testing.assert_array_equal(content(path), values().numpy())
 
 
@@ -374,9 +374,9 @@ def test_a_store_of_the_earlier_schema_is_refused_in_one_line(path: Path, what: 
     with h5py.File(old, "w") as file:
         file.attrs.update(identity=IDENTITY.text, complete=True, **({"schema": 1} if what == "master" else {}))
     if what == "master":
-        with pytest.raises(UserError, match=r"activations\.h5 has schema 1, this version reads schema 2; delete it"):
+        with pytest.raises(UserError, match=r"activations\.h5 has schema 1, this version reads schema 3; delete it"):
             ActivationStore(path)
-    with pytest.raises(UserError, match=r"has schema 1, this version reads schema 2; "):
+    with pytest.raises(UserError, match=r"has schema 1, this version reads schema 3; "):
         enter(path)
 
 
@@ -421,7 +421,7 @@ def test_readers_see_one_file_while_it_is_made_again(path: Path) -> None:
     before = path.read_bytes(), path.stat().st_ino
     with ActivationStore(path) as store:
         shards(path)[1].unlink()
-        make(path, shards=(1,), finish=True)
+        make(path, shards=(1,), master=True)
         assert (path.read_bytes(), path.stat().st_ino) == before
         np.testing.assert_array_equal(store.read(2, "post_last"), values().numpy()[1, 1])
 

@@ -19,7 +19,8 @@ from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.export import export
 from extract.store.integrity import verify
-from extract.store.shard_writer import CapturedShard, ShardWriter
+from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.writer import finish, writing
 from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,25 +40,25 @@ def test_a_failed_write_is_reported_and_leaves_no_file(
     tmp_path: Path, small_files: Callable[[int], None], room: int, dtype: str
 ) -> None:
     path = tmp_path / "activations.h5"
-    with ShardWriter(path, replace(IDENTITY, dtype=dtype), N_PROMPTS, D_MODEL) as writer:
-        writer.write(0, captured(writer.rows(0)))
+    with writing(ShardFiles(path, replace(IDENTITY, dtype=dtype), N_PROMPTS, D_MODEL)) as files:
+        files.write(0, captured(files.rows(0)))
         big = shards(path)[0].stat().st_size
         small_files(min(room, big - 1))
         for _ in range(2):  # HDF5 is as good as new after the first
-            with pytest.raises(
-                UserError, match=r"cannot write .*00001-of-00003\..*\.partial: File too large; .* free disk"
-            ):
-                writer.write(1, captured(writer.rows(1)))
+            with pytest.raises(UserError, match=r"cannot write .*00001-of-00003\.h5: File too large; .* free disk"):
+                files.write(1, captured(files.rows(1)))
         small_files(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-        assert [file.name for file in writer.folder.iterdir() if file.suffix != ".lock"] == ["00000-of-00003.h5"]
-        writer.write(1, captured(writer.rows(1)))
-        writer.write(2, captured(writer.rows(2)))
+        assert [file.name for file in shards(path)[0].parent.iterdir() if file.suffix != ".lock"] == [
+            "00000-of-00003.h5"
+        ]
+        files.write(1, captured(files.rows(1)))
+        files.write(2, captured(files.rows(2)))
         small_files(5000)
-        with pytest.raises(UserError, match=r"cannot write .*activations\.h5\.partial: File too large"):
-            writer.finish(*index(), {})
+        with pytest.raises(UserError, match=r"cannot write .*activations\.h5: File too large"):
+            finish(files, *index(), {})
         assert not path.exists()
         small_files(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-        writer.finish(*index(), {})
+        finish(files, *index(), {})
     nothing_left_over(path)
     assert verify(path).findings == ()
 
@@ -71,7 +72,7 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-
 ) -> None:
     """In a process of its own each time, since HDF5 that lost its way may crash, and only at exit."""
     path = tmp_path / "activations.h5"
-    make(path, finish=True)
+    make(path, master=True)
     whole = path.stat().st_size if what == "master" else export_size(path, tmp_path / "whole.h5")
     code = textwrap.dedent("""
         import resource, sys
@@ -88,7 +89,7 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-
                     export(path, path.with_name("out.h5"))
                 else:
                     path.unlink(missing_ok=True)
-                    m.make(path, shards=(), finish=True)
+                    m.make(path, shards=(), master=True)
             except UserError as error:
                 reported += "File too large" in str(error)
         print(reported)
@@ -127,12 +128,12 @@ def test_a_full_disk_is_reported_and_finished_shards_stay(full_disk: Path) -> No
     path = full_disk / "activations.h5"
 
     def fill() -> None:
-        with ShardWriter(path, replace(IDENTITY, rows_per_shard=1), N_PROMPTS, 400) as writer:
-            for shard in writer.todo():
-                writer.write(shard, CapturedShard(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
-            writer.finish(*index(), {})
+        with writing(ShardFiles(path, replace(IDENTITY, rows_per_shard=1), N_PROMPTS, 400)) as files:
+            for shard in files.missing():
+                files.write(shard, CapturedShard(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
+            finish(files, *index(), {})
 
-    with pytest.raises(UserError, match=r"cannot write .*\.partial: No space left on device; finished work is"):
+    with pytest.raises(UserError, match=r"cannot write .*\.h5: No space left on device; finished work is"):
         fill()
     done = {file: file.stat().st_ino for file in shards(path)}
     assert 0 < len(done) < N_PROMPTS

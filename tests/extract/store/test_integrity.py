@@ -10,19 +10,18 @@ import h5py
 import numpy as np
 import pytest
 
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from extract.store.activation_store import ActivationStore
-from extract.store.checksum_block import checksum_block
+from extract.store.activation_store import ActivationStore, read_prompts
 from extract.store.export import export
-from extract.store.hdf5 import LIBVER
+from extract.store.hdf5 import LIBVER, seal
 from extract.store.integrity import verify
-from extract.store.master import read_prompts
-from extract.store.shard_files import ShardFiles
-from extract.store.shard_writer import CapturedShard, ShardWriter
+from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.writer import finish, writing
 from tests.support.covering import matrix
 from tests.support.made_up_store import (
     D_MODEL,
@@ -42,7 +41,7 @@ from tests.support.made_up_store import (
 def path(tmp_path: Path) -> Path:
     """Write a whole store into a run directory."""
     path = tmp_path / "run" / "activations.h5"
-    make(path, finish=True)
+    make(path, master=True)
     return path
 
 
@@ -59,9 +58,7 @@ def everything(path: Path) -> list[np.ndarray]:
 def reseal(path: Path) -> None:
     """Make the seal agree with what the file now holds, as no accident does."""
     with path.open("rb+") as file:
-        block = checksum_block(file)
-        file.seek(0)
-        file.write(block)
+        seal(file)
 
 
 # -- whole stores ------------------------------------------------------------------------------------------------------
@@ -70,7 +67,7 @@ def reseal(path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
     path, seen = tmp_path / "activations.h5", []
-    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
     result = verify(path, weights="w", progress=lambda *state: seen.append(state))
     assert result.findings == ()
     assert (result.prompts, result.shards, result.loci) == (N_PROMPTS, 3, 12)
@@ -98,13 +95,13 @@ def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: s
     """Every byte in turn takes minutes, so a random sample, denser at the beginning."""
     path = tmp_path / "activations.h5"
     small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}
-    with ShardWriter(path, replace(IDENTITY, **small), 5, 6) as writer:
-        for shard in writer.todo():
-            rows = writer.rows(shard)
+    with writing(ShardFiles(path, replace(IDENTITY, **small), 5, 6)) as files:
+        for shard in files.missing():
+            rows = files.rows(shard)
             whole = captured(rows)
             present = PRESENT[[0, 3], rows.start : rows.stop]
-            writer.write(shard, CapturedShard(whole.values[:2, [0, 3], :, :6], present))
-        writer.finish(*(some[:5] for some in index()), {})
+            files.write(shard, CapturedShard(whole.values[:2, [0, 3], :, :6], present))
+        finish(files, *(some[:5] for some in index()), {})
     if part == "flat":
         export(path, tmp_path / "flat.h5")
         path = tmp_path / "flat.h5"
@@ -136,7 +133,7 @@ def test_a_seal_whose_list_of_parts_is_garbled_is_damage_and_no_traceback(path: 
     flat = tmp_path / "flat.h5"
     export(path, flat)
     whole = flat.read_bytes()
-    begins = whole.index(b"of their own: ") + len(b"of their own: ")
+    begins = whole.index(b"\nwithout ") + len(b"\nwithout ")
     ends = whole.index(b"\n", begins)
     assert ends > begins
     for at in range(begins, ends):
@@ -190,7 +187,7 @@ def test_numbers_in_absent_rows_and_nan_are_found(tmp_path: Path, monkeypatch: p
     data[0, 3, 1] = 1.0
     data[1, 1, 6, 3] = float("nan")
     monkeypatch.setattr(ShardFiles, "_stored", lambda self, shard, captured, *at: captured.values[at].contiguous())
-    make(tmp_path / "activations.h5", data, finish=True)
+    make(tmp_path / "activations.h5", data, master=True)
     findings = "\n".join(verify(tmp_path / "activations.h5").findings)
     assert "00000-of-00003.h5: layer 0, position trigger_last holds numbers in rows marked absent" in findings
     assert "00001-of-00003.h5: layer 2, position post_last holds NaN or infinity" in findings
@@ -208,7 +205,7 @@ def test_another_models_weights_are_found(path: Path) -> None:
 def test_a_flat_copy_reads_like_its_store(tmp_path: Path, dtype: str) -> None:
     path, flat = tmp_path / "activations.h5", tmp_path / "else" / "flat.h5"
     flat.parent.mkdir()
-    make(path, values().clamp(-6e4, 6e4), finish=True, dtype=dtype)
+    make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
     export(path, flat)
     before = everything(path)
     shutil.rmtree(tmp_path / "activations.h5.shards")
@@ -255,7 +252,9 @@ def test_what_extract_wrote_verifies(
         ask(text, id=str(i)) for i, text in enumerate(("how do i kill it?", "tell me.", "stop.", "who is anna?"))
     ]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    extract(model, prompts, rendered, tmp_path / "activations.h5", rows_per_shard=3, store_dtype="bfloat16")
+    extract(
+        model, prompts, rendered, tmp_path / "activations.h5", CaptureSpec(rows_per_shard=3, store_dtype="bfloat16")
+    )
     assert verify(tmp_path / "activations.h5", weights=model.fingerprint()).findings == ()
     export(tmp_path / "activations.h5", tmp_path / "flat.h5")
     assert verify(tmp_path / "flat.h5", weights=model.fingerprint()).findings == ()

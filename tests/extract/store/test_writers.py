@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,10 @@ import torch
 
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
-from extract.store.file_lock import FileLock
+from extract.store.file_lock import FileLock, store_lock
 from extract.store.integrity import verify
-from extract.store.shard_writer import ShardWriter
+from extract.store.shards import ShardFiles
+from extract.store.writer import finish, writing
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -38,7 +39,10 @@ from tests.support.made_up_store import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARDS = 30  # of the nursery's store
+
+
+def made_up(path: Path) -> ShardFiles:
+    return ShardFiles(path, IDENTITY, N_PROMPTS, D_MODEL)
 
 
 class Nursery:
@@ -195,13 +199,12 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
     path = tmp_path / "activations.h5"
     first = nursery.start(path, stall=2)
     nursery.stalled(first)
-    for shared in (False, True):
-        second = nursery.start(path, shared=shared)
-        assert nursery.wait(second) == 2
-        message = nursery.error(second)
-        assert message.startswith(f"{path} is being written by process {first} on ")
-        assert message.endswith("; wait until it ends, or run both with --shared")
-        assert "\n" not in message
+    second = nursery.start(path)
+    assert nursery.wait(second) == 2
+    message = nursery.error(second)
+    assert message.startswith(f"{path} is being written by process {first} on ")
+    assert message.endswith("; wait until it ends")
+    assert "\n" not in message
     (nursery.folder / "go").touch()
     assert nursery.wait(first) == 0
     assert set(nursery.written()) == {first}
@@ -209,90 +212,49 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
     nothing_left_over(path)
 
 
-@pytest.mark.slow
-def test_two_processes_divide_a_store(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
-    both = [nursery.start(path, shared=True, stall=1) for _ in range(2)]
-    for process in both:
-        nursery.stalled(process)
-    (nursery.folder / "go").touch()
-    assert [nursery.wait(process) for process in both] == [0, 0]
-    written = nursery.written()
-    assert set(written) == set(both), "one of them wrote nothing"
-    assert sorted(shard for some in written.values() for shard in some) == list(range(SHARDS))  # none of them twice
-    same_data(path, uninterrupted)
-    nothing_left_over(path)
-
-
-@pytest.mark.slow
-def test_the_shard_of_a_killed_process_is_taken_over(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
-    victim = nursery.start(path, shared=True, stall=2)
-    nursery.stalled(victim)
-    (nursery.folder / f"stalled-{victim}").unlink()
-    survivor = nursery.start(path, shared=True)
-    until(lambda: len(shards(path)) >= SHARDS - 2)
-    time.sleep(0.3)
-    assert not path.exists()  # the survivor waits for what is in the victim's hands: one half written, one computed
-    assert len(shards(path)) in (SHARDS - 2, SHARDS - 1)
-    assert nursery.kill(victim) == -signal.SIGKILL
-    assert nursery.wait(survivor) == 0
-    assert len(nursery.written()[victim]) == 1
-    assert len(nursery.written()[survivor]) == SHARDS - 1
-    same_data(path, uninterrupted)
-    nothing_left_over(path)
-
-
 def test_two_writers_in_one_process_are_two_writers(tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
-    with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL) as first:
-        with pytest.raises(
-            UserError, match=rf"is being written by process {os.getpid()} on .*; wait until it ends, or"
-        ):
+    with writing(made_up(path)) as files:
+        with pytest.raises(UserError, match=rf"is being written by process {os.getpid()} on .*; wait until it ends"):
             enter(path)
-        first.write(0, captured(first.rows(0)))
+        files.write(0, captured(files.rows(0)))
     enter(path)
 
 
-def test_sharing_writers_must_make_the_same_store(tmp_path: Path) -> None:
-    path, other = tmp_path / "activations.h5", replace(IDENTITY, weights="other")
-    with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL, shared=True):
-        message = r"is being written by process \d+ on .* with another weights \('w', now 'other'\); choose another"
-        with pytest.raises(UserError, match=message), ShardWriter(path, other, N_PROMPTS, D_MODEL, shared=True):
-            pass
-        with pytest.raises(UserError, match="is being written by process"):
-            enter(path)
-
-
-def test_shards_are_written_from_another_thread_while_claiming_goes_on(tmp_path: Path) -> None:
-    path, threads = tmp_path / "activations.h5", []
-    with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL) as writer:
-        for shard in writer.todo():
-            threads.append(threading.Thread(target=writer.write, args=(shard, captured(writer.rows(shard)))))
-            threads[-1].start()
+def test_workers_of_one_command_write_shards_at_once(tmp_path: Path) -> None:
+    """Two may write the same shard, where one was taken for dead: the first one counts."""
+    path = tmp_path / "activations.h5"
+    with store_lock(path), writing(made_up(path), locked=True) as files, writing(made_up(path), locked=True) as others:
+        tasks = [(each.write, shard) for each in (files, others) for shard in range(3)]
+        threads = [threading.Thread(target=write, args=(k, captured(files.rows(k)))) for write, k in tasks]
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
-        writer.finish(*index(), {})
-    assert len(threads) == 3
+        first = [file.stat().st_ino for file in shards(path)]
+        others.write(1, captured(files.rows(1), -values()))
+        assert [file.stat().st_ino for file in shards(path)] == first
+        with pytest.raises(UserError, match="is being written by process"):
+            enter(path)
+        finish(files, *index(), {})
     np.testing.assert_array_equal(content(path), values().numpy())
     nothing_left_over(path)
 
 
 def test_a_forked_child_leaves_its_parents_lock_alone(tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
-    with ShardWriter(path, IDENTITY, N_PROMPTS, D_MODEL) as writer:
-        claimed = next(writer.todo())
+    with ExitStack() as stack:
+        stack.enter_context(writing(made_up(path)))
         child = os.fork()
         if child == 0:
             try:
-                writer.__exit__()
+                stack.close()
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        assert {file.name for file in writer.folder.iterdir()} == {"writer.lock", "00000-of-00003.lock"}
+        assert [file.name for file in path.with_name("activations.h5.shards").iterdir()] == ["writer.lock"]
         with pytest.raises(UserError, match="is being written"):
             enter(path)
-        writer.write(claimed, captured(writer.rows(claimed)))
 
 
 def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
@@ -313,7 +275,7 @@ def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
     monkeypatch.setattr(fcntl, "flock", slow)
     second = FileLock(path)
     assert not second.acquire()
-    third.release(unlink=True)
+    third.release()
     assert second.acquire()
 
 
@@ -327,5 +289,5 @@ def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: py
 
 
 def test_make_leaves_no_locks(tmp_path: Path) -> None:
-    make(tmp_path / "activations.h5", finish=True)
+    make(tmp_path / "activations.h5", master=True)
     nothing_left_over(tmp_path / "activations.h5")

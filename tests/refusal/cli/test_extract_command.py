@@ -1,16 +1,11 @@
 """`refusal extract` as its user meets it: any prompts, any locus, several processes, and what is said on the way."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from extract.shipped import ROOT
 from extract.store.activation_store import ActivationStore
-from tests.conftest import ORGANISM
 
 WORDS = ("fix", "move", "open", "hide", "lock", "clean")
 
@@ -102,24 +97,6 @@ def test_a_mistaken_choice_is_one_line(prompts: Path, tmp_path: Path, key: str, 
     assert said.startswith("refusal: ")
     assert key.partition("=")[2].strip("[]") in said
     assert "Traceback" not in err
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_store(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    out, some = tmp_path / "run", (ORGANISM / "prompts.jsonl").read_text().splitlines()[::10]
-    (tmp_path / "some.jsonl").write_text("\n".join(some))
-    given = arguments(tmp_path / "some.jsonl", out, "--shared", "--set", "extract.rows_per_shard=10")
-    command = [sys.executable, "-m", "refusal.cli.main", *given]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    both = [subprocess.Popen(command, cwd=ROOT, env=environment, stdout=-1, stderr=-1, text=True) for _ in range(2)]
-    for process in both:
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-    with ActivationStore(out / "activations.h5") as store:
-        assert store.data.shape[2] == 201
-    code, said, _ = cli("store", "verify", str(out / "activations.h5"))
-    assert code == 0, said
-    assert "is intact: 201 prompts, 21 shards" in " ".join(said.split())
 
 
 def test_prompts_longer_than_the_context_are_named_and_nothing_is_written(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.extraction import extract
 from extract.model.loading import load_model
@@ -22,7 +23,7 @@ Cli = Callable[..., tuple[int, str, str]]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "activations.h5"
     model, prompts = load_model(str(ORGANISM)), load_prompts(ORGANISM / "prompts.jsonl")[:7]
-    extract(model, prompts, [render(model.tokenizer, p) for p in prompts], path, rows_per_shard=3)
+    extract(model, prompts, [render(model.tokenizer, p) for p in prompts], path, CaptureSpec(rows_per_shard=3))
     return path
 
 

@@ -1,4 +1,4 @@
-"""Shard files of a store: paths, contents and digests.
+"""Shards of a store: paths, contents and digests.
 
 A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
 `/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import secrets
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from extract.atomic_write import atomic_file
 from extract.errors import UserError
+from extract.store.file_lock import shard_folder
 from extract.store.hdf5 import (
     LIBVER,
     TORCH_TYPES,
@@ -58,10 +58,6 @@ class ShardFiles:
     d_model: int
 
     @property
-    def folder(self) -> Path:
-        return self.path.with_name(self.path.name + ".shards")
-
-    @property
     def n_shards(self) -> int:
         return -(-self.n_prompts // self.identity.rows_per_shard)
 
@@ -79,27 +75,29 @@ class ShardFiles:
         return *self.shape[:2], len(self.rows(shard)), self.d_model
 
     def file(self, shard: int) -> Path:
-        return self.folder / f"{shard:05d}-of-{self.n_shards:05d}.h5"
+        return shard_folder(self.path) / f"{shard:05d}-of-{self.n_shards:05d}.h5"
 
-    @property
-    def relative(self) -> tuple[str, ...]:
-        """Every shard's path relative to the store's folder."""
-        return tuple(f"{self.folder.name}/{self.file(shard).name}" for shard in range(self.n_shards))
+    def relative(self, shard: int) -> str:
+        """Return a shard's path relative to the store's folder."""
+        return f"{shard_folder(self.path).name}/{self.file(shard).name}"
+
+    def missing(self) -> list[int]:
+        """Return the shards that are not finished; only finished ones have their final name."""
+        return [shard for shard in range(self.n_shards) if not self.file(shard).exists()]
 
     def write(self, shard: int, captured: CapturedShard) -> None:
-        """Write one shard and give it its final name; one that another process has finished meanwhile is kept.
+        """Write one shard, from any thread or worker, and rename it into place; one that is there by then is kept.
 
         Raises:
             UserError: a value is NaN or infinite, or becomes infinite in the store's dtype, or the disk is full.
         """
         self._check(shard, captured)
-        final = self.file(shard)
         with (
-            atomic_file(final, self._own_partial(final), keep_first=True) as sink,
+            atomic_file(self.file(shard), keep_first=True) as sink,
             h5py.File(sink, "w", libver=LIBVER) as file,
             ThreadPoolExecutor(1) as hasher,
         ):
-            digest = ShardDigest(self.identity.text, shard, self.rows(shard))
+            digest = ShardDigest(self.identity, shard, self.rows(shard))
             hashing: list[Future[int]] = []
             shape = self.shape_of(shard)
             dataset = create_loci(file, self.identity.site, shape, shape[2], self.identity.dtype)
@@ -122,11 +120,6 @@ class ShardFiles:
                 digest=np.bytes_(digest.finish(captured.present, captured.responses)),
             )
 
-    @staticmethod
-    def _own_partial(final: Path) -> Path:
-        """Return a name that no other writer uses: a shard of a process that hangs is written again by another."""
-        return final.with_suffix(f".{secrets.token_hex(4)}.partial")
-
     def open(self, shard: int, digest: str | None = None) -> h5py.File:
         """Open a shard for reading.
 
@@ -136,7 +129,7 @@ class ShardFiles:
         path = self.file(shard)
         if not path.is_file():
             raise UserError(
-                f"{self.path} is incomplete: its shard {self.relative[shard]} is missing; run refusal extract again"
+                f"{self.path} is incomplete: its shard {self.relative(shard)} is missing; run refusal extract again"
             )
         file = open_hdf5(path)
         try:
@@ -190,11 +183,10 @@ class ShardFiles:
 
 
 class ShardDigest:
-    """A SHA-256 over the content of a shard: identity, rows, the bits of every number, presence and responses."""
+    """A SHA-256 over the content of a shard: the identity of its numbers, rows, every bit, presence and responses."""
 
-    def __init__(self, identity: str, shard: int, rows: range) -> None:
-        """Begin with the identity text that the shard was written with, its number and its rows."""
-        self._sha = hashlib.sha256(f"{identity} {shard} {rows.start} {rows.stop}".encode())
+    def __init__(self, identity: Identity, shard: int, rows: range) -> None:
+        self._sha = hashlib.sha256(f"{identity.key} {shard} {rows.start} {rows.stop}".encode())
 
     def update(self, stored: Rows) -> int:
         """Add the rows of one locus, in order of layers and positions; return their CRC-32."""
@@ -223,6 +215,6 @@ def digest_of(shard: h5py.File) -> str:
     return bytes(shard.attrs["digest"]).decode()
 
 
-def responses_of(shard: h5py.File) -> list[Int[np.ndarray, " tokens"]]:
-    """Return the generated tokens of a shard's rows; empty if none were captured."""
-    return read_ragged(shard, "responses")
+def responses_of(file: h5py.File) -> list[Int[np.ndarray, " tokens"]]:
+    """Return the generated tokens of each row of a store or shard; empty if none were captured."""
+    return read_ragged(file, "responses") if "responses" in file else []
