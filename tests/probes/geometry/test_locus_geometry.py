@@ -59,15 +59,6 @@ def test_a_locus_is_measured_as_its_parts_are_and_rows_of_no_contrast_are_not_re
     assert found.cosines[0] == compare_directions(*(fit_with_null(X, c, n=19) for c in (A, some)))
 
 
-def test_three_contrasts_give_every_pair() -> None:
-    third = replace(A, name="trigger", y=np.roll(A.y, 1))
-    found = geometry_at(LOCI[1, 1], 1, "post_last", [A, B, third], n=19)
-    assert [(c.a, c.b) for c in found.cosines] == [(A.name, B.name), (A.name, "trigger"), (B.name, "trigger")]
-    assert [c.n_shared for c in found.cosines] == [0, len(A.within("train")), 0]
-    assert len(found.transfers) == len(found.erasures) == 9
-    json.dumps(found.tables(), allow_nan=False)
-
-
 def test_mistakes_name_the_locus() -> None:
     with pytest.raises(ValueError, match="layer 0, inst_last: contrasts need different names"):
         _grid([A, A])

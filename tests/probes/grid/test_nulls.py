@@ -7,59 +7,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from probes.grid.nulls import control_auroc, null_auroc
-from probes.means import difference_in_means, unit
+from probes.means import difference_in_means
 from probes.statistics.permutation import permuted_labels
 from probes.statistics.seeds import named_rng
-from tests.support.draws import draws
-
-
-def test_a_planted_signal_has_a_small_p_and_exceeds_both_nulls() -> None:
-    rng = np.random.default_rng(1)
-    y = np.arange(160) % 2 == 0
-    X = rng.standard_normal((160, 16)) + 2.5 * y[:, None] * unit(rng.standard_normal(16))
-    null = null_auroc(X[:80], y[:80], X[80:], y[80:], n=99)
-    assert null.p_permutation == 1 / 100
-    assert null.observed > 0.9 > max(null.permutation_95, null.random_direction_95)
-
-
-@draws(40, 150)
-def test_p_values_are_uniform_on_labels_without_information(n_draws: int) -> None:
-    """Also with one dominant component, on which every direction leans: there a single null AUROC says nothing."""
-    nulls = []
-    for seed in range(n_draws):
-        rng = np.random.default_rng([2, seed])
-        X, y = rng.standard_normal((80, 6)) * [8, 1, 1, 1, 1, 1], rng.permutation(np.arange(80) % 2 == 0)
-        nulls.append(null_auroc(X[:40], y[:40], X[40:], y[40:], n=39, seed=seed))
-    for level in (0.1, 0.25, 0.5, 0.75):
-        margin = 2.6 * np.sqrt(level * (1 - level) / n_draws)
-        for p in ([null.p_fitted for null in nulls], [null.p_tested for null in nulls]):
-            assert np.mean(np.array(p) <= level) == pytest.approx(level, abs=margin)
-        assert np.mean([null.p_permutation <= level for null in nulls]) <= level + margin
-
-
-def _grouped_p(seed: int, *, by_group: bool) -> float:
-    """Return the p-value for random labels that whole groups of alike rows share."""
-    rng = np.random.default_rng([3, seed])
-    n_groups, size, d = 16, 16, 40
-    groups = np.repeat(np.arange(2 * n_groups), size)
-    label = np.concatenate([rng.permutation(np.arange(n_groups) % 2 == 0) for _ in range(2)])
-    between = np.zeros((2 * n_groups, d))
-    between[:, :2] = rng.standard_normal((2 * n_groups, 2))
-    X, y = between[groups] + rng.standard_normal((len(groups), d)), label[groups]
-    train = groups < n_groups
-    return null_auroc(
-        X[train], y[train], X[~train], y[~train], groups=groups[train] if by_group else None, n=19, seed=seed
-    ).p_permutation
-
-
-@draws(40, 200)
-def test_p_values_of_grouped_rows_are_uniform_only_with_groups(n_draws: int) -> None:
-    grouped = np.array([_grouped_p(s, by_group=True) for s in range(n_draws)])
-    most = 0.1 + 2.36 * np.sqrt(0.1 * 0.9 / n_draws)  # 0.15 of 200
-    assert np.mean(grouped <= 0.1) <= most
-    if n_draws >= 200:  # the control, which fewer do not show
-        by_row = np.array([_grouped_p(s, by_group=False) for s in range(n_draws)])
-        assert np.mean(by_row <= 0.1) > most
 
 
 def test_the_seed_decides() -> None:

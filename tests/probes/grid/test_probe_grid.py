@@ -254,22 +254,7 @@ def test_selected_takes_each_folds_own_best_and_choose_the_best_on_average() -> 
     assert choose_locus_by_fold(loci[:1], MEANS)[1] == loci[0].scores[MEANS].test
 
 
-def test_progress_is_called_for_every_locus() -> None:
-    seen: list[int] = []
-    grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="other")], Cs=CS)
-    loci = list(grid.scores_by_locus(_stream({}), LAYERS, POSITIONS, progress=lambda: seen.append(1)))
-    assert len(seen) == len(loci) / 2 == len(LAYERS) * len(POSITIONS)
-    at = [(c.layer, c.position, c.contrast) for c in loci[:4]]
-    assert at == [(0, p, name) for p in POSITIONS for name in ("normative", "other")]
-
-
 # -- activations -------------------------------------------------------------------------------------------------------
-
-
-def test_layers_are_named_as_given_and_read_by_their_place() -> None:
-    grid, X = ProbeGrid.held_out([_contrast()], Cs=CS), _stream({(2, "post_last"): 4.0})
-    loci = list(grid.scores_by_locus(X, (5, 11, 17, 23), POSITIONS))
-    assert (choose_locus(loci).layer, choose_locus(loci).position) == (17, "post_last")
 
 
 def test_hdf5_and_float16_activations_read_as_arrays_do(tmp_path: Path) -> None:

@@ -94,14 +94,6 @@ def test_a_group_of_unique_composition_keeps_its_labels() -> None:
     assert {tuple(row) for row in drawn[:, np.isin(groups, ["boris", "david"])]} == {(True, False), (False, True)}
 
 
-def test_labels_move_freely_within_a_group_and_stratum() -> None:
-    rng, groups = np.random.default_rng(6), np.repeat(np.arange(30), 4)
-    y = np.tile([True, False, False, False], 30)
-    drawn = permuted_labels(y, 200, rng, groups=groups)
-    assert (drawn.reshape(200, 30, 4).sum(axis=2) == 1).all()
-    assert np.mean(drawn, axis=0) == pytest.approx(np.full(120, 0.25), abs=0.12)
-
-
 @pytest.mark.parametrize(
     ("labels", "groups", "strata"),
     [("aabb", "1234", "xxxx"), ("abab", "1122", "xxxx"), ("aabb", "1122", "xxxx"), ("aabbab", "112233", "xyxyxy"),
@@ -113,11 +105,6 @@ def test_distinct_labellings_are_counted(labels: str, groups: str, strata: str) 
     found, counts = np.unique(drawn, axis=0, return_counts=True)
     assert n_labellings(y, groups=group, strata=stratum) == len(found)
     assert counts.min() > 0.6 * 4000 / len(found)  # all equally likely
-
-
-def test_a_large_number_of_labellings_is_infinite_not_an_overflow() -> None:
-    assert n_labellings(np.arange(4000) % 2 == 0) == np.inf
-    assert n_labellings(np.arange(12) < 6) == 924
 
 
 def test_fewer_than_a_thousand_labellings_give_no_p() -> None:
@@ -134,14 +121,6 @@ def test_holm_leaves_out_what_has_no_p() -> None:
     adjusted = holm([0.01, float("nan"), 0.03])
     assert adjusted[::2] == [0.02, 0.03]
     assert np.isnan(adjusted[1])
-
-
-def test_without_groups_any_row_may_change_and_the_count_is_kept() -> None:
-    rng = np.random.default_rng(6)
-    y = np.arange(40) < 10
-    drawn = permuted_labels(y, 400, rng)
-    assert set(drawn.sum(axis=1)) == {10}
-    assert drawn.mean(axis=0) == pytest.approx(np.full(40, 0.25), abs=0.08)
 
 
 def test_label_permutation_of_single_rows_is_the_mann_whitney_test() -> None:
