@@ -35,8 +35,8 @@ FEATURES: dict[str, Callable[[Prompt], float]] = {
 def confounds(name: str, cues: WordCues) -> list[str]:
     """Return one line for each cue that separates the two classes; a feature may favour either class."""
     words = {} if isinstance(cues.bag_of_words, str) else {"a bag of words": cues.bag_of_words}
-    separating = [(what, auroc.auroc) for what, auroc in words.items() if _above(auroc)]
-    separating += [(what, auroc.auroc) for what, auroc in cues.features.items() if _above(auroc) or _below(auroc)]
+    separating = [(what, auroc) for what, auroc in words.items() if _above(auroc)]
+    separating += [(what, auroc) for what, auroc in cues.features.items() if _above(auroc) or _below(auroc)]
     return [f"{name}: {what} separates the two classes (AUROC {auroc:.2f})" for what, auroc in separating]
 
 

@@ -70,7 +70,7 @@ def test_a_word_that_gives_the_label_away_is_named(tmp_path: Path, rows: list[di
     auroc, cues = words_of(found, "same, within quadruples")
     assert auroc == 1
     assert cues.words_of_the_positive_side[0] == ("secretly", 48, 0)
-    assert any("within quadruples: a bag of words separates the two classes (AUROC 1.00" in p for p in found.problems)
+    assert any("within quadruples: a bag of words separates the two classes (AUROC 1.00 [" in p for p in found.problems)
     assert any("the number of words separates the two classes" in problem for problem in found.problems)
 
 
