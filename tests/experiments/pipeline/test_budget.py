@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from experiments.dials.one_dial import either_writers
 from experiments.pipeline.budget import LADDER, _can_be_divided, current, fit_budget, fit_time, left_out
+from experiments.pipeline.graph import continued
 from experiments.pipeline.machine import Machine
 from experiments.pipeline.results import write_results
 from experiments.report.results import RunResults
@@ -162,25 +164,17 @@ def test_what_is_no_time(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path) -> None:
+def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = load_config(QUICK, ["prompts.limit=40"])
-    said: list[str] = []
-
-    class Noted(Reporter):
-        def say(self, line: str) -> None:
-            said.append(line)
-
-    first = fit_budget(config, tmp_path, "report", 600, Noted(quiet=True))
+    first = fit_budget(config, tmp_path, "report", 600, Reporter())
     assert first.budget is not None
     assert first.budget.left_out == ()
-    assert "within the budget; nothing is left out" in said[-1]
-    import yaml
-
+    assert "within the budget; nothing is left out" in capsys.readouterr().err
+    assert continued(config, tmp_path, 600) is None
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(first.model_dump(mode="json")))
-    again = fit_budget(config, tmp_path, "report", 600, Noted(quiet=True))
-    assert again == first
-    assert "is continued as its budget of 600 minutes cut it" in said[-1]
-    assert fit_budget(config, tmp_path, "report", 599, Noted(quiet=True)) != first
+    assert continued(config, tmp_path, 600) == first
+    assert continued(config, tmp_path, 599) is None
+    assert continued(load_config(QUICK), tmp_path, 600) is None
 
 
 @pytest.mark.slow
