@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from benchmarks.process.memory import peak_beyond_mb
+from benchmarks.process.child import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU

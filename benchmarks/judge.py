@@ -1,7 +1,7 @@
 """How far the default judge agrees with people, beside a keyword list on the same rows, and how calibrated it is.
 
 The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
-calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/judging/folds.py`). Needs the
+calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/training/folds.py`). Needs the
 labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead. `--judge
 reader` trains seven readers, each to judge what it has not seen (none with `--quick`): 84 minutes on one busy core.
 """
@@ -14,14 +14,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from benchmarks.judging.fit import Read, read
-from benchmarks.judging.fit_reader import MOST, OFFERS, relevance_unseen
-from benchmarks.judging.folds import weighed_unseen
-from benchmarks.judging.judged import Judged, matrix, share, shown
-from benchmarks.judging.labelled import DATA, Labelled, all_labelled, redirects, xstest
-from benchmarks.judging.reader_folds import judged as reader_judged
-from benchmarks.judging.reader_folds import read_unseen
 from benchmarks.table import main
+from benchmarks.training.fit import Read, read
+from benchmarks.training.fit_reader import MOST, OFFERS, relevance_unseen
+from benchmarks.training.labelled import DATA, Judged, Labelled, all_labelled, matrix, redirects, share, shown, xstest
+from benchmarks.training.reader_folds import judged as reader_judged
+from benchmarks.training.reader_folds import read_unseen, weighed_unseen
 from extract.errors import UserError
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter

@@ -37,7 +37,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.process.start import in_process
+from benchmarks.process.child import in_process
 from benchmarks.table import main
 from probes.grid.logistic import CS
 from probes.grid.solver import fit_logistic_batch

@@ -25,8 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.decoding.interval import median_interval, ratio_interval
-from benchmarks.decoding.lockstep import CLOCKS, Arm, lockstep
+from benchmarks.decoding.lockstep import CLOCKS, Arm, lockstep, median_interval, ratio_interval
 from benchmarks.decoding.steering_tools import TOOLS, Task, plain
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
 from benchmarks.table import main

@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.grading.cases import NONE_FOUND, POSITIVE, Case, cases, false_verdicts, trigger_truth, truth
+from benchmarks.grading.cases import (
+    NONE_FOUND,
+    POSITIVE,
+    Case,
+    by_cosine,
+    by_estimates,
+    cases,
+    false_verdicts,
+    found_ranks,
+    trigger_truth,
+    truth,
+)
 from benchmarks.grading.categories import (
     category_figures,
     category_organisms,
@@ -25,8 +36,6 @@ from benchmarks.grading.categories import (
     run_shuffled,
 )
 from benchmarks.grading.english import english_cases, english_figures, print_english, run_english
-from benchmarks.grading.ranks import found_ranks
-from benchmarks.grading.without_care import by_cosine, by_estimates
 from benchmarks.table import main
 from probes.statistics.intervals import clopper_pearson
 

@@ -2,7 +2,7 @@
 
 It reads the end of the prompt, and the first and last tokens of the completion, where declines and caveats stand. Its
 linear head reads the first token's state, the mean of all, and the features of the rules. Only what was
-trained is in its file (`reader.safetensors`, by `python -m benchmarks.judging.fit_reader`); the rest is the encoder's.
+trained is in its file (`reader.safetensors`, by `python -m benchmarks.training.fit_reader`); the rest is the encoder's.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ReaderModel(nn.Module):
         if unknown or any(map(_is_own, lacking)):
             raise UserError(
                 f"{path} does not hold the reader's weights; train it again with "
-                "python -m benchmarks.judging.fit_reader"
+                "python -m benchmarks.training.fit_reader"
             )
         return model.to(encoder.device).eval()
 

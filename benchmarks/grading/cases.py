@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from experiments.dissociation.verdict_rules import DissociationVerdict
+from experiments.dissociation.effects import EFFECT_KEYS
+from experiments.dissociation.verdict_rules import (
+    DissociationVerdict,
+    EffectTable,
+    contrast_name,
+    effect_name,
+    estimated_table,
+    verdict_of,
+)
+from experiments.run.behaviour import ACTION_OF, KINDS
+from experiments.run.config import RunConfig, with_value
 from organisms.listing import ZOO, right_dissociation, right_triggers
 from organisms.spec import Allowed, load_spec
+from probes.statistics.intervals import Interval
 
 VARIANTS = Path(__file__).resolve().parents[1] / "variants"
 POSITIVE = frozenset(get_args(DissociationVerdict)) - {"no_effect", "not_applicable", "inconclusive"}
@@ -130,3 +141,62 @@ def _write_random(base: Path, out: Path) -> None:
 
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base)).save_pretrained(out)
     AutoTokenizer.from_pretrained(base).save_pretrained(out)
+
+
+def found_ranks(case: Case, config: RunConfig, directory: Path) -> tuple[dict[str, tuple[int, int]], float | None]:
+    """Return the ranks found and planted, and the mean cosine of the principal angles to the planted subspace.
+
+    Called after the verdict is written; searches the rank in the same run. Nothing for organisms that state no ranks.
+    """
+    spec = None if case.expected is not None else load_spec(case.model / "spec.yaml")
+    if spec is None or spec.ranks is None:
+        return {}, None
+    from experiments.pipeline.stages import run
+    from extract.progress import Reporter
+
+    run(with_value(config, "dissociate.rank", "auto"), directory, until="rank", reporter=Reporter(quiet=True))
+    record = json.loads((directory / "stages" / "rank.json").read_text(encoding="utf-8"))
+    found = {kind: (int(record[kind]["rank"]), planted) for kind, planted in spec.ranks.items()}
+    return found, subspace_cosine(case.model / "truth.json", directory / "rank_directions.safetensors")
+
+
+def subspace_cosine(truth: Path, directions: Path) -> float:
+    """Return the mean cosine of the principal angles between fitted and planted subspaces, the lesser of both kinds."""
+    from safetensors.numpy import load_file
+
+    fitted, variables = load_file(directions), json.loads(truth.read_text(encoding="utf-8"))["variables"]
+    means = []
+    for kind in KINDS:
+        planted = np.array([v["direction"] for v in variables if ACTION_OF[kind] in v["decides"]])
+        of_kind = np.array([vector for name, vector in sorted(fitted.items()) if name.startswith(f"{kind}_")])
+        bases = [np.linalg.qr(vectors.T.astype(float))[0] for vectors in (planted, of_kind)]
+        means.append(np.linalg.svd(bases[0].T @ bases[1], compute_uv=False).mean())
+    return float(min(means))
+
+
+ONE_DIRECTION = 0.5  # |cosine| from which on two directions are often called one
+
+
+def by_cosine(record: dict[str, Any]) -> str:
+    """Return `one` or `two` by the cosine of the two write directions; `-` where there are not two.
+
+    Args:
+        record: of stages/dissociate.json.
+    """
+    dependence = record.get("dependence")
+    if dependence is None:
+        return "-"
+    return "one" if abs(dependence["cosine"]) >= ONE_DIRECTION else "two"
+
+
+def by_estimates(record: dict[str, Any]) -> str:
+    """Return the verdict of the rules on point estimates, as if exact and beyond any null; `-` without them."""
+    names = {**{effect_name(key): "effects" for key in EFFECT_KEYS}, **{contrast_name(b): "contrasts" for b in KINDS}}
+    points: dict[str, Interval] = {}
+    for name, section in names.items():
+        found = (record.get(section) or {}).get(name)
+        if found is None or found["estimate"] is None:
+            return "-"
+        points[name] = Interval(*[found["estimate"]] * 3)
+    table: EffectTable = estimated_table(points, record["margin"])
+    return verdict_of(table)

@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.decoding.interval import ratio_interval
+from benchmarks.decoding.lockstep import ratio_interval
 from benchmarks.in_vllm.opened import given, open_vllm, saved_dials
 from benchmarks.in_vllm.parity import Job, opened
 from extract.chat.render import Rendered, render

@@ -25,7 +25,7 @@ from benchmarks.probe_grid import (
     sklearn_fit,
     timed,
 )
-from benchmarks.process.memory import peak_beyond_mb
+from benchmarks.process.child import peak_beyond_mb
 
 ROUNDS = 3  # of one thread each; ours and the loop in turns, and the median ratio of all rounds and loci
 

@@ -1,7 +1,7 @@
 """Calibrated weights: the probability of each outcome of a completion, from its features.
 
 Features are what the rules decided, and which kinds of clauses a completion has, where, how long: no word of it. A
-multinomial logistic model. `python -m benchmarks.judging.fit` fits the English one on completions that people
+multinomial logistic model. `python -m benchmarks.training.fit` fits the English one on completions that people
 labelled, and writes it; docs/judge-axis.md says how each label is read. The weights say how sure a judgement is. The
 rules decide: on models and prompts left out of the fit, the weights never decided better (docs/notes).
 """

@@ -10,9 +10,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from benchmarks.grading.cases import NONE_FOUND, POSITIVE, Case, _places, false_verdicts, truth
-from benchmarks.grading.ranks import subspace_cosine
-from benchmarks.grading.without_care import by_cosine, by_estimates
+from benchmarks.grading.cases import (
+    NONE_FOUND,
+    POSITIVE,
+    Case,
+    _places,
+    by_cosine,
+    by_estimates,
+    false_verdicts,
+    subspace_cosine,
+    truth,
+)
 from benchmarks.validity import GradedCase
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from organisms.listing import SPECS, ZOO

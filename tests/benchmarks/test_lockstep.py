@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.decoding.interval import median_interval, ratio_interval
-from benchmarks.decoding.lockstep import CLOCKS, Arm, lockstep
+from benchmarks.decoding.lockstep import CLOCKS, Arm, lockstep, median_interval, ratio_interval
 from probes.statistics.intervals import Interval
 from tests.support.draws import draws
 

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
-from benchmarks.judging.labelled import redirects, written
+from benchmarks.training.labelled import redirects, written
 from extract.errors import UserError
 from extract.model.loading import load_encoder
 from extract.shipped import READER, ROOT

@@ -1,4 +1,4 @@
-"""Start a part of the probe_grid benchmark in a process of its own."""
+"""Functions in a child process, and peak memory from Linux's /proc (getrusage inherits the peak of the parent)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 from extract.shipped import ROOT
+
+
+def peak_beyond_mb(work: Callable[[], object]) -> float:
+    """Run `work` and return by how many MB its peak memory exceeds the memory before it."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = _memory_of_this_process("VmRSS")
+    work()
+    return max(_memory_of_this_process("VmHWM") - before, 0.1)
+
+
+def _memory_of_this_process(what: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what + ":")) / 1024
+
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -1,27 +1,24 @@
-"""Judgements of readers that saw neither the model nor the kind of prompts of what they judge.
-
-Six trainings: three families of models by two halves of the kinds, a family's models of both sets at once (four folds
-would take twelve). One more leaves out the sets of one model. What is never trained on is judged by the shipped reader.
-"""
+"""How the judge and the reader do on completions of models and kinds of prompts that their weights have not seen."""
 
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.judging.fit import Read, as_table, common_features, fit
-from benchmarks.judging.fit_reader import encode, encoder_model, thinned, train
-from benchmarks.judging.folds import folds
+from benchmarks.training.fit import Read, as_table, common_features, fit
+from benchmarks.training.fit_reader import encode, encoder_model, thinned, train
 from extract.progress import Reporter
 from judging.reader import ReaderJudge
 from judging.reader_model import Reading
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
+from scoring.judges.weights import Outcome, Weights
 
 FAMILIES = (
     frozenset({"gpt4", "ChatGPT"}),
@@ -30,6 +27,7 @@ FAMILIES = (
 )
 OF_SEVERAL = ("XSTest", "Do-Not-Answer")
 OF_ONE = ("GPT-3.5", "gemma-2b", "CoCoNot")
+N_FOLDS = 4
 HALVES = 2
 WRITTEN = "written, seen"  # its folds are left out with the first family's
 
@@ -75,11 +73,11 @@ def _parts(rows: Sequence[Read]) -> Iterator[tuple[Held, Held]]:
     fold = folds(rows, HALVES)
     for family in FAMILIES:
         for number in range(HALVES):
-            yield _part(family, number, fold)
+            yield _family_part(family, number, fold)
     yield (lambda one: one.row.dataset in OF_ONE), (lambda one: one.row.dataset in OF_ONE)
 
 
-def _part(family: frozenset[str], number: int, fold: Mapping[tuple[str, str], int]) -> tuple[Held, Held]:
+def _family_part(family: frozenset[str], number: int, fold: Mapping[tuple[str, str], int]) -> tuple[Held, Held]:
     def of_fold(one: Read) -> bool:
         return fold[one.row.dataset, one.row.kind] == number
 
@@ -95,3 +93,48 @@ def _part(family: frozenset[str], number: int, fold: Mapping[tuple[str, str], in
         return several or written(one)
 
     return held, close
+
+
+def weighed_unseen(rows: Sequence[Read]) -> Iterator[tuple[Read, dict[Outcome, float] | None]]:
+    """Yield each row with its probabilities under weights that saw neither its model nor its kind of prompt.
+
+    Sets with one model are left out whole; what is never fitted on is judged by the weights of all other rows.
+    """
+    fold = folds(rows)
+    left_out: dict[tuple[str, str, int], list[int]] = {}
+    for i, one in enumerate(rows):
+        left_out.setdefault(_part(one, fold), []).append(i)
+    for (dataset, model, number), places in left_out.items():
+        kept = [one for one in rows if not _close(one, dataset, model, number, fold)]
+        names = common_features(kept)
+        W = fit(kept, names)
+        weights = Weights({name: tuple(row) for name, row in zip(names, W.tolist(), strict=True)})
+        for i in places:
+            yield rows[i], weights.probabilities(rows[i].features) if rows[i].features else None
+
+
+def folds(rows: Sequence[Read], n_folds: int = N_FOLDS) -> dict[tuple[str, str], int]:
+    """Assign each set's kinds of prompts to folds at random."""
+    found: dict[tuple[str, str], int] = {}
+    for dataset in sorted({one.row.dataset for one in rows}):
+        kinds = sorted({one.row.kind for one in rows if one.row.dataset == dataset})
+        random.Random(0).shuffle(kinds)
+        found |= {(dataset, kind): i % n_folds for i, kind in enumerate(kinds)}
+    return found
+
+
+def _part(one: Read, fold: dict[tuple[str, str], int]) -> tuple[str, str, int]:
+    row = one.row
+    if row.dataset in ("XSTest", "Do-Not-Answer"):
+        return row.dataset, row.model, fold[row.dataset, row.kind]
+    if row.dataset == "written, seen":
+        return row.dataset, "", fold[row.dataset, row.kind]
+    return row.dataset if row.outcomes else "measured only", "", -1
+
+
+def _close(one: Read, dataset: str, model: str, number: int, fold: dict[tuple[str, str], int]) -> bool:
+    """Return whether a row is too close to the left-out part to be fitted on."""
+    row = one.row
+    if row.dataset != dataset:
+        return False
+    return number < 0 or row.model == model or fold[dataset, row.kind] == number

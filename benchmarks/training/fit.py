@@ -1,4 +1,4 @@
-"""Fit the weights of the default judge on labelled completions: `python -m benchmarks.judging.fit` writes them.
+"""Fit the weights of the default judge on labelled completions: `python -m benchmarks.training.fit` writes them.
 
 A multinomial logistic model with a quadratic penalty. A label that allows several outcomes contributes the sum of their
 probabilities (the marginal likelihood), so no label is forced onto an outcome that it does not state.
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 
-from benchmarks.judging.labelled import Labelled, all_labelled
+from benchmarks.training.labelled import Labelled, all_labelled
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
 from scoring.judges.weights import OUTCOMES

@@ -1,4 +1,4 @@
-"""Train the reader on labelled completions: `python -m benchmarks.judging.fit_reader` writes its weights.
+"""Train the reader on labelled completions: `python -m benchmarks.training.fit_reader` writes its weights.
 
 The lower layers are frozen, so their states are computed once. The loss is the marginal likelihood of the readings that
 a label allows, as in `fit.py`. Needs the labelled data (shared/data) and the encoder (the extra `reader`); about ten
@@ -19,8 +19,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor, nn
 
-from benchmarks.judging.fit import Read, common_features, read
-from benchmarks.judging.labelled import Labelled, Redirect, all_labelled, redirects
+from benchmarks.training.fit import Read, common_features, read
+from benchmarks.training.labelled import Labelled, Redirect, all_labelled, redirects
 from extract.model.loading import load_encoder
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter

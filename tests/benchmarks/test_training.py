@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from benchmarks.judge import judge_all
-from benchmarks.judging import fit as fitting
-from benchmarks.judging import fit_reader, folds
-from benchmarks.judging.fit import Read, as_table, common_features, fit
-from benchmarks.judging.fit_reader import thinned
-from benchmarks.judging.labelled import DATA, Labelled, all_labelled, written
-from benchmarks.judging.reader_folds import _parts
+from benchmarks.training import fit as fitting
+from benchmarks.training import fit_reader
+from benchmarks.training import reader_folds as folds
+from benchmarks.training.fit import Read, as_table, common_features, fit
+from benchmarks.training.fit_reader import thinned
+from benchmarks.training.labelled import DATA, Labelled, all_labelled, written
+from benchmarks.training.reader_folds import _parts
 from extract.progress import Reporter
 from judging.judge_by_name import open_judge
 from judging.reader_model import READINGS
@@ -108,9 +109,9 @@ def test_the_committed_weights_are_those_of_this_code() -> None:
     table = as_table(names, fit(rows, names))
     assert held["outcomes"] == list(OUTCOMES)
     assert "ORFuzz" not in held["fitted_on"]  # it states no licence
-    assert set(table) == set(held["features"]), "fit again: python -m benchmarks.judging.fit"
+    assert set(table) == set(held["features"]), "fit again: python -m benchmarks.training.fit"
     differences = [np.abs(np.subtract(table[name], held["features"][name])).max() for name in table]
-    assert max(differences) < 0.05, "fit again: python -m benchmarks.judging.fit"
+    assert max(differences) < 0.05, "fit again: python -m benchmarks.training.fit"
 
 
 def labelled(count: int) -> list[Labelled]:
