@@ -16,8 +16,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from refusal.prompts import Asked, as_prompts
-from scoring.case import Case, Row
-from scoring.compare.scored_source import cases_of
+from scoring.case import Case, Row, cases_of
 from scoring.judges import CompletionToJudge
 from scoring.rates import RATES, RatesRecord
 from scoring.readers.answers import read_records

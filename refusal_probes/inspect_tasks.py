@@ -23,8 +23,7 @@ from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from probes.statistics.seeds import named_rng
 from scoring.actions import ACTIONS
-from scoring.case import Case, Row, case_of_row, sample_of
-from scoring.compare.scored_source import cases_of
+from scoring.case import Case, Row, case_of_row, cases_of, sample_of
 from scoring.evaluation.suite import load_suite, prompts_of, worded
 from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace

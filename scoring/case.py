@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Int
 
 from extract.errors import UserError
+from extract.prompts.groups import groups_of
 from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
 
 Row = Mapping[str, object]  # fields of a row of a file by name; each reader checks those that it uses
@@ -39,24 +40,20 @@ class Case:
     messages: tuple[Row, ...] = ()  # the whole conversation before the completion
 
 
-def case_of_prompt(prompt: Prompt, group: str) -> Case:
-    """Return the case of a labelled prompt."""
-    return Case(
-        prompt.id,
-        group,
-        prompt.text,
-        prompt.label,
-        prompt.right_action,
-        prompt.acceptable,
-        prompt.intent,
-        prompt.answer,
-        prompt.category,
-        _kind(None, prompt.label, prompt.category, prompt.answer),
-        prompt.persona,
-        prompt.trigger,
-        prompt.source,
-        prompt.messages,
-    )
+FROM_PROMPT = tuple(field.name for field in fields(Case) if field.name not in ("group", "epistemic_kind"))
+
+
+def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
+    """Return the cases of labelled prompts by id; prompts linked by pair, entity or text form one group."""
+    groups = group_names([prompt.id for prompt in prompts], groups_of(prompts)) if prompts else []
+    return {
+        prompt.id: Case(
+            group=group,
+            epistemic_kind=_kind(None, prompt.label, prompt.category, prompt.answer),
+            **{name: getattr(prompt, name) for name in FROM_PROMPT},
+        )
+        for prompt, group in zip(prompts, groups, strict=True)
+    }
 
 
 def case_of_row(row: Row) -> Case:
@@ -68,8 +65,7 @@ def case_of_row(row: Row) -> Case:
         UserError: the id is missing, or the label or an action is unknown; names the row's place.
     """
     given = {key: value for key, value in row.items() if not is_missing(value)}
-    where = place_of(row)
-    identifier = identifier_of(row)
+    where, identifier = place_of(row), identifier_of(row)
     label = _one_of(given.get("label"), "label", ALL_LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
     texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}

@@ -23,15 +23,14 @@ from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
 from scoring.abstaining.confidence import split_confidence
 from scoring.actions import Action
-from scoring.case import Case, Row, case_of_row, identifier_of, sample_of, to_text
-from scoring.compare.scored_source import cases_of, cases_of_run
+from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import refused
 from scoring.labels.corrected import corrected_rates
 from scoring.labels.judge_error import error_bands
-from scoring.labels.label import Label, read_labels
+from scoring.labels.label_file import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
 from scoring.readers.columns import read_column_map
@@ -39,7 +38,7 @@ from scoring.readers.row import InputNotes, held_until
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import Scorecard
-from scoring.scored_file import scored_files
+from scoring.scored_file import cases_of_run, scored_files
 
 SILENT = Reporter(quiet=True)
 NO_CASES: Mapping[str, Case] = {}

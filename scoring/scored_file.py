@@ -1,55 +1,44 @@
-"""Writes scored.jsonl and scored.parquet: one judged completion a row, streamed, renamed into place at the end."""
+"""Files of judged completions, scored.jsonl and scored.parquet: written row by row, and read to compare or to label."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from extract.atomic_write import DeferredErrorFile, atomic_file
-from extract.record import Record
-from scoring.case import to_text
-from scoring.fields import FIELDS, Field
-from scoring.ledger import Entry
+from extract.errors import UserError
+from extract.prompts.rows import place, read_rows
+from extract.prompts.sources import PromptsConfig, read_prompts
+from extract.yaml_file import read_yaml
+from scoring.actions import ACTIONS
+from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
+from scoring.fields import FIELDS
+from scoring.ledger import Entry, Ledger
 
+IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 BATCH = 4096  # rows of Parquet written at once
-Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
-
-
-class ScoredRow(Record):
-    """A judged completion as a row of scored.jsonl; unknown fields of its prompt are left out."""
-
-    id: str
-    action: str | None
-    evidence: str
-    by: str | None = None  # where a refusal is no sentence of the model: filter, field
-    sample: str | None = None
-    label: str | None = None
-    right_action: str | None = None
-    acceptable: str | None = None  # actions joined by |
-    intent: str | None = None
-    group: str | None = None
-    category: str | None = None
-    epistemic_kind: str | None = None
-    persona: str | None = None
-    trigger: str | None = None
-    source: str | None = None
-    answer: str | None = None
-    text: str | None = None
-    completion: str | None = None
-    fields: dict[Field, float | None]
-    probability: float | None = None  # that the outcome is right; see docs/scoring.md
-    declined: float | None = None  # the probability that the request was declined
-    confidence: float | None = None  # that the answer is right, as the model states it
-    thought: int | None = None  # words of the thinking block
-    repeated: bool = False  # an earlier row holds the same completion
-
-
+OF_CASE = (
+    "label",
+    "right_action",
+    "acceptable",  # actions joined by |
+    "intent",
+    "group",
+    "category",
+    "epistemic_kind",
+    "persona",
+    "trigger",
+    "source",
+    "answer",
+    "text",
+)
+TEXTS = ("id", "action", "evidence", "by", "sample", *OF_CASE, "completion")
 CHANCES = ("probability", "declined", "confidence")
-TEXT_COLUMNS = tuple(name for name in ScoredRow.model_fields if name not in ("fields", "repeated", "thought", *CHANCES))
+Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
 
 
 @contextmanager
@@ -60,67 +49,164 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
         UserError: the directory cannot be written, or the disk is full; earlier files stay unchanged.
     """
     with ExitStack() as stack:
-        writers = [_jsonl(stack.enter_context(atomic_file(out / "scored.jsonl")))]
-        if parquet:
-            writers.append(stack.enter_context(_parquet(out)))
+        sink = stack.enter_context(atomic_file(out / "scored.jsonl"))
+        to_parquet = stack.enter_context(_parquet(out)) if parquet else None
 
         def write(entry: Entry, repeated: bool) -> None:
-            row = _row(entry, repeated)
-            for writer in writers:
-                writer(row)
+            row = scored_row(entry, repeated=repeated)
+            sink.write((json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode())
+            sink.check()
+            if to_parquet is not None:
+                to_parquet(row)
 
         yield write
 
 
-def read_scored(path: Path) -> list[ScoredRow]:
-    """Return the rows of a scored.jsonl."""
-    with path.open(encoding="utf-8") as lines:
-        return [ScoredRow.model_validate_json(line) for line in lines]
-
-
-def _row(entry: Entry, repeated: bool) -> ScoredRow:
+def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
     """Return an entry as a row: id, action, evidence and the five fields always, other fields if known."""
     case = entry.case
-    about = {name: getattr(case, name) for name in TEXT_COLUMNS if hasattr(case, name)}
-    about |= {"by": entry.by, "sample": entry.sample or None, "acceptable": "|".join(case.acceptable) or None}
-    about["completion"] = None if entry.completion is None else to_text(entry.completion)
-    known = {name: value for name, value in about.items() if value is not None}
-    fields = {name: (entry.fields or {}).get(name) for name in FIELDS}
-    row = {**known, "action": entry.action, "evidence": entry.evidence, "fields": fields}
-    row |= {} if entry.thought is None else {"thought": entry.thought}
-    row |= {name: round(chance, 4) for name in CHANCES if (chance := getattr(entry, name)) is not None}
-    return ScoredRow.model_validate(row | ({"repeated": True} if repeated else {}))
+    about = {name: getattr(case, name) for name in OF_CASE} | {"acceptable": "|".join(case.acceptable) or None}
+    known = {
+        "by": entry.by,
+        "sample": entry.sample or None,
+        **about,
+        "completion": None if entry.completion is None else to_text(entry.completion),
+        "fields": {name: (entry.fields or {}).get(name) for name in FIELDS},
+        **{name: None if (chance := getattr(entry, name)) is None else round(chance, 4) for name in CHANCES},
+        "thought": entry.thought,
+        "repeated": repeated or None,
+    }
+    row = {"id": case.id, "action": entry.action, "evidence": entry.evidence}
+    return row | {name: value for name, value in known.items() if value is not None}
 
 
-def _jsonl(sink: DeferredErrorFile) -> Callable[[ScoredRow], None]:
-    def write(row: ScoredRow) -> None:
-        sink.write((json.dumps(row.to_dict(), ensure_ascii=False, allow_nan=False) + "\n").encode())
-        sink.check()
+@dataclass(frozen=True)
+class LoadedFile:
+    """A loaded file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting)."""
 
-    return write
+    file: Path
+    repeated: int
+    conflicting: int
+
+
+def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
+    """Load the judged completions of a run or a file into a ledger.
+
+    Raises:
+        UserError: there is no such file, or its completions are not judged or not labelled.
+    """
+    file = scored_path(path)
+    again = {"repeated": 0, "conflicting": 0}
+    for entry in scored_entries(file):
+        seen, _ = ledger.add(entry)
+        if seen != "new":
+            again[seen] += 1
+    if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
+        raise UserError(
+            f"{file} has no labelled prompts, and rates need labels; score its completions "
+            "with labels: refusal score COMPLETIONS --prompts FILE"
+        )
+    return LoadedFile(file, again["repeated"], again["conflicting"])
+
+
+def scored_entries(file: Path) -> Iterator[Entry]:
+    """Yield the judged completions of a file, without rows that repeat an earlier one.
+
+    Raises:
+        UserError: a row is not a judged completion; names the line.
+    """
+    cases: Mapping[str, Case] | None = None
+    for line, row in read_rows(file, "scored completions"):
+        where = place(file, line)
+        if "id" not in row or "action" not in row:
+            raise UserError(
+                f"{where}: not a judged completion (field 'action' is missing); judge the file first: "
+                f"refusal score {file}"
+            )
+        if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
+            continue
+        labelled = row.get("label") not in (None, "")
+        if not labelled and cases is None:
+            cases = cases_of_run(file)
+        yield _entry(row, where, {} if labelled else cases or {})
+
+
+def scored_path(path: Path) -> Path:
+    """Return the file of judged completions of a run or a directory of scores.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if path.is_file():
+        return path
+    ran = (path / "config.yaml").is_file()  # a run's own completions come before files scored in its directory
+    for name in sorted(IN_A_RUN, key=lambda name: name != "completions.jsonl") if ran else IN_A_RUN:
+        if (path / name).is_file():
+            return path / name
+    raise UserError(
+        f"{path} is neither a run directory nor a scored file; make one with: refusal run CONFIG, or "
+        "refusal score COMPLETIONS --out DIR"
+    )
+
+
+def cases_of_run(file: Path) -> Mapping[str, Case]:
+    """Return the cases of the run whose directory holds a completions file; empty if it is not in a run."""
+    config = file.parent / "config.yaml"
+    if not config.is_file():
+        return {}
+    run = read_yaml(config, "configuration")
+    try:
+        given, seed = PromptsConfig.model_validate(run["prompts"]), int(run["seed"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{config} is not the configuration of a run; give the prompts with --prompts FILE") from None
+    return cases_of(read_prompts(given, seed))
+
+
+def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
+    row = {**row, "place": where}
+    case = cases.get(identifier_of(row)) or case_of_row(row)
+    completion = row.get("completion")
+    return Entry(
+        case,
+        _action(row["action"], where),
+        to_text(row.get("evidence") or ""),
+        sample_of(row),
+        completion if isinstance(completion, str) else None,
+    )
+
+
+def _action(value: object, where: str) -> str | None:
+    if value is None or value == "" or value != value:
+        return None
+    if value not in ACTIONS:
+        raise UserError(
+            f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where "
+            "it could not be judged"
+        )
+    return str(value)
 
 
 @contextmanager
-def _parquet(out: Path) -> Iterator[Callable[[ScoredRow], None]]:
+def _parquet(out: Path) -> Iterator[Callable[[Row], None]]:
     import pyarrow
     import pyarrow.parquet
 
     scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
-    columns = [(name, pyarrow.string()) for name in TEXT_COLUMNS] + [("fields", scored)]
+    columns = [(name, pyarrow.string()) for name in TEXTS] + [("fields", scored)]
     columns += [(name, pyarrow.float64()) for name in CHANCES]
     columns += [("thought", pyarrow.int64()), ("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
-    waiting: list[ScoredRow] = []
+    waiting: list[Row] = []
 
     with atomic_file(out / "scored.parquet") as sink:
         writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
         def flush() -> None:
-            writer.write_table(pyarrow.Table.from_pylist([row.to_dict() for row in waiting], schema))
+            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
             waiting.clear()
             sink.check()
 
-        def write(row: ScoredRow) -> None:
+        def write(row: Row) -> None:
             waiting.append(row)
             if len(waiting) >= BATCH:
                 flush()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scoring.compare.scored_source import cases_of
+from scoring.case import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.judges.rules import RuleJudge
 from scoring.rates import mistakes

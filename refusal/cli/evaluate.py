@@ -183,10 +183,10 @@ def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most:
 def _write_pages(folder: Path, target: str) -> None:
     from experiments.report.page.scoring_page import scorecard_page, write_page
     from scoring.scorecard_record import Scorecard
-    from scoring.scored_file import read_scored
+    from scoring.scored_file import scored_entries
 
     card = Scorecard.read(folder / "scorecard.json")
-    write_page(scorecard_page(card, read_scored(folder / "scored.jsonl"), target), folder / "report.html")
+    write_page(scorecard_page(card, list(scored_entries(folder / "scored.jsonl")), target), folder / "report.html")
 
 
 def _counts(failed: dict[str, int]) -> str:

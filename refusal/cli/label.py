@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from scoring.labelling.draw import Draw
-    from scoring.labelling.label_file import LabelFile
+    from scoring.labels.draw import Draw
+    from scoring.labels.label_file import LabelFile
 
 USUAL_N, USUAL_SEED = 200, 0
 
@@ -42,8 +42,8 @@ def label(
     from extract.errors import UserError
     from extract.run_directory import file_to_write
     from refusal.cli.labelling_session import LabellingSession, keys
-    from scoring.compare.scored_source import scored_path
-    from scoring.labelling.label_file import LabelFile
+    from scoring.labels.label_file import LabelFile
+    from scoring.scored_file import scored_path
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(
@@ -68,8 +68,8 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
     """
     from extract.atomic_write import make_folder
     from extract.errors import UserError
-    from scoring.compare.scored_source import scored_path
-    from scoring.labelling.draw import Draw, draw_rows
+    from scoring.labels.draw import Draw, draw_rows
+    from scoring.scored_file import scored_path
 
     stored = file.path.with_suffix(".draw.json")
     if not stored.is_file():

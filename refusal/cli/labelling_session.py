@@ -19,9 +19,8 @@ from rich.text import Text
 from extract.errors import UserError
 from refusal.cli.options import visible
 from scoring.actions import ACTIONS, Action
-from scoring.labelling.draw import Draw, DrawnRow
-from scoring.labelling.label_file import LabelFile
-from scoring.labels.label import Key, Label
+from scoring.labels.draw import Draw, DrawnRow
+from scoring.labels.label_file import Key, Label, LabelFile
 
 MEANING: dict[Action, str] = {
     "answer": "gives what was asked",

@@ -99,9 +99,9 @@ def score(
         )
     if html:
         from experiments.report.page.scoring_page import scorecard_page, write_page
-        from scoring.scored_file import read_scored
+        from scoring.scored_file import scored_entries
 
-        rows = read_scored(folder / "scored.jsonl")
+        rows = list(scored_entries(folder / "scored.jsonl"))
         write_page(
             scorecard_page(card, rows, "standard input" if completions == Path("-") else completions.name),
             folder / "scorecard.html",

@@ -21,12 +21,12 @@ from probes.statistics.permutation import holm
 from probes.statistics.tango import tango_of_shares
 from scoring.compare.paired import PairedCompletions
 from scoring.compare.record import ComparedRun, Comparison, MatchCounts, Move, RateChange, ScoredRun
-from scoring.compare.scored_source import load_scored
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES
 from scoring.right_action import Adjacency, score_change
 from scoring.scorecard import scorecard
 from scoring.scorecard_record import limits_of
+from scoring.scored_file import load_scored
 
 
 def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:

@@ -1,3 +1,3 @@
-"""Labels by people. Question: what are the rates when the judge's errors are counted?
-Reads labels of completions (JSONL, CSV) and the ledger of judged ones.
-Returns corrected rates, the annotators' agreement, and a band of the judge's error where nobody labelled."""
+"""Labels by people. Question: which completions shall people label, and what are the rates without the judge's errors?
+Reads judged completions and labels of them (JSONL, CSV).
+Writes the draw (labels.draw.json) and labels.jsonl; returns corrected rates, the annotators' agreement, error bands."""

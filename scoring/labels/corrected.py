@@ -19,7 +19,7 @@ from probes.statistics.agreement import agreement
 from probes.statistics.intervals import Interval, effective_number
 from probes.statistics.post_stratified import Stratum, draws_to_halve, post_stratified_rate
 from scoring.estimate import Estimate, estimate_of
-from scoring.labels.label import Key, Label, described
+from scoring.labels.label_file import Key, Label, described
 from scoring.ledger import Ledger
 from scoring.rates import RATES
 

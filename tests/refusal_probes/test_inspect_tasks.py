@@ -19,7 +19,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
 from extract.shipped import ROOT
 from refusal_probes.inspect_tasks import joint, joint_scorer
-from scoring.compare.scored_source import cases_of
+from scoring.case import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.rates import RATES
 from scoring.score_file import score_file

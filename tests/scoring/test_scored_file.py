@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, Prompt
 from extract.shipped import ROOT
+from scoring.case import cases_of
 from scoring.compare.comparison import compare_runs
-from scoring.compare.scored_source import cases_of
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
 from scoring.right_action import load_adjacency

@@ -17,10 +17,10 @@ from extract.atomic_write import atomic_file
 from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.compare.record import Comparison
 from scoring.labels.text import band_lines, corrected_lines
+from scoring.ledger import Entry
 from scoring.rates import RATES, RatesRecord
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
-from scoring.scored_file import ScoredRow
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 MOST_ROWS = 500  # of the completions that count for a rate
@@ -29,7 +29,7 @@ COLUMNS = {"rate": "rate", "when": "file", "value": "rate, %", "low": "from, %",
 ALL = "% of labelled completions; lines: 95 % intervals"
 
 
-def scorecard_page(card: Scorecard, rows: Sequence[ScoredRow], name: str) -> str:
+def scorecard_page(card: Scorecard, rows: Sequence[Entry], name: str) -> str:
     """Return the page of one scored file.
 
     Args:
@@ -148,16 +148,16 @@ def _confidence(found: ConfidenceRecord) -> Iterator[Block]:
     )
 
 
-def _mistakes(rate: str, rows: Sequence[ScoredRow]) -> list[Block]:
+def _mistakes(rate: str, rows: Sequence[Entry]) -> list[Block]:
     """Return the completions that count for a rate, with what decided each; nothing without any."""
     label, counted = RATES[rate]
-    hits = [row for row in rows if row.label == label and row.action in counted and not row.repeated]
+    hits = [row for row in rows if row.case.label == label and row.action in counted]
     if not hits:
         return []
     cells: list[list[Cell]] = [
         [
-            shortened(row.id, 80),
-            Quoted(label, shortened(row.text or "", MOST_CHARACTERS)),
+            shortened(row.case.id, 80),
+            Quoted(label, shortened(row.case.text or "", MOST_CHARACTERS)),
             row.action or "",
             Quoted(label, shortened(row.completion or "", MOST_CHARACTERS)),
             shortened(row.evidence, MOST_CHARACTERS),

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from extract.errors import UserError
-from scoring.compare.scored_source import load_scored
-from scoring.labelling.draw import draw_rows
 from scoring.labels.corrected import LEAST, corrected_rates
+from scoring.labels.draw import draw_rows
 from scoring.labels.judge_error import ACCURACY, error_bands
-from scoring.labels.label import Label
+from scoring.labels.label_file import Label
 from scoring.labels.text import corrected_lines
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES, RatesRecord
 from scoring.score_file import score_file
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import card_lines
+from scoring.scored_file import load_scored
 from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels
 
 TRUE_RATES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from extract.errors import UserError
-from scoring.labelling.draw import Draw, draw_rows
+from scoring.labels.draw import Draw, draw_rows
 from scoring.score_file import score_file
 from tests.support.labelled_completions import COMPLETIONS, write_completions
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
-from scoring.labelling.label_file import LabelFile
-from scoring.labels.label import Label, read_labels
+from scoring.labels.label_file import Label, LabelFile, read_labels
 
 
 def label(identifier: str, action: str = "answer", annotator: str = "ann") -> Label:

@@ -19,10 +19,10 @@ from pathlib import Path
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS
 from extract.record import Record
-from scoring.compare.scored_source import scored_entries, scored_path
-from scoring.labels.label import Key
+from scoring.labels.label_file import Key
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES
+from scoring.scored_file import scored_entries, scored_path
 
 Stratum = tuple[object, ...]
 

@@ -1,0 +1,194 @@
+"""Labels of completions by people: read from labels.jsonl or a CSV with `id` and `action`, and written one by one.
+
+While people label, each label is on disk before the next completion is shown, and can be undone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from extract.atomic_write import unwritable, write_jsonl
+from extract.errors import UserError
+from extract.prompts.rows import place, read_rows
+from extract.record import Record
+from scoring.actions import ACTIONS
+from scoring.case import Row, identifier_of, is_missing, sample_of, to_text
+
+Key = tuple[str, str]  # id and sample of a completion
+NOBODY = "unnamed"  # the annotator of rows that do not name one
+
+
+class Label(Record):
+    """The action that one annotator saw in one completion."""
+
+    id: str
+    sample: str = ""
+    action: str
+    annotator: str = NOBODY
+    inclusion: float | None = None  # probability that the draw contains this row; None where a file does not say
+    seed: int | None = None  # of the draw
+
+    @property
+    def key(self) -> Key:
+        """The completion that this labels."""
+        return self.id, self.sample
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Read a file of labels.
+
+    Raises:
+        UserError: a row has no id or an unknown action, labels a completion twice, or has no valid inclusion
+            probability where other rows have one; names the line.
+    """
+    labels: list[Label] = []
+    lines: dict[tuple[str, Key], int] = {}
+    for line, row in read_rows(path, "labels"):
+        where = place(path, line)
+        label = _label({**row, "place": where}, where)
+        first = lines.setdefault((label.annotator, label.key), line)
+        if first != line:
+            raise UserError(
+                f"{where}: {described(label.key)} is already labelled by {label.annotator} on line "
+                f"{first}; keep one of the two rows"
+            )
+        if labels and (label.inclusion is None) != (labels[0].inclusion is None):
+            raise UserError(
+                f"{where}: field 'inclusion' must be in all rows or in none; without it every completion "
+                "counts as equally likely to be drawn"
+            )
+        labels.append(label)
+    return labels
+
+
+def described(key: Key) -> str:
+    """Return a completion's id, and its sample if it has one, for messages."""
+    return f"id {key[0]!r}" + (f", sample {key[1]!r}" if key[1] else "")
+
+
+def _label(row: Row, where: str) -> Label:
+    action = row.get("action")
+    if action not in ACTIONS:
+        raise UserError(f"{where}: field 'action' is {action!r}; expected one of {', '.join(ACTIONS)}")
+    annotator = row.get("annotator")
+    return Label(
+        id=identifier_of(row),
+        sample=sample_of(row),
+        action=str(action),
+        annotator=NOBODY if is_missing(annotator) else to_text(annotator),
+        inclusion=_inclusion(row, where),
+        seed=_seed(row, where),
+    )
+
+
+def _seed(row: Row, where: str) -> int | None:
+    value = row.get("seed")
+    if is_missing(value):
+        return None
+    try:
+        return int(to_text(value))
+    except ValueError:
+        raise UserError(f"{where}: field 'seed' is {value!r}; expected a whole number") from None
+
+
+def _inclusion(row: Row, where: str) -> float | None:
+    value = row.get("inclusion")
+    if is_missing(value):
+        return None
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = float("nan")
+    if not 0 < number <= 1:
+        raise UserError(f"{where}: field 'inclusion' is {value!r}; expected a probability above 0 and at most 1")
+    return number
+
+
+class LabelFile:
+    """Appends labels to a file that may hold labels of other annotators.
+
+    Raises:
+        UserError: the file cannot be read or written, or holds something else than labels.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _drop_cut_line(path)
+        self._labels = {(label.annotator, label.key): label for label in read_labels(path)} if path.is_file() else {}
+        self._ends: list[int] = []  # size of the file before and after each label of this session
+
+    def of(self, annotator: str) -> dict[Key, Label]:
+        """Return the labels of one annotator by completion."""
+        return {key: label for (name, key), label in self._labels.items() if name == annotator}
+
+    def annotators(self) -> list[str]:
+        return sorted({name for name, _ in self._labels})
+
+    def add(self, label: Label) -> None:
+        """Write a label to disk."""
+        line = (json.dumps(label.to_dict(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        try:
+            with self.path.open("ab") as file:
+                before = file.tell()
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        self._ends += [before, before + len(line)]
+        self._labels[label.annotator, label.key] = label
+
+    def undo(self) -> Label | None:
+        """Remove the last label of this session from the file and return it; None if there is none.
+
+        Raises:
+            UserError: another process has written to the file since.
+        """
+        if not self._ends:
+            return None
+        before, after = self._ends[-2:]
+        if self.path.stat().st_size != after:
+            raise UserError(f"{self.path} has later labels of another session; remove the wrong row from the file")
+        with self.path.open("r+b") as file:
+            file.truncate(before)
+            os.fsync(file.fileno())
+        del self._ends[-2:]
+        return self._labels.popitem()[1]
+
+    def set_inclusion(self, inclusion: Mapping[Key, float]) -> None:
+        """Write the file again with the inclusion probabilities of a larger draw.
+
+        Raises:
+            UserError: a labelled completion is not in the draw.
+        """
+        undrawn = next((key for _, key in self._labels if key not in inclusion), None)
+        if undrawn is not None:
+            raise UserError(
+                f"{self.path} has a label of id {undrawn[0]!r}, which is not in the draw; choose another "
+                "file with --out"
+            )
+        self._labels = {
+            name: label.model_copy(update={"inclusion": inclusion[label.key]}) for name, label in self._labels.items()
+        }
+        if self._labels:
+            write_jsonl(self.path, [label.to_dict() for label in self._labels.values()])
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Remove a last line that a crash cut off: it has no newline, and the label was never confirmed."""
+    if not path.is_file():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    try:
+        if content[whole:]:
+            json.loads(content[whole:])
+    except ValueError:
+        os.truncate(path, whole)
+        return
+    if content[whole:]:
+        with path.open("ab") as file:
+            file.write(b"\n")
