@@ -53,6 +53,7 @@ class Finished:
     text: str
     finish: Finish
     n_tokens: int
+    readings: dict[Kind, Reading]
     tokens: tuple[TokenReading, ...] | None = None  # where they are asked for
 
 
@@ -78,6 +79,7 @@ class Choice:
         self.row, self.settings, self._emit = row, settings, emit
         self.over = False
         self.emitted = False  # an event that cannot be taken back was emitted
+        self._readings: dict[Kind, Reading] = {}
         self._unread: Finished | None = None  # the end of an answer whose tokens are still to be read
 
     def begin(self, model: ChatModel) -> None:
@@ -88,7 +90,7 @@ class Choice:
     def read(self, readings: dict[Kind, Reading]) -> None:
         """Emit the dials' readings of the prompt."""
         if not self.over:
-            self.emitted = True
+            self.emitted, self._readings = True, readings
             self._emit(PromptRead(readings))
 
     def push(self, token: int) -> None:
@@ -132,7 +134,7 @@ class Choice:
         if rest := self._stops.rest():
             self._add(rest)
         self.over = True
-        finished = Finished(self._text, finish, len(self._pieces.token_ids))
+        finished = Finished(self._text, finish, len(self._pieces.token_ids), self._readings)
         if self.settings.token_readings:
             self._unread = finished
         else:

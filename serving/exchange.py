@@ -5,29 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
 from serving.errors import ApiError
-from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Readings, Usage, WholeChoice, usage
+from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Usage, WholeChoice
 
 if TYPE_CHECKING:
     from serving.vllm_plugin.engine import VllmEngine
 
 Decoding: TypeAlias = "Engine | VllmEngine"
-
-
-class _Head(TypedDict):
-    """The first fields of every reply to a request."""
-
-    id: str
-    created: int
-    model: str
-    system_fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -45,11 +36,15 @@ class Exchange:
     def __init__(
         self, engine: Decoding, served: ServedModel, row: Rendered, settings: Sequence[DecodingSettings]
     ) -> None:
-        self._engine, self._served = engine, served
-        self._n_prompt = len(row.token_ids)
+        self._engine, self._n_prompt = engine, len(row.token_ids)
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._id, self._created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+        self._head: dict[str, Any] = {  # of every reply
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": served.name,
+            "system_fingerprint": served.fingerprint,
+        }
         self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
@@ -70,46 +65,37 @@ class Exchange:
         Raises:
             ApiError: decoding failed.
         """
-        dials: dict[int, Readings] = {}
-        ended: dict[int, Finished] = {}
-        async for index, event in self._until_finished():
-            match event:
-                case PromptRead(readings):
-                    dials[index] = readings
-                case Finished():
-                    ended[index] = event
+        ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}
         choices = [
             WholeChoice(
                 index=i,
                 message=Answer(content=one.text),
                 finish_reason=one.finish,
-                dials=dials[i],
+                dials=one.readings,
                 token_readings=one.tokens,
             )
             for i, one in sorted(ended.items())
         ]
-        return Completion(**self._head(), choices=choices, usage=self._usage(ended))
+        return Completion(**self._head, choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
         """Yield the answer as server-sent events; if decoding fails midway, the last event is an error."""
-        dials: dict[int, Readings] = {}
-        ended: dict[int, Finished] = {}
+        ended: list[Finished] = []
         try:
             async for index, event in self._until_finished():
                 match event:
                     case PromptRead(readings):
-                        dials[index] = readings
                         new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=readings)
                     case TextPiece(text):
                         new = ChunkChoice(index=index, delta=Delta(content=text))
-                    case Finished(finish=finish, tokens=tokens):
-                        ended[index], read = event, dials[index]
+                    case Finished(finish=finish, readings=read, tokens=tokens):
+                        ended.append(event)
                         new = ChunkChoice(
                             index=index, delta=Delta(), finish_reason=finish, dials=read, token_readings=tokens
                         )
-                yield _server_sent(Chunk(**self._head(), choices=[new]).model_dump_json())
+                yield _server_sent(Chunk(**self._head, choices=[new]).model_dump_json())
             if include_usage:
-                yield _server_sent(Chunk(**self._head(), choices=[], usage=self._usage(ended)).model_dump_json())
+                yield _server_sent(Chunk(**self._head, choices=[], usage=self._usage(ended)).model_dump_json())
             yield _server_sent("[DONE]")
         except ApiError as error:
             yield _server_sent(error.body())
@@ -149,13 +135,9 @@ class Exchange:
 
         return send
 
-    def _head(self) -> _Head:
-        return _Head(
-            id=self._id, created=self._created, model=self._served.name, system_fingerprint=self._served.fingerprint
-        )
-
-    def _usage(self, ended: Mapping[int, Finished]) -> Usage:
-        return usage(self._n_prompt, sum(one.n_tokens for one in ended.values()))
+    def _usage(self, ended: Iterable[Finished]) -> Usage:
+        n = sum(one.n_tokens for one in ended)
+        return Usage(prompt_tokens=self._n_prompt, completion_tokens=n, total_tokens=self._n_prompt + n)
 
 
 def _server_sent(data: str) -> str:

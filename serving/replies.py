@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from probes.direction import Locus
 from serving.choice import Finish
 from serving.token_readings import TokenReading
 from steering.dial import Dial, Kind
@@ -83,29 +84,19 @@ class Chunk(BaseModel):
     usage: Usage | None = None
 
 
-class ReadPlace(BaseModel):
-    """Where a dial reads: a site of a layer, at a position of the prompt."""
-
-    site: str
-    layer: int
-    position: str
-
-
 class DialDefault(BaseModel):
     """A dial's default threshold, for requests that set none, and where it reads."""
 
     threshold: float
     band: float  # it leaves the model alone where its probability is nearer to the threshold than this
-    read: ReadPlace | None  # null: it reads the probability of its onset prefixes
+    read: Locus | None  # null: it reads the probability of its onset prefixes
     category_thresholds: dict[str, float] = {}  # of the categories that have their own
 
     @classmethod
     def of(cls, dial: Dial) -> DialDefault:
         """Describe a dial."""
-        at = dial.read
-        place = None if at is None else ReadPlace(site=at.site, layer=at.layer, position=at.position)
         own = dict(dial.by_category.thresholds) if dial.by_category is not None else {}
-        return cls(threshold=dial.threshold, band=dial.band, read=place, category_thresholds=own)
+        return cls(threshold=dial.threshold, band=dial.band, read=dial.read, category_thresholds=own)
 
 
 class ModelCard(BaseModel):
@@ -160,10 +151,3 @@ class ErrorBody(BaseModel):
     """The body of every error reply."""
 
     error: ErrorDetail
-
-
-def usage(prompt_tokens: int, completion_tokens: int) -> Usage:
-    """Return the token counts of a request."""
-    return Usage(
-        prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, total_tokens=prompt_tokens + completion_tokens
-    )

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast, get_args
 
@@ -155,19 +155,12 @@ class _WriteMetadata(Record):
     @classmethod
     def of(cls, direction: Direction, *, later: bool) -> _WriteMetadata:
         """Describe a direction."""
-        return cls(
-            name=direction.name,
-            locus=direction.locus,
-            mean_positive=direction.mean_positive,
-            mean_negative=direction.mean_negative,
-            later_means=dict(direction.later_means) if later else {},
-        )
+        found = cls.model_validate(direction, from_attributes=True)
+        return found if later else found.model_copy(update={"later_means": {}})
 
     def direction(self, vector: np.ndarray) -> Direction:
         """Return the direction."""
-        return Direction(
-            self.name, vector, self.locus, self.mean_positive, self.mean_negative, later_means=self.later_means
-        )
+        return Direction(vector=vector, **dict(self))
 
 
 class _DialMetadata(Record):
@@ -190,29 +183,17 @@ class _DialMetadata(Record):
 
 
 def _metadata(dial: Dial) -> _DialMetadata:
-    found: dict[str, object] = {
-        "threshold": dial.threshold,
-        "band": dial.band,
-        "actuator": actuator_record(dial.actuator),
-        "steps": dial.steps,
-        "reread": dial.reread,
-        "later": dial.later,
-    }
+    record = {name: getattr(dial, name) for name in ("threshold", "band", "steps", "reread", "later")}
+    record["actuator"] = actuator_record(dial.actuator)
     if dial.read is not None and dial.probe is not None and dial.calibration is not None:
-        found |= {
-            "read": dial.read,
-            "bias": dial.probe.bias,
-            "C": dial.probe.C,
-            "slope": dial.calibration.slope,
-            "intercept": dial.calibration.intercept,
-        }
+        record |= {"read": dial.read, "bias": dial.probe.bias, "C": dial.probe.C, **asdict(dial.calibration)}
     if dial.write is not None:
-        found["write"] = _WriteMetadata.of(dial.write, later=dial.later)
+        record["write"] = _WriteMetadata.of(dial.write, later=dial.later)
     if dial.opening:
-        found["opening"] = [_WriteMetadata.of(direction, later=False) for direction in dial.opening]
+        record["opening"] = [_WriteMetadata.of(direction, later=False) for direction in dial.opening]
     if dial.by_category is not None:
-        found["category_thresholds"] = dict(dial.by_category.thresholds)
-    return _DialMetadata.model_validate(found)
+        record["category_thresholds"] = dict(dial.by_category.thresholds)
+    return _DialMetadata.model_validate(record)
 
 
 def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray], read: CategoryRead | None) -> Dial:

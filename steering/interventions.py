@@ -79,11 +79,19 @@ def clamp_projections(
         least, most: of the stream's leading shape or of one that broadcasts; an infinity sets no bound on that side.
         solve: `solver` of the directions that are set or kept; the others stay free.
     """
-    wide, rows = stream.float(), R.to(stream.device, torch.float32)
-    projection = wide @ rows.T
+    wide = stream.float()
+    return (wide + projection_change(wide, R, least, most, solve)).to(stream.dtype)
+
+
+def projection_change(
+    stream: Float[Tensor, "... d_model"], R: Tensor, least: Tensor, most: Tensor, solve: Tensor
+) -> Float[Tensor, "... d_model"]:
+    """Return what `clamp_projections` adds to a float32 stream."""
+    rows = R.to(stream.device, torch.float32)
+    projection = stream @ rows.T
     bounded = projection.clamp(min=_near(least, stream)).clamp(max=_near(most, stream))
     weights = (solve.to(stream.device, torch.float32) @ (bounded - projection)[..., None])[..., 0]
-    return (wide + weights @ rows).to(stream.dtype)
+    return weights @ rows
 
 
 def solver(

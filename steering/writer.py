@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +46,14 @@ from steering.onset import OnsetProcessor
 
 # first token, end, start of the pass (absolute positions), number of rows -> gates
 GateLookup = Callable[[int, int, int, int], Int[np.ndarray, "rows tokens"]]
+
+
+class LayerWrite(NamedTuple):
+    """What a writer writes at one layer: a direction, with the class means there, and further ones where it permits."""
+
+    direction: Direction
+    actuator: StreamActuator
+    opening: tuple[Direction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,27 +93,16 @@ class Writer:
         if any((at.locus.site, at.locus.layer) != own for at in self.opening):
             raise ValueError("a dial's opening directions are written where its own direction is")
 
-    def at_layers(self) -> list[tuple[Direction, StreamActuator]]:
-        """Return what it writes into the stream: its direction, with the class means of each layer that it writes at.
-
-        Edits are made by `joint_edits`, because writes of several writers at one place are one write.
-        """
+    def at_layers(self) -> list[LayerWrite]:
+        """Return what it writes into the stream, at each layer; `joint_edits` makes the edits."""
         own, actuator = self.direction, self.actuator
         if own is None or isinstance(actuator, OnsetBias) or not actuator.strength:
             return []
-        later = own.later_means if self.later else {}
-        places = [
-            own,
-            *(
-                replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
-                for layer, (on, off) in sorted(later.items())
-            ),
-        ]
-        return [(at, actuator) for at in places]
-
-    def opening_at(self, layer: int) -> tuple[Direction, ...]:
-        """Return the further directions that it writes at a layer where its gate permits: at its own, not later."""
-        return self.opening if self.direction is not None and self.direction.locus.layer == layer else ()
+        writes = [LayerWrite(own, actuator, self.opening)]
+        for layer, (on, off) in sorted(own.later_means.items()) if self.later else ():
+            at = replace(own, locus=replace(own.locus, layer=layer), mean_positive=on, mean_negative=off)
+            writes.append(LayerWrite(at, actuator))
+        return writes
 
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
         """Return the processors of the next-token scores.
@@ -152,8 +150,9 @@ def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
     """Return the edits of the residual stream, one for each site and layer at which a writer writes."""
     places: dict[tuple[Site, int], list[_Part]] = {}
     for gated in writers:
-        for at, actuator in gated.writer.at_layers():
-            places.setdefault((site(at.locus.site), at.locus.layer), []).append(_Part(gated, at, actuator))
+        for write in gated.writer.at_layers():
+            locus = write.direction.locus
+            places.setdefault((site(locus.site), locus.layer), []).append(_Part(gated, write))
     return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
 
 
@@ -168,16 +167,10 @@ def _constant(gate: int) -> GateLookup:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one gate writes at one place: its direction has the class means of that layer."""
+    """What one gate writes at one place."""
 
     gated: GatedWriter
-    at: Direction
-    actuator: StreamActuator
-
-    @property
-    def opening(self) -> tuple[Direction, ...]:
-        """Further directions that are written here where the gate permits."""
-        return self.gated.writer.opening_at(self.at.locus.layer)
+    write: LayerWrite
 
     @property
     def steps(self) -> int | None:
@@ -185,10 +178,10 @@ class _Part:
 
     @property
     def key(self) -> list[object]:
-        at, record = self.at, actuator_record(self.actuator).to_dict()
+        at, record = self.write.direction, actuator_record(self.write.actuator).to_dict()
         means = at.mean_positive, at.mean_negative
         key: list[object] = [self.gated.key, self.steps, record, vector_digest(at.vector), *means]
-        opened = [[vector_digest(one.vector), one.mean_negative] for one in self.opening]
+        opened = [[vector_digest(one.vector), one.mean_negative] for one in self.write.opening]
         return [*key, "where permitted", opened] if opened else key
 
     def gates(self, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
@@ -208,32 +201,23 @@ class JointTables:
     and may have further ones that it writes where it permits.
     """
 
-    R: Float[np.ndarray, "directions d_model"]
-    added: Float[np.ndarray, "states d_model"] | None  # vectors that are added first; None: no state adds any
-    least: Float[np.ndarray, "states directions"]  # bounds of the projections on R afterwards
-    most: Float[np.ndarray, "states directions"]
-    solve: Float[np.ndarray, "states directions directions"]  # from changes of projections to weights of R's rows
+    R: DeviceCopies  # (directions, d_model)
+    added: DeviceCopies | None  # (states, d_model): vectors that are added first; None: no state adds any
+    least: DeviceCopies  # (states, directions): bounds of the projections on R afterwards
+    most: DeviceCopies
+    solve: DeviceCopies  # (states, directions, directions): from changes of projections to weights of R's rows
     powers: Int[np.ndarray, " gates"]
-
-    @property
-    def idle(self) -> int:
-        return len(self.least) // 2
+    idle: int
 
     @classmethod
-    def of(
-        cls, written: Sequence[tuple[Direction, StreamActuator]], permitting: Sequence[tuple[int, Direction]] = ()
-    ) -> JointTables:
-        """Tabulate the directions, with their class means at this place, and actuators of some gates.
-
-        Args:
-            written: of each gate.
-            permitting: further directions, each with the index of the gate that sets it where it permits.
-        """
-        gates = np.array(list(product((-1, 0, 1), repeat=len(written))))
-        own = [gate for gate, _ in permitting]
+    def of(cls, writes: Sequence[LayerWrite]) -> JointTables:
+        """Tabulate what some gates write at one place."""
+        gates = np.array(list(product((-1, 0, 1), repeat=len(writes))))
+        own = [gate for gate, write in enumerate(writes) for _ in write.opening]
         states = np.concatenate([gates, np.minimum(gates[:, own], 0)], axis=1) if own else gates
-        powers = np.asarray(3 ** np.arange(len(written))[::-1])
-        written = [*written, *((at, Affine(written[gate][1].strength)) for gate, at in permitting)]
+        opening = [(at, Affine(write.actuator.strength)) for write in writes for at in write.opening]
+        written: list[tuple[Direction, StreamActuator]] = [(at, actuator) for at, actuator, _ in writes]
+        written += opening
 
         def of_states(f: Callable[[StreamActuator, Direction, int], object]) -> np.ndarray:
             return np.array(
@@ -247,20 +231,22 @@ class JointTables:
         sets = np.array([not isinstance(actuator, Addition) for _, actuator in written])
         strength = np.array([actuator.strength for _, actuator in written])
         solve = np.stack([solver(R, sets & (s != 0)) for s in states]) * strength
-        return cls(R, adds @ R if adds.any() else None, least, most, solve, powers)
+        return cls(
+            R=DeviceCopies(R),
+            added=DeviceCopies(adds @ R) if adds.any() else None,
+            least=DeviceCopies(least),
+            most=DeviceCopies(most),
+            solve=DeviceCopies(solve),
+            powers=np.asarray(3 ** np.arange(len(writes))[::-1]),
+            idle=len(states) // 2,
+        )
 
 
 class _JointWrite:
     """The write of several gates at one place, by their joint state."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
-        permitting = [(i, at) for i, part in enumerate(parts) for at in part.opening]
-        tables, self._parts = JointTables.of([(part.at, part.actuator) for part in parts], permitting), parts
-        self._powers, self._idle = tables.powers, tables.idle
-        self._added = None if tables.added is None else DeviceCopies(tables.added)
-        self._R, self._solve = DeviceCopies(tables.R), DeviceCopies(tables.solve)
-        self._least, self._most = DeviceCopies(tables.least), DeviceCopies(tables.most)
-        self._sent = LastCopy()
+        self._parts, self._tables, self._sent = parts, JointTables.of([part.write for part in parts]), LastCopy()
 
     def edit(self, where: Site, layer: int) -> Edit:
         keys = [part.key for part in self._parts]
@@ -274,19 +260,18 @@ class _JointWrite:
         return pass_.within(first, None if None in steps else first + max(n for n in steps if n is not None))
 
     def _write(self, part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
-        device, states = part.device, self._states(part.shape[:2], pass_)
-        if (states == self._idle).all():
+        device, tables, states = part.device, self._tables, self._states(part.shape[:2], pass_)
+        if (states == tables.idle).all():
             return part
         state = self._sent.of(states, device)
-        wide = part.float() if self._added is None else part.float() + self._added.on(device)[state]
-        least, most = self._least.on(device)[state], self._most.on(device)[state]
-        written = clamp_projections(wide, self._R.on(device), least, most, self._solve.on(device)[state])
-        return torch.where((state != self._idle)[..., None], written.to(part.dtype), part)
+        wide = part.float() if tables.added is None else part.float() + tables.added.on(device)[state]
+        least, most = tables.least.on(device)[state], tables.most.on(device)[state]
+        written = clamp_projections(wide, tables.R.on(device), least, most, tables.solve.on(device)[state])
+        return torch.where((state != tables.idle)[..., None], written.to(part.dtype), part)
 
     def _states(self, shape: tuple[int, ...], pass_: Pass) -> Int[np.ndarray, "rows tokens"]:
         """Return the joint state of the gates at each token; one column if all are equal."""
         rows, n_tokens = shape
         first = max(pass_.start, pass_.prompt_length - 1)
         gates = [part.gates(first, n_tokens, pass_, rows) for part in self._parts]
-        found: np.ndarray = sum((gate + 1) * power for gate, power in zip(gates, self._powers, strict=True))
-        return found
+        return np.asarray(sum((gate + 1) * power for gate, power in zip(gates, self._tables.powers, strict=True)))

@@ -10,9 +10,10 @@ from jaxtyping import Int
 
 from experiments.dials.operating_point import expected_cost, reachable_costs
 from experiments.dials.policies import (
+    LineResponses,
     PolicyEvaluation,
+    ask_under_lines,
     evaluate_fixed,
-    evaluate_lines,
     evaluate_one_dial,
     matched_setting,
     setting_at,
@@ -27,7 +28,6 @@ from experiments.dials.results import (
     SystemLines,
 )
 from experiments.dials.surface import AXES, rates_of
-from experiments.dials.system_lines import LineResponses, ask_under_lines
 from experiments.dials.tradeoff import COST_KEYS, COST_RATIOS, REFERENCE, cost_saved, frontier_volume, least_losses
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
@@ -61,13 +61,15 @@ def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, 
     lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     without = loaded.behaviour
-    plain = evaluate_fixed(loaded, [without.actions], [without.correct], np.arange(len(loaded.prompts)))
+    plain = evaluate_fixed(
+        loaded, [LineResponses("", without.actions, without.correct)], np.arange(len(loaded.prompts))
+    )
     written = single[1].direction if single else None
     best = {name: setting_at(one, matched_setting(one, most)) for name, one in shown.items()}
     return Tradeoff(
         frontier={name: [setting_at(one, index) for index in one.front] for name, one in shown.items()},
         system_lines=SystemLines(reason=reason, points=[_of_line(loaded, line, test) for line in lines]),
-        hypervolume=_hypervolumes(shown, plain, evaluate_lines(loaded, lines, test) if lines else None),
+        hypervolume=_hypervolumes(shown, plain, evaluate_fixed(loaded, lines, test) if lines else None),
         expected_costs=expected_costs(loaded, shown, plain),
         one_dial_written_at=written.locus if written else None,
         matched=MatchedSettings.model_validate({"over_refusal_at_most": most, **best}),

@@ -21,10 +21,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
-from probes.direction import Direction, Locus
-from steering.actuator import StreamActuator
+from probes.direction import Locus
 from steering.dial import Dial, ReadName, category_read, check_order, decide, normative_first, read_places
-from steering.writer import JointTables
+from steering.interventions import projection_change
+from steering.writer import JointTables, LayerWrite
 
 FOREVER = 2**31 - 1
 
@@ -41,17 +41,12 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Write:
-    """The gates that write at one layer, by joint state (`JointTables`)."""
+    """The gates that write at one layer."""
 
     dials: list[int]
-    R: Float[Tensor, "directions d_model"]
-    added: Float[Tensor, "states d_model"] | None
-    least: Float[Tensor, "states directions"]
-    most: Float[Tensor, "states directions"]
-    solve: Float[Tensor, "states directions directions"]
+    tables: JointTables
     steps: Float[Tensor, "gates 1"]
     powers: Float[Tensor, "gates 1"]
-    idle: int
 
 
 class DialBank:
@@ -157,12 +152,12 @@ class DialBank:
         gates = self.gates(score, slot)[write.dials]
         gates = torch.where((step >= 0) & (step < write.steps), gates, 0)
         state = ((gates + 1) * write.powers).sum(dim=0)
-        wide = stream if write.added is None else stream + write.added[state]
-        projection = wide @ write.R.T
-        bounded = projection.clamp(min=write.least[state]).clamp(max=write.most[state])
-        weights = (write.solve[state] @ (bounded - projection)[..., None])[..., 0]
-        change = weights @ write.R if write.added is None else weights @ write.R + write.added[state]
-        return torch.where((state != write.idle)[:, None], change, 0)
+        tables, device = write.tables, self.device
+        added = None if tables.added is None else tables.added.on(device)[state]
+        wide = stream if added is None else stream + added
+        least, most, solve = (table.on(device)[state] for table in (tables.least, tables.most, tables.solve))
+        change = projection_change(wide, tables.R.on(device), least, most, solve)
+        return torch.where((state != tables.idle)[:, None], change if added is None else change + added, 0)
 
     def _read_tables(self) -> dict[int, list[_Read]]:
         probes = [(dial.probe.weight[None], np.array([dial.probe.bias])) for dial in self.dials if dial.probe]
@@ -175,34 +170,20 @@ class DialBank:
         return at
 
     def _write_tables(self) -> dict[int, _Write]:
-        at: dict[int, list[int]] = {}
-        parts = [
-            {after_layer(place.locus): (place, actuator) for place, actuator in dial.writer.at_layers()}
-            for dial in self.dials
-        ]
-        for i, places in enumerate(parts):
-            for layer in places:
-                at.setdefault(layer, []).append(i)
-        return {layer: self._write_table(here, [parts[i][layer] for i in here]) for layer, here in at.items()}
+        at: dict[int, list[tuple[int, LayerWrite]]] = {}
+        for i, dial in enumerate(self.dials):
+            for write in dial.writer.at_layers():
+                at.setdefault(after_layer(write.direction.locus), []).append((i, write))
+        return {layer: self._write_table(here) for layer, here in at.items()}
 
-    def _write_table(self, here: list[int], parts: list[tuple[Direction, StreamActuator]]) -> _Write:
-        permitting = [
-            (k, at)
-            for k, (i, (own, _)) in enumerate(zip(here, parts, strict=True))
-            for at in self.dials[i].writer.opening_at(own.locus.layer)
-        ]
-        tables = JointTables.of(parts, permitting)
-        steps = [[FOREVER if self.dials[i].steps is None else self.dials[i].steps] for i in here]
+    def _write_table(self, writes: Sequence[tuple[int, LayerWrite]]) -> _Write:
+        dials = [i for i, _ in writes]
+        tables, steps = JointTables.of([write for _, write in writes]), [self.dials[i].steps for i in dials]
         return _Write(
-            here,
-            self._float(tables.R),
-            None if tables.added is None else self._float(tables.added),
-            self._float(tables.least),
-            self._float(tables.most),
-            self._float(tables.solve),
-            torch.tensor(steps, device=self.device),
+            dials,
+            tables,
+            torch.tensor([FOREVER if n is None else n for n in steps], device=self.device)[:, None],
             torch.tensor(tables.powers, device=self.device)[:, None],
-            tables.idle,
         )
 
     def _column(self, values: Sequence[float]) -> Tensor:
@@ -235,7 +216,7 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
                 f"the {dial.kind} dial reads the probability of openings, which takes passes of its own: "
                 "not possible inside vLLM; give it a probe"
             )
-        places = [dial.read, *(at.locus for at, _ in dial.writer.at_layers())]
+        places = [dial.read, *(write.direction.locus for write in dial.writer.at_layers())]
         vectors = [dial.probe.weight, *(one.vector for one in dial.opening)]
         vectors += [] if dial.write is None else [dial.write.vector]
         if dial.by_category is not None:

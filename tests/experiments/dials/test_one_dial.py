@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials import one_dial
-from experiments.dials.one_dial import either_writers
+from experiments.dials import policies
+from experiments.dials.policies import either_writers
 from experiments.run.steer_config import SteerConfig
 from probes.direction import Direction, Locus
 from steering.actuator import Affine
@@ -29,9 +29,9 @@ def test_a_writer_where_the_normative_dial_writes_opens_what_that_opens(monkeypa
     inputs: Any = SimpleNamespace(
         config=SimpleNamespace(steer=SteerConfig()), behaviour=None, store=SimpleNamespace(read=None, layers=())
     )
-    monkeypatch.setattr(one_dial, "either_samples", lambda behaviour: object())
+    monkeypatch.setattr(policies, "either_samples", lambda behaviour: object())
     monkeypatch.setattr(
-        one_dial, "fit_write", lambda read, locus, *rest: direction("fitted", locus.layer, 2 + locus.layer)
+        policies, "fit_write", lambda read, locus, *rest: direction("fitted", locus.layer, 2 + locus.layer)
     )
     found = either_writers(inputs, writers)
     assert [(one.direction.locus.layer, one.opening) for one in found if one.direction] == [(1, opening), (2, ())]

@@ -1,6 +1,6 @@
 """Prompts under a system line."""
 
-from experiments.dials.system_lines import with_line
+from experiments.dials.policies import with_line
 from extract.prompts.prompt import Prompt
 
 USER = {"role": "user", "content": "hi"}

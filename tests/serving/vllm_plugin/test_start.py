@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from serving.vllm_plugin.start import held_back, why
+from serving.vllm_plugin.engine import held_back, why
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
 WORKER = "(VllmWorker-0 pid=8875) ERROR 11-26 06:19:31 [multiproc_executor.py:953] "
@@ -13,7 +13,7 @@ CPU = ("Available memory on node 0 (15.11/18.09 GiB) on startup is less than des
        "16.64 GiB). On the CPU backend, the `--gpu-memory-utilization` flag controls the fraction.")  # fmt: skip
 CODE = """
 import subprocess, sys, time
-from serving.vllm_plugin.start import held_back
+from serving.vllm_plugin.engine import held_back
 with held_back() as printed:
     print("mine")
     child = subprocess.Popen([sys.executable, "-uc", "print('early'); input(); print('late')"], stdin=subprocess.PIPE)
