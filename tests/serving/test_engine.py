@@ -108,15 +108,6 @@ def test_waiting_choices_form_one_batch_with_a_threshold_per_row(model: ChatMode
             assert off if math.isnan(own) else reading.threshold == own
 
 
-def test_streamed_pieces_are_the_answer(model: ChatModel, dials: list[Dial]) -> None:
-    with working(model, dials) as engine:
-        streamed, whole = decoded(engine, [RecordedChoice(model, BENIGN, streamed=True), RecordedChoice(model, BENIGN)])
-    pieces = [event.text for event in streamed.events if isinstance(event, TextPiece)]
-    assert len(pieces) > 5
-    assert "".join(pieces) == streamed.text == whole.text
-    assert [type(event) for event in whole.events] == [PromptRead, Finished]
-
-
 def test_a_row_ends_at_its_own_limit_or_stop_sequence(model: ChatModel, dials: list[Dial]) -> None:
     with working(model, dials) as engine:
         found = decoded(engine, [RecordedChoice(model, BENIGN, max_new_tokens=n) for n in (1, 3, 24)]
@@ -290,20 +281,3 @@ def test_an_error_fails_the_batch_and_the_next_one_is_decoded(
     assert failed.events == [Failed("decoding failed; see the server's log", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
-
-
-def test_closing_fails_waiting_choices(model: ChatModel, dials: list[Dial]) -> None:
-    with held(model) as go:
-        engine = Engine(model, dials, max_batch=1, max_queue=4)
-        engine.start()
-        both = [RecordedChoice(model, BENIGN), RecordedChoice(model, UNKNOWN)]
-        engine.submit([one.choice for one in both])
-        until(lambda: engine.decoding == 1)
-        closing = threading.Thread(target=engine.close)
-        closing.start()
-        until(lambda: engine._closing)
-        with pytest.raises(QueueFullError):
-            engine.submit([RecordedChoice(model, BENIGN).choice])
-        go()
-        closing.join(20)
-    assert [one.events[-1] for one in both] == [Failed("the server is stopping")] * 2

@@ -15,7 +15,6 @@ from extract.chat.thinking import split_thinking
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving.limits import Limits
-from steering.actuator import OnsetBias
 from steering.conversation import generate_once
 from steering.dial import CategoryRead, CategoryThresholds, Dial
 from tests.support.browser import AXE, faults, needs_browser, opened, started
@@ -234,18 +233,6 @@ def test_characters_of_several_tokens_are_whole(page: Any) -> None:
     assert "a part of the character that a later token completes" in page.locator(".turn > .tokens").inner_text()
 
 
-@pytest.mark.slow
-def test_a_dial_that_reads_no_token_is_explained(browser: Any, model: ChatModel) -> None:
-    dial = Dial("normative", None, None, None, 0.5, 0.0, None, OnsetBias(((10, 11), (20,))))
-    with running(model, [dial], ui=True) as serving, opened(browser, f"{serving.url}/ui") as page:
-        page.locator(".slider").first.wait_for()
-        assert page.locator("#reads p").all_inner_texts() == [
-            "The normative dial reads no token: it uses the model's own probability of its opening words."
-        ]
-        assert ask(page, BENIGN).locator(".decision").count() == 1
-        assert page.locator(".token").count() == 0
-
-
 def test_thresholds_by_category_are_the_servers_until_one_is_moved(
     browser: Any, model: ChatModel, placed: list[Dial]
 ) -> None:
@@ -276,15 +263,6 @@ def test_thresholds_by_category_are_the_servers_until_one_is_moved(
         page.get_by_role("button", name="Answer again").click()  # by category again: that answer is there
         page.locator(".answer-of[aria-current=true] h3", has_text="Answer 1").wait_for()
         assert len(sent) == 2
-
-
-@pytest.mark.slow
-def test_a_new_turn_is_scrolled_to_and_the_sliders_stay_in_view(page: Any) -> None:
-    for _ in range(4):
-        ask(page, UNKNOWN)
-    place = page.locator(".answer-of[aria-current=true]").bounding_box()
-    assert 0 < place["y"] < 900
-    assert page.locator("[data-kind=normative] .slider").bounding_box()["y"] >= 0
 
 
 @pytest.mark.slow
@@ -342,12 +320,6 @@ def test_a_server_without_dials_says_so_in_one_line(browser: Any, model: ChatMod
         assert said(answer)
         assert (page.locator(".slider").count(), page.locator(".token").count()) == (0, 0)
         assert page.locator("#reads").is_hidden()
-
-
-def test_the_page_says_what_is_read(page: Any) -> None:
-    told = page.locator("#reads").inner_text()
-    assert "the normative dial at resid_post of layer 4, position post_last (the last token of the prompt)" in told
-    assert "read where it was not calibrated. It is a score to compare tokens by, and not a probability." in told
 
 
 @pytest.mark.slow

@@ -103,22 +103,6 @@ def test_reads_are_at_their_own_position_whatever_the_padding(
         np.testing.assert_allclose(together.probability["normative"][i], expected[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("bands", [(0.0, 0.0), (0.3, 0.1)])
-def test_each_row_has_its_own_gate_and_a_mixed_batch_is_its_rows(
-    model: ChatModel, rows: list[Rendered], dial: Make, bands: tuple[float, float]
-) -> None:
-    dials = [dial("normative", band=bands[0]), dial("epistemic", band=bands[1])]
-    together, readings = run(model, rows, dials)
-    assert len(set(readings.gate["normative"])) > 1
-    assert len(set(readings.gate["epistemic"])) > 1
-    for i, row in enumerate(rows):
-        said, own = run(model, [row], dials)
-        assert said[0] == together[i]
-        for kind in ("normative", "epistemic"):
-            assert own.gate[kind][0] == readings.gate[kind][i]
-            np.testing.assert_allclose(own.probability[kind][0], readings.probability[kind][i], atol=1e-5)
-
-
 def test_the_projection_is_the_target_from_the_last_prompt_token_on(
     model: ChatModel, rows: list[Rendered], dial: Make
 ) -> None:
@@ -154,15 +138,6 @@ def test_where_the_normative_gate_declines_the_epistemic_one_leaves(
         assert any(said[i] != alone[i] for i in np.flatnonzero(~declined))
 
 
-def test_a_normative_gate_that_permits_or_leaves_lets_the_epistemic_one_act(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
-    for gate in (0, -1):
-        _, readings = run(model, rows, [always(dial, "normative", gate), always(dial, "epistemic", -1)])
-        assert (readings.gate["normative"] == gate).all()
-        assert (readings.gate["epistemic"] == -1).all()
-
-
 def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
     """The epistemic dial reads where the normative one writes, a coordinate that the write moves."""
     place = Locus("resid_post", 1, "post_last")
@@ -173,51 +148,6 @@ def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendere
     alone = run(model, rows, [epistemic])[1].probability["epistemic"]
     beside = run(model, rows, [normative, epistemic])[1].probability["epistemic"]
     np.testing.assert_array_equal(beside, alone)
-
-
-def test_given_thresholds_stand_before_the_dials_own(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    dials = [dial("normative"), dial("epistemic")]
-    for normative, epistemic in ((0.2, 0.8), (0.9, 0.1)):
-        given = run(model, rows, dials, {"normative": normative, "epistemic": epistemic})
-        own = run(model, rows, [replace(dials[0], threshold=normative), replace(dials[1], threshold=epistemic)])
-        assert given[0] == own[0]
-        for kind in ("normative", "epistemic"):
-            np.testing.assert_array_equal(given[1].gate[kind], own[1].gate[kind])
-    one = run(model, rows, dials, {"epistemic": 2.0})[1]
-    np.testing.assert_array_equal(one.gate["normative"], run(model, rows, dials)[1].gate["normative"])
-    assert (one.gate["epistemic"][one.gate["normative"] < 1] == -1).all()
-
-
-def test_a_threshold_of_zero_is_a_threshold(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    assert (run(model, rows, [dial()], {"normative": 0.0})[1].gate["normative"] == 1).all()
-
-
-def test_the_model_is_bitwise_the_same_after_an_exception(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    def hooks() -> int:
-        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
-
-    count, before = hooks(), {name: value.clone() for name, value in model.model.state_dict().items()}
-    batch = model.batch(rows)
-    plain = model.generate(batch, STEPS, STEPS)
-
-    def fail() -> None:
-        model.generate(batch, 2)
-        raise RuntimeError("the caller failed")
-
-    def break_off(stream: Tensor, _: Pass) -> Tensor:
-        raise RuntimeError("a layer failed")
-
-    with pytest.raises(RuntimeError, match="the caller failed"), steering(model, [dial()], batch, rows):
-        fail()
-    with (
-        pytest.raises(RuntimeError, match="a layer failed"),
-        steering(model, [dial()], batch, rows),
-        model.editing([Edit("resid_post", 2, break_off)]),
-    ):
-        model.generate(batch, 2)
-    assert hooks() == count
-    assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
-    assert model.generate(batch, STEPS, STEPS) == plain
 
 
 def test_a_position_a_prompt_lacks_is_named(model: ChatModel, rows: list[Rendered], dial: Make) -> None:

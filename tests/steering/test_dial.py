@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from extract.errors import UserError
 from probes.direction import Direction, Locus
 from probes.grid.logistic import Platt
-from steering.actuator import Addition, Affine, Clamp, OnsetBias
+from steering.actuator import Addition, Clamp, OnsetBias
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Threshold, check_order, decide
 from steering.dial_file import load_dials, save_dials
 from steering.direction_file import save_directions
@@ -60,7 +60,7 @@ def test_a_threshold_is_that_of_the_request_before_the_categorys_before_the_dial
 ) -> None:
     made = dial(threshold=0.3, by_category=CategoryThresholds(read, {"one": 0.7, "": 0.9}))
     assert [made.resolved().of(name) for name in (None, "one", "two", "")] == [0.3, 0.7, 0.3, 0.3]
-    assert [made.resolved(0.2).of(name) for name in (None, "one")] == [0.2, 0.2]
+    assert [made.resolved(tau).of(name) for tau in (0.2, 0.0) for name in (None, "one")] == [0.2, 0.2, 0.0, 0.0]
     for off in ("off", np.nan):
         assert np.isnan([made.resolved(off).of(name) for name in (None, "one")]).all()
     assert made.resolved(made.resolved("off")) == Threshold(None)
@@ -167,20 +167,6 @@ def test_every_way_of_writing_is_kept(dial: Make, tmp_path: Path, changes: dict)
     assert made.write is None or loaded.write.later_means == (LATER.later_means if made.later else {})
     assert (loaded.read, loaded.calibration, loaded.threshold) == (made.read, made.calibration, made.threshold)
     assert (loaded.write is None, loaded.probe is None) == (made.write is None, made.probe is None)
-
-
-def test_a_file_from_before_there_was_a_choice_is_affine_at_every_step(dial: Make, tmp_path: Path) -> None:
-    path, made = tmp_path / "dials.safetensors", dial(threshold=0.3, band=0.02)
-    record = {
-        "read": vars(made.read), "bias": made.probe.bias, "C": 0.1, "slope": 3.0, "intercept": 0.0, "threshold": 0.3,
-        "band": 0.02, "write": {"name": made.write.name, "locus": vars(made.write.locus), "mean_positive": 9.0,
-                                "mean_negative": -7.0},
-    }  # fmt: skip
-    tensors = {"normative.read": made.probe.weight, "normative.write": made.write.vector}
-    save_file(tensors, path, metadata={"fingerprint": "abc", "normative": json.dumps(record)})
-    (loaded,) = load_dials(path, "abc")
-    assert same(loaded, made)
-    assert (loaded.actuator, loaded.steps, loaded.reread) == (Affine(), None, False)
 
 
 def test_any_safetensors_reader_opens_a_dials_file(dial: Make, tmp_path: Path) -> None:

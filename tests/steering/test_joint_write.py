@@ -229,17 +229,6 @@ def test_every_layer_sets_all_projections_with_its_own_means(
     assert (alone[3][..., 0] - (MEANS["normative"][1] - 3)).abs().max() > 0.1  # the control
 
 
-def test_the_order_in_which_dials_are_given_does_not_matter_on_a_model(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
-    dials, batch, said = pair_of_dials(dial), model.batch(rows), []
-    for order in (dials, dials[::-1]):
-        with steering(model, order, batch, rows) as readings:
-            said.append(model.generate(batch, 6, 6))
-    assert said[0] == said[1]
-    assert {tuple(gates) for gates in zip(*readings.gate.values(), strict=True)} >= {(-1, -1), (-1, 1), (1, 0)}
-
-
 @pytest.mark.parametrize("changes", [{}, {"actuator": Clamp()}, {"later": True}, {"steps": 2}, {"reread": True}])
 def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
     model: ChatModel, rows: list[Rendered], dial: Make, changes: dict

@@ -17,9 +17,9 @@ from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from probes.means import unit
 from steering.ablation import ablation
-from steering.ablation_variant import VARIANTS, Variant
+from steering.ablation_variant import VARIANTS
 from steering.actuator import Addition, Affine, Clamp, StreamActuator
-from steering.interventions import DeviceCopies, LastCopy, add, affine, clamp, place
+from steering.interventions import DeviceCopies, LastCopy, add, affine, clamp
 from steering.writer import GatedWriter, Writer, joint_edits
 
 D, ROWS = 16, 3
@@ -37,14 +37,7 @@ def decided_by(gates: np.ndarray) -> Callable[[int, int, int, int], np.ndarray]:
     return lambda first, last, start, rows: gates
 
 
-def former_place(scope: str, pass_: Pass, stream: Tensor) -> Tensor:
-    index = torch.arange(pass_.start, pass_.start + pass_.length)
-    last = pass_.prompt_length - 1
-    covered = {"last_prompt": index == last, "last_on": index >= last, "all": index >= 0}[scope]
-    return torch.where(covered[None, :, None], affine(stream, torch.tensor(R), 7.0), stream)
-
-
-def former_writer(actuator: StreamActuator, steps: int | None, gates: Tensor, pass_: Pass, stream: Tensor) -> Tensor:
+def written_by_token(actuator: StreamActuator, steps: int | None, gates: Tensor, pass_: Pass, stream: Tensor) -> Tensor:
     index = torch.arange(pass_.start, pass_.start + pass_.length)
     first = pass_.prompt_length - 1
     covered = (index >= first) & (index < first + (10**6 if steps is None else steps))
@@ -67,24 +60,15 @@ def stream_of(pass_: Pass, dtype: torch.dtype = torch.float32) -> Tensor:
     return (torch.randn(ROWS, pass_.length, D, generator=torch.Generator().manual_seed(pass_.start)) * 5).to(dtype)
 
 
-@given(passes, st.sampled_from(["last_prompt", "last_on", "all"]))
-def test_placed_edits_are_the_former_ones(pass_: Pass, scope: Any) -> None:
-    stream = stream_of(pass_)
-    found = place("resid_post", 1, scope, lambda x: affine(x, torch.tensor(R), 7.0)).function(stream, pass_)
-    torch.testing.assert_close(found, former_place(scope, pass_, stream), atol=1e-5, rtol=1e-5)
-    untouched = former_place(scope, pass_, torch.zeros_like(stream)) == 0
-    assert torch.equal(found[untouched], stream[untouched])
-
-
 @given(passes, st.sampled_from(ACTUATORS), st.sampled_from([None, 1, 2, 4]),
        st.lists(st.sampled_from([-1, 0, 1]), min_size=ROWS, max_size=ROWS))  # fmt: skip
-def test_what_a_dial_writes_is_as_before(
+def test_what_a_dial_writes_is_a_write_at_each_token(
     pass_: Pass, actuator: StreamActuator, steps: int | None, gates: list[int]
 ) -> None:
     stream, gate = stream_of(pass_), np.array(gates)[:, None]
     (edit,) = joint_edits([GatedWriter(Writer(DIRECTION, actuator, steps), decided_by(gate))])
     found = edit.function(stream, pass_)
-    wanted = former_writer(actuator, steps, torch.tensor(gate), pass_, stream)
+    wanted = written_by_token(actuator, steps, torch.tensor(gate), pass_, stream)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     left = np.flatnonzero(gate[:, 0] == 0)
     assert torch.equal(found[left], stream[left])
@@ -140,17 +124,6 @@ def test_a_decoded_token_waits_for_nothing(name: str, dtype: torch.dtype) -> Non
             for edit in edits:
                 edit.function(stream_of(pass_, dtype), pass_)
     assert later == []
-
-
-@pytest.mark.parametrize("name", [*WRITERS, Variant().name])
-def test_no_number_of_the_stream_is_asked_for(name: str) -> None:
-    """On the device without numbers whatever asks for one raises."""
-    for pass_ in (Pass(0, 4, 4), Pass(4, 1, 4)):
-        stream = torch.empty(ROWS, pass_.length, D, device=META, dtype=torch.bfloat16)
-        for edit in edits_of(name):
-            assert edit.function(stream, pass_).shape == stream.shape
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        bool(torch.empty(2, device=META).any())  # the control: as the former implementation asked
 
 
 def test_a_copy_is_made_once_for_each_device_and_dtype() -> None:

@@ -1,6 +1,5 @@
 """Ablating a subspace sets all its projections at its layers; backends, cache and batch size do not matter."""
 
-import copy
 import itertools
 from dataclasses import replace
 
@@ -103,18 +102,3 @@ def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
         assert together != plain
         assert tiny.generate(batch, 6, 6, use_cache=False) == together
         assert [tiny.generate(tiny.batch([row]), 6, 6)[0] for row in tiny_rows] == together
-
-
-@pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
-def test_the_backends_agree(backend: str, tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    other = ChatModel(copy.deepcopy(tiny.model), tiny.tokenizer, "tiny", backend=backend)
-    batch = tiny.batch(tiny_rows)
-    kept = batch.attention_mask.bool()
-    for edits in (
-        subspace_ablation(SUBSPACE),
-        subspace_ablation(SUBSPACE, Variant(layers="later")),
-        subspace_addition(SUBSPACE),
-    ):
-        with tiny.editing(edits), other.editing(edits):
-            torch.testing.assert_close(other.logits(batch)[kept], tiny.logits(batch)[kept], atol=1e-4, rtol=1e-4)
-            assert other.generate(batch, 6, 6) == tiny.generate(batch, 6, 6)

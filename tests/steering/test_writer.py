@@ -3,17 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit, Pass
-from probes.direction import Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
-from steering.dial import Dial, check_order
+from steering.dial import Dial
 from steering.writer import ConstantGateWriter, Writer, held_edits
 
 Make = Callable[..., Dial]
@@ -23,42 +19,6 @@ MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
 @pytest.fixture
 def later(dial: Make) -> Dial:
     return dial(later=True, write=replace(dial().write, later_means=MEANS))
-
-
-def projections(model: ChatModel, rows: list[Rendered], dial: Dial, threshold: float) -> dict[int, np.ndarray]:
-    """Return what lies along the write direction at the last prompt token, by layer, under one gate for all rows."""
-    batch, seen = model.batch(rows), {}
-    r = torch.tensor(dial.write.vector)  # type: ignore[union-attr]
-
-    def look(layer: int) -> Edit:
-        def function(stream: torch.Tensor, pass_: Pass) -> torch.Tensor:
-            seen[layer] = (stream[:, -1] @ r).numpy()
-            return stream
-
-        return Edit("resid_post", layer, function)
-
-    with steering(model, [replace(dial, threshold=threshold)], batch, rows), model.editing([look(1), look(2), look(3)]):
-        model.generate(batch, 1)
-    return seen
-
-
-@pytest.mark.parametrize(("threshold", "side"), [(0.0, 0), (2.0, 1)])
-def test_later_layers_get_their_own_class_means(
-    model: ChatModel, rows: list[Rendered], later: Dial, threshold: float, side: int
-) -> None:
-    means = {1: (9.0, -7.0)} | MEANS
-    found = projections(model, rows, later, threshold)
-    for layer, goal in means.items():
-        np.testing.assert_allclose(found[layer], goal[side], atol=1e-3)
-    alone = projections(model, rows, replace(later, later=False), threshold)  # the control
-    np.testing.assert_allclose(alone[1], means[1][side], atol=1e-3)
-    assert all(np.abs(alone[layer] - means[layer][side]).max() > 0.1 for layer in MEANS)
-
-
-def test_writes_at_later_layers_still_come_after_every_read(dial: Make, later: Dial) -> None:
-    check_order([later])
-    with pytest.raises(Exception, match="reads resid_post at layer 2 but one writes resid_post at layer 1"):
-        check_order([later, dial("epistemic", read=Locus("resid_post", 2, "post_last"), write=later.write)])
 
 
 @pytest.mark.parametrize("actuator", [Addition(), OnsetBias(((3,),))])

@@ -1,6 +1,5 @@
 """Look-ups in the table of outcomes agree with the dials on the model, token by token."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -22,14 +21,13 @@ from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import PromptBatch
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
-from probes.direction import Direction, Locus, vector_digest
+from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from steering.actuator import Addition, Affine, Clamp, OnsetBias, actuator_record
+from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
-from steering.writer import ConstantGateWriter, held_edits
+from steering.writer import ConstantGateWriter
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -185,26 +183,6 @@ def test_a_look_up_is_what_the_dials_say_where_both_write_at_one_layer(completer
     table = tabulated(completer, oblique, dead_band=True)
     for thresholds in product(GRID[::2], repeat=2):
         assert table.actions_at(thresholds, 0.15).tolist() == directly(completer, oblique, thresholds, 0.15)
-
-
-def test_responses_under_writes_one_after_the_other_are_not_used_for_joint_ones(
-    completer: Completer, dials: list[Dial], tmp_path: Path
-) -> None:
-    """The keys of version 0.1, whose edits followed one another, and of each gate held alone."""
-    held = [ConstantGateWriter(dial.writer, -1) for dial in at_one_layer(dials)]
-    rows, cache = range(len(completer.prompts)), ResponseCache(tmp_path / "generations.sqlite", completer.model)
-
-    def former(one: ConstantGateWriter) -> Edit:
-        at, record = one.writer.direction, actuator_record(one.writer.actuator).to_dict()
-        assert at is not None
-        key = json.dumps([one.gate, one.writer.steps, record, vector_digest(at.vector)])
-        return replace(held_edits([one])[0], key=f"{key} means {at.mean_positive!r}, {at.mean_negative!r}")
-
-    for edits in ([former(one) for one in held], [edit for one in held for edit in held_edits([one])]):
-        replace(completer, cache=cache).complete(rows, edits=edits)
-    fresh = [c.token_ids for c in completer.complete(rows, held=held)]
-    assert [c.token_ids for c in replace(completer, cache=cache).complete(rows, held=held)] == fresh
-    assert [c.token_ids for c in replace(completer, cache=cache).complete(rows, edits=edits)] != fresh  # the control
 
 
 @pytest.mark.slow
