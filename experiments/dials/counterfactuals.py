@@ -67,7 +67,8 @@ class Counterfactuals:
         """The outcome at each tuple of gates, each counted from -1: an axis of length 3 a dial."""
         place = np.full((3,) * len(self.dials), -1)
         for i, outcome in enumerate(self.outcomes):
-            place[tuple(gate + 1 for gate in outcome)] = i
+            if len(outcome) == len(self.dials):  # not that of the plain model, which is no gate's
+                place[tuple(gate + 1 for gate in outcome)] = i
         return place
 
     def look_up(
