@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pydantic import JsonValue
 
@@ -16,12 +16,11 @@ from extract.chat.template import Arguments, System
 from extract.chat.thinking import after_opening, reopened
 from extract.errors import UserError
 from extract.in_memory import RESPONSE, Activations, capture_in_memory, with_response
-from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Scope, Site
 from extract.model.edit import site as site_of
-from extract.model.loading import DType, open_model
-from extract.model.loading_options import loading_options
+from extract.model.loading import open_model
+from extract.model.loading_options import BackendName, DType, model_config
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -280,24 +279,20 @@ def load_model(
     8
     """
     quiet_libraries()
-    number = str(dtype).removeprefix("torch.")  # torch.bfloat16 is as good as its name
-    for what, given, known in (("dtype", number, get_args(DType)), ("backend", backend, get_args(BackendName))):
-        if given not in known:
-            raise UserError(f"no such {what}: {given!r}; expected one of {', '.join(known)}")
     form, added = (None if given is None else os.fspath(given) for given in (template, adapter))
-    return open_model(
-        Model,
-        os.fspath(name),
-        revision,
-        added,
-        cast(DType, number),
-        device,
-        backend,
-        form,
-        template_args,
-        system,
-        loading_options(loading),
+    config = model_config(
+        name=os.fspath(name),
+        revision=revision,
+        adapter=added,
+        dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 is as good as its name
+        device=device,
+        backend=backend,
+        template=form,
+        template_args=dict(template_args or {}),
+        system=system,
+        loading=dict(loading or {}),
     )
+    return open_model(Model, config)
 
 
 def _refuse_no_tokens(most: int) -> None:

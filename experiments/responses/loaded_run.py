@@ -12,7 +12,7 @@ from experiments.responses.response_cache import ResponseCache
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.model.chat_model import ChatModel
-from extract.model.loading import load_model
+from extract.model.loading import open_model
 from extract.model.source import resolve
 from judging.judge_by_name import open_judge
 
@@ -26,20 +26,8 @@ class LoadedRun(RunInputs):
     @cached_property
     def model(self) -> ChatModel:
         """The configured model; loading may raise UserError."""
-        wanted = self.config.model
-        resolve(wanted.name, self.reporter)  # a GGUF file is dequantised behind the run's own bar
-        return load_model(
-            wanted.name,
-            revision=wanted.revision,
-            adapter=wanted.adapter,
-            dtype=wanted.dtype,
-            device=wanted.device,
-            backend=wanted.backend,
-            template=wanted.template,
-            template_args=wanted.template_args,
-            system=wanted.system,
-            options=wanted.loading,
-        )
+        resolve(self.config.model.name, self.reporter)  # a GGUF file is dequantised behind the run's own bar
+        return open_model(ChatModel, self.config.model)
 
     @property
     def has_model(self) -> bool:

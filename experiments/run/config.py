@@ -9,12 +9,12 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from experiments.run.steer_config import SteerConfig
 from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
-from extract.model.loading_options import LoadingOptions
+from extract.model.loading_options import ModelConfig
 from extract.prompts.sources import PromptsConfig
 from extract.run_directory import is_run
 from extract.shipped import nearest_yaml, resolve_shipped
@@ -23,7 +23,6 @@ from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
-Float = Literal["auto", "float32", "float16", "bfloat16"]
 
 
 def _write_position(name: str) -> str:
@@ -43,21 +42,6 @@ def _run_name(name: str) -> str:
 
 WritePosition = Annotated[str, AfterValidator(_write_position)]
 RunName = Annotated[str, AfterValidator(_run_name)]
-
-
-class ModelConfig(Strict):
-    """Which model, and how to load it."""
-
-    name: str
-    revision: str | None = None
-    adapter: str | None = None  # the directory of a LoRA adapter (PEFT), merged into the weights
-    dtype: Float = "auto"
-    device: str = "auto"
-    backend: Literal["hooks", "nnsight", "transformer_lens"] = "hooks"
-    template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
-    template_args: dict[str, JsonValue] = Field(default_factory=dict)  # of the template: {enable_thinking: false}
-    system: Literal["keep", "merge"] = "keep"  # merge: system messages go into the next user turn
-    loading: LoadingOptions = LoadingOptions()
 
 
 class GenerateConfig(Strict):

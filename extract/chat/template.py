@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from extract.errors import UserError
 
 Arguments = Mapping[str, JsonValue]  # a template's arguments by name
-System = Literal["keep", "merge"]
+System = Literal["keep", "merge"]  # of system messages
 GIVEN_ALREADY = ("messages", "add_generation_prompt")
 
 PINNED_DATE = date(2024, 7, 26)  # with today's date in a template, activations would differ from day to day

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Protocol, TypeVar, get_args
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -17,8 +17,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from extract.errors import UserError, in_one_line
 from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first_halves, stream_in, stream_out
 from extract.model.edit import SITES, Edit, Pass, Site, Stream
+from extract.model.loading_options import BackendName
 
-BackendName = Literal["hooks", "nnsight", "transformer_lens"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, 
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import BackendName, open_backend, run_edited
+from extract.model.backends import open_backend, run_edited
 from extract.model.blocks import decoder_layers
 from extract.model.decoding import (
     Decoding,
@@ -32,6 +32,7 @@ from extract.model.decoding import (
     without_own_config,
 )
 from extract.model.edit import Edit, Pass, Site, Stream
+from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.weights import cast_fingerprint, fingerprint, input_device
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import huggingface_hub.constants
 import torch
@@ -33,73 +33,49 @@ from transformers import (
 from extract.chat.template import Arguments, System, choose_template
 from extract.errors import UserError, in_one_line
 from extract.model.adapter import find_adapter, merged
-from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
-from extract.model.loading_options import DEFAULT, FromPretrained, LoadingOptions
+from extract.model.loading_options import DEFAULT, DType, FromPretrained, ModelConfig, model_config
 from extract.model.source import resolve
 
-DType = Literal["auto", "float32", "float16", "bfloat16"]
 AnyChatModel = TypeVar("AnyChatModel", bound=ChatModel)
 
 
-def load_model(
-    name: str,
-    *,
-    revision: str | None = None,
-    adapter: str | None = None,
-    dtype: DType = "auto",
-    device: str = "auto",
-    backend: BackendName = "hooks",
-    template: str | None = None,
-    template_args: Arguments | None = None,
-    system: System = "keep",
-    options: LoadingOptions = DEFAULT,
-) -> ChatModel:
+def load_model(name: str, **settings: Any) -> ChatModel:
     """Load weights (safetensors or GGUF, no remote code) and tokenizer.
 
     `auto` means bfloat16 on the GPU (or spread over several GPUs) if there is one, else float32 on the CPU.
 
     Args:
         name: a directory, a hub id, a GGUF file, or `package:NAME` for the model inside an installed package.
-        adapter: the directory of a LoRA adapter (PEFT) that is merged into the weights, in float32.
-        template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
-        template_args: further arguments of the template, such as `{"enable_thinking": False}`.
-        system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
-        options: attention, quantisation, memory of each device, tensor parallelism.
+        settings: the other fields of `ModelConfig`: revision, adapter, dtype, device, backend, template (the
+            tokenizer's own; `plain` for base models; a `.jinja` file), template_args, system, loading.
 
     Raises:
-        UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template.
+        UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template; or
+            there is no such setting.
     """
-    return open_model(
-        ChatModel, name, revision, adapter, dtype, device, backend, template, template_args, system, options
-    )
+    return open_model(ChatModel, model_config(name=name, **settings))
 
 
-def open_model(
-    kind: type[AnyChatModel],
-    name: str,
-    revision: str | None,
-    adapter: str | None,
-    dtype: DType,
-    device: str,
-    backend: BackendName,
-    template: str | None,
-    template_args: Arguments | None,
-    system: System,
-    options: LoadingOptions = DEFAULT,
-) -> AnyChatModel:
-    """Load a model as `load_model` does, into a class that has more methods than `ChatModel`."""
-    config, tokenizer = load_tokenizer(
-        name, revision=revision, template=template, template_args=template_args, system=system
+def open_model(kind: type[AnyChatModel], config: ModelConfig) -> AnyChatModel:
+    """Load a model as `load_model` does, into a class that may have more methods than `ChatModel`."""
+    name, revision, device = config.name, config.revision, config.device
+    own, tokenizer = load_tokenizer(
+        name,
+        revision=revision,
+        template=config.template,
+        template_args=config.template_args,
+        system=config.system,
     )
-    folder = None if adapter is None else find_adapter(adapter)
-    wanted = options.arguments(name, device, adapted=folder is not None)
-    if getattr(config, "attn_logit_softcapping", None):  # sdpa, the default of transformers 5.19, leaves it out
-        wanted.setdefault("attn_implementation", "eager")
-    model = _load_weights(AutoModelForCausalLM, name, revision, dtype if folder is None else "float32", device, wanted)
+    folder = None if config.adapter is None else find_adapter(config.adapter)
+    arguments = config.loading.arguments(name, device, adapted=folder is not None)
+    if getattr(own, "attn_logit_softcapping", None):  # sdpa, the default of transformers 5.19, leaves it out
+        arguments.setdefault("attn_implementation", "eager")
+    dtype = config.dtype if folder is None else "float32"
+    model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device, arguments)
     if folder is not None:
-        model = merged(model, folder, tokenizer).to(_dtype(dtype, device))
-    return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=backend)
+        model = merged(model, folder, tokenizer).to(_dtype(config.dtype, device))
+    return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=config.backend)
 
 
 def load_classifier(

@@ -1,18 +1,17 @@
-"""Options of loading that transformers takes: attention, quantisation, memory of each device, tensor parallelism.
-
-Part of a run's configuration, so heavy imports happen inside the functions.
-"""
+"""Which model, and how it is loaded: a section of a run's configuration, so functions import what is heavy."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pydantic import Field, JsonValue, ValidationError
 
 from extract.errors import UserError, in_one_line
 from extract.yaml_file import Strict, explain
+
+BackendName = Literal["hooks", "nnsight", "transformer_lens"]
+DType = Literal["auto", "float32", "float16", "bfloat16"]
 
 
 class FromPretrained(TypedDict, total=False):
@@ -78,16 +77,31 @@ class LoadingOptions(Strict):
 DEFAULT = LoadingOptions()
 
 
-def loading_options(given: Mapping[str, JsonValue] | None) -> LoadingOptions:
-    """Return the options with these values.
+class ModelConfig(Strict):
+    """Which model, and how to load it."""
+
+    name: str
+    revision: str | None = None
+    adapter: str | None = None  # the directory of a LoRA adapter (PEFT), merged into the weights
+    dtype: DType = "auto"
+    device: str = "auto"
+    backend: BackendName = "hooks"
+    template: str | None = None  # the tokenizer's own; plain (Question: … Answer: …, for base models); or a .jinja file
+    template_args: dict[str, JsonValue] = Field(default_factory=dict)  # of the template: {enable_thinking: false}
+    system: Literal["keep", "merge"] = "keep"  # merge: system messages go into the next user turn
+    loading: LoadingOptions = DEFAULT
+
+
+def model_config(**settings: Any) -> ModelConfig:
+    """Return a model's configuration.
 
     Raises:
-        UserError: there is no such option, or a value does not fit.
+        UserError: there is no such setting, or a value does not fit.
     """
     try:
-        return LoadingOptions.model_validate(given or {})
+        return ModelConfig.model_validate(settings)
     except ValidationError as error:
-        raise UserError(f"loading: {explain(error, LoadingOptions)}") from None
+        raise UserError(explain(error, ModelConfig)) from None
 
 
 def _quantization(name: str, given: dict[str, JsonValue]) -> object:

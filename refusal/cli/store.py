@@ -105,7 +105,8 @@ def _verified(
 ) -> Verification:
     """Verify a store, also against a model's weights where a model is named."""
     from extract.errors import UserError
-    from extract.model.loading import DType, load_model
+    from extract.model.loading import load_model
+    from extract.model.loading_options import DType
     from extract.model.quiet import quiet_libraries
     from extract.store.integrity import verify
 
@@ -116,7 +117,7 @@ def _verified(
     weights = None
     if model is not None:
         quiet_libraries()
-        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()  # type: ignore[arg-type]
+        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()
     with _slices(f"verifying {file.name}") as progress:
         return verify(file, weights=weights, progress=progress)
 

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from extract.chat.render import Rendered, render
-from extract.model.backends import BackendName
 from extract.model.chat_model import ChatModel
+from extract.model.loading_options import BackendName
 from extract.prompts.prompt import Prompt
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -286,10 +286,3 @@ def test_the_first_half_of_granite_is_scaled(tiny: Build) -> None:
 
 def opened(tiny: Build, name: str, backend: str) -> ChatModel:
     return tiny(name) if backend == "hooks" else tiny(name, backend)
-
-
-def test_the_configuration_names_the_same_backends() -> None:
-    from experiments.run.config import ModelConfig
-
-    for backend in BACKENDS:
-        assert ModelConfig(name="m", backend=backend).backend == backend

@@ -13,7 +13,7 @@ import torch
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
-from extract.model.loading_options import LoadingOptions, loading_options
+from extract.model.loading_options import model_config
 from extract.shipped import ROOT
 
 ORGANISM = str(ROOT / "organisms" / "zoo" / "two-knobs")
@@ -24,8 +24,8 @@ IN_PARALLEL = """
 import sys, torch
 from tests.extract.model.test_loading_options import ORGANISM, ROWS, streams
 from extract.model.loading import load_model
-from extract.model.loading_options import LoadingOptions
-model = load_model(ORGANISM, dtype="float32", device="cpu", options=LoadingOptions(tp_plan="auto"))
+from extract.model.loading_options import model_config
+model = load_model(ORGANISM, dtype="float32", device="cpu", loading={"tp_plan": "auto"})
 split = sum(type(weight).__name__ == "DTensor" for weight in model.model.parameters())
 found = {"streams": streams(model), "fingerprint": model.fingerprint(), "split": split,
          "said": model.generate(model.pad(ROWS, "left"), 5)}
@@ -34,7 +34,7 @@ torch.save(found, f"{sys.argv[1]}/{torch.distributed.get_rank()}.pt")
 
 
 def load(device: str = "cpu", **options: object) -> ChatModel:
-    return load_model(ORGANISM, dtype="float32", device=device, options=LoadingOptions(**options))  # type: ignore[arg-type]
+    return load_model(ORGANISM, dtype="float32", device=device, loading=options)  # type: ignore[arg-type]
 
 
 def streams(model: ChatModel) -> dict[str, torch.Tensor]:
@@ -74,7 +74,7 @@ def test_memory_limits_choose_where_weights_go() -> None:
 def test_what_does_not_fit_together_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(part: str, adapted: bool = False, **options: object) -> None:
         with pytest.raises(UserError) as caught:
-            LoadingOptions(**options).arguments("m", "cpu", adapted)  # type: ignore[arg-type]
+            model_config(name="m", loading=options).loading.arguments("m", "cpu", adapted)
         assert part in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -83,9 +83,7 @@ def test_what_does_not_fit_together_is_one_line(tmp_path: Path, monkeypatch: pyt
     fails("m: model.loading.quantization is not valid: ", quantization={"quant_method": "no such"})
     fails("m: model.loading.quantization is not valid: ", quantization={"load_in_9bit": True})
     fails("start them with: torchrun", tp_plan="auto")
-    with pytest.raises(UserError, match="loading: no such key: attention"):
-        loading_options({"attention": "eager"})
-    assert loading_options(None) == LoadingOptions()
+    fails("no such key: loading.attention; did you mean loading.attn_implementation", attention="eager")
     with pytest.raises(UserError, match="two-knobs does not hold a loadable model"):
         load(attn_implementation="no such")
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
-from extract.model.loading import DType, load_model
+from extract.model.loading import load_model
+from extract.model.loading_options import DType
 from extract.model.padded_batch import Batch
 from extract.model.source import ENGLISH, MOST_PERPLEXITY, _perplexity
 from extract.prompts.prompt import Prompt
