@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 
 from benchmarks.table import main
 from experiments.dials.results import MOST_PROMPTS
@@ -61,7 +60,7 @@ def measure(quick: bool) -> dict[str, float]:
 
 def page(n: int) -> str:
     """Return the page of a finished run, with n synthetic prompts in place of its own."""
-    cells = [GridRow.model_validate(row) for row in pyarrow.parquet.read_table(RUN / "probes.parquet").to_pylist()]
+    cells = GridRow.table(RUN / "probes.parquet")
     eta = ProjectionRows.read(RUN / "stages" / "trigger_projection.json").rows
     run = ReportedRun("bench", "rules", "", "", cells, eta, reads={})
     return document("bench", [article(run, RunResults.read(RUN / "results.json"), payload(n))])

@@ -124,7 +124,7 @@ class Run:
             case "rates":
                 return rates_chart(found.rates, found.steer.certified, dials=bool(found.dials), title=found.model.name)
             case "grid":
-                return grid_figure([GridRow.model_validate(row) for row in self.grid.to_dict("records")], contrast)
+                return grid_figure(GridRow.table(self.path / "probes.parquet"), contrast)
             case "matrix":
                 chart = matrix_chart(found.dissociation.matrix)
                 if chart is None:

@@ -10,8 +10,6 @@ from experiments.charts.specification import Chart, Row, save
 from experiments.probing.results import GridRow
 from extract.errors import UserError
 
-PROBE = "logistic"
-
 
 def draw_grids(rows: Sequence[GridRow], contrasts: Sequence[str], directory: Path) -> None:
     """Write figures/grid_CONTRAST.png and .svg of a run directory."""
@@ -30,20 +28,20 @@ def grid_figure(rows: Sequence[GridRow], contrast: str) -> Chart:
         there = ", ".join(dict.fromkeys(row.contrast for row in rows))
         raise UserError(f"there is no contrast {contrast!r}; there are {there}")
     title = f"{contrast}: test AUROC and 95 % interval, n = {cells[0]['n']}; framed: chosen on validation"
-    lowest = min(row.test_auroc for row in rows if row.contrast == contrast)
+    lowest = min(row.auroc for row in rows if row.contrast == contrast)
     return heat_map(cells, title=title, columns="layer", lines="position", unit="AUROC", domain=(min(0.5, lowest), 1.0))
 
 
 def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
     """Return the cells of a contrast's chart, layer by layer."""
-    mine = [row for row in rows if row.contrast == contrast and row.probe == PROBE]
+    mine = [row for row in rows if row.contrast == contrast and row.probe == "logistic"]
     return [
         {
             "column": str(row.layer),
             "row": row.position,
-            "value": row.test_auroc,
-            "low": row.test_auroc_low,
-            "high": row.test_auroc_high,
+            "value": row.auroc,
+            "low": row.auroc_ci[0],
+            "high": row.auroc_ci[1],
             "n": f"{row.n_positive} + {row.n_negative}",
             "chosen": row.chosen,
             "validation": row.validation_auroc,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from experiments.probing.results import GridRow, SiteRecord
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
@@ -19,11 +20,11 @@ from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.grid.baselines import bag_of_words_auroc, length_auroc
-from probes.grid.logistic import LinearProbe, fit_platt
-from probes.grid.nulls import NullAUROC, control_auroc, logistic_null, null_auroc
+from probes.grid.logistic import fit_platt
+from probes.grid.nulls import control_auroc, logistic_null, null_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
 from probes.means import difference_in_means, unit
-from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
+from probes.statistics.metrics import brier, expected_calibration_error
 from probes.statistics.permutation import label_permutation_p
 
 INTENT = "intent"  # harmful against benign requests with a trigger word, which no word list can separate
@@ -36,25 +37,11 @@ CLASSES = {  # positive (declining) and negative class of each contrast
 
 @dataclass(frozen=True)
 class ReadProbe:
-    """The grid of one contrast, and the locus chosen on validation prompts with its probe."""
+    """The grid of one contrast, and the probe chosen on validation prompts."""
 
     contrast: Contrast
-    loci: tuple[LocusScores, ...]
-    chosen: LocusScores
-    probe: LinearProbe
-    bag_of_words: float
-    length: float
-    p_permutation: float  # of the chosen logistic probe; test labels permuted within groups
-    control: float  # AUROC of probes on control tasks (a random label for each category); NaN without categories
-    ece: float | None  # of Platt-scaled probabilities on test prompts; None without calibration prompts of both classes
-    brier: float | None  # of the same probabilities
-    refitted: NullAUROC  # of the logistic probe, fitted again on permuted labels
-    null: NullAUROC  # of the difference in means at the chosen locus: permuted-label and random-direction nulls
-
-    @property
-    def test(self) -> Discrimination:
-        """Discrimination of the chosen logistic probe on test prompts."""
-        return self.chosen.scores[LOGISTIC].test
+    rows: tuple[GridRow, ...]
+    chosen: SiteRecord
 
 
 @dataclass(frozen=True)
@@ -140,7 +127,9 @@ def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
 
 
 def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequence[LocusScores]) -> ReadProbe:
-    chosen, seed = choose_locus(loci), inputs.config.seed
+    chosen, seed, site = choose_locus(loci), inputs.config.seed, inputs.store.site
+    rows = [_grid_row(locus, kind, site, locus is chosen) for locus in loci for kind in locus.scores]
+    row = next(row for row in rows if row.chosen)
     activations = inputs.store.read(chosen.layer, chosen.position)
     C = float(chosen.scores[LOGISTIC].C[0])
     probe = grid.fit(activations, contrast.name, C=C)
@@ -151,20 +140,53 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Se
     fitted = (X[train], y[train], X[test], y[test])
     categories = np.array([inputs.prompts[row].category or "" for row in contrast.rows])
     texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
-    return ReadProbe(
-        contrast=contrast,
-        loci=tuple(loci),
-        chosen=chosen,
-        probe=probe,
-        bag_of_words=bag_of_words_auroc(texts, y, train, test),
-        length=length_auroc(texts, y, train, test),
-        p_permutation=label_permutation_p(y[test], score[test], groups[test], seed=seed),
-        control=control_auroc(X[train], categories[train], X[test], categories[test], C=C, seed=seed),
+    words = bag_of_words_auroc(texts, y, train, test)
+    control = control_auroc(X[train], categories[train], X[test], categories[test], C=C, seed=seed)
+    within = {"groups": groups[train], "test_groups": groups[test], "seed": seed}
+    record = SiteRecord(
+        **row.model_dump(),
         ece=ece,
         brier=squared,
-        refitted=logistic_null(*fitted, C=C, groups=groups[train], test_groups=groups[test], seed=seed),
-        null=null_auroc(*fitted, groups=groups[train], test_groups=groups[test], seed=seed),
+        bag_of_words_auroc=words,
+        length_auroc=length_auroc(texts, y, train, test),
+        beats_bag_of_words=row.auroc_ci[0] > words,
+        p_permutation=label_permutation_p(y[test], score[test], groups[test], seed=seed),
+        control_auroc=None if np.isnan(control) else control,
+        selectivity=None if np.isnan(control) else row.auroc - control,
+        refitted_on_permuted_labels=logistic_null(*fitted, C=C, **within),
+        difference_in_means=null_auroc(*fitted, **within),
     )
+    return ReadProbe(contrast, tuple(rows), record)
+
+
+def _grid_row(locus: LocusScores, probe: str, site: str, chosen: bool) -> GridRow:
+    score = locus.scores[probe]
+    test = score.test
+    return GridRow(
+        contrast=locus.contrast,
+        site=site,
+        layer=locus.layer,
+        position=locus.position,
+        probe=probe,
+        chosen=chosen and probe == LOGISTIC,
+        C=None if np.isnan(score.C[0]) else float(score.C[0]),
+        validation_auroc=float(score.validation[0]),
+        validation_d_prime=float(score.separation[0]),
+        auroc=test.auroc.estimate,
+        auroc_ci=(test.auroc.low, test.auroc.high),
+        balanced_accuracy=test.balanced_accuracy,
+        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
+        n_positive=test.n_positive,
+        n_negative=test.n_negative,
+        groups_positive=test.groups_positive,
+        groups_negative=test.groups_negative,
+    )
+
+
+def best_loci(rows: Iterable[GridRow], n: int = 10) -> list[GridRow]:
+    """Return the n loci whose logistic probe has the highest validation AUROC, ties by d'; test prompts have no say."""
+    logistic = [row for row in rows if row.probe == LOGISTIC]
+    return sorted(logistic, key=lambda row: (row.validation_auroc, row.validation_d_prime), reverse=True)[:n]
 
 
 def _calibrated(
@@ -177,7 +199,7 @@ def _calibrated(
     return expected_calibration_error(y[test], probability), brier(y[test], probability)
 
 
-def read_direction(read_probe: ReadProbe, site: str, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
+def read_direction(read_probe: ReadProbe, activations: Float[np.ndarray, "prompts d_model"]) -> Direction:
     """Return the difference-in-means read direction at the chosen locus, from all prompts' activations there."""
     contrast, chosen = read_probe.contrast, read_probe.chosen
     train = contrast.within("train")
@@ -188,7 +210,7 @@ def read_direction(read_probe: ReadProbe, site: str, activations: Float[np.ndarr
     return Direction(
         name=f"{contrast.name}_read",
         vector=vector,
-        locus=Locus(site, chosen.layer, chosen.position),
+        locus=Locus(chosen.site, chosen.layer, chosen.position),
         mean_positive=float(along[y].mean()),
         mean_negative=float(along[~y].mean()),
         provenance={
@@ -203,7 +225,7 @@ def read_direction(read_probe: ReadProbe, site: str, activations: Float[np.ndarr
     )
 
 
-def write_parquet(rows: Sequence[dict[str, object]], path: Path) -> None:
+def write_parquet(rows: Iterable[dict[str, object]], path: Path) -> None:
     """Write rows as Parquet, atomically."""
     import pyarrow
     import pyarrow.parquet

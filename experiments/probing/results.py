@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from experiments.probing.geometry_results import Geometry
 from experiments.run.behaviour import Kind
@@ -14,25 +16,29 @@ from probes.grid.nulls import NullAUROC
 from probes.statistics.metrics import enough
 from probes.statistics.permutation import PValue
 
+DPrime = Annotated[  # infinite (null in JSON): both classes are without spread, such as one prompt of each
+    float,
+    BeforeValidator(lambda d: float("inf") if d is None else d),
+    PlainSerializer(lambda d: d if isfinite(d) else None, when_used="json"),
+]
 Discarded = Literal["not_finite", "kl", "induce"]
 KEPT = 3  # candidates, the best by first order, that are measured exactly at a time
 
 
 class GridRow(Record):
-    """One probe at one locus, as in probes.parquet."""
+    """One probe at one locus; probes.parquet is the table of them."""
 
     contrast: str
     site: str
     layer: int
     position: str
     probe: str
-    chosen: bool
+    chosen: bool  # the logistic probe that is best on validation prompts
     C: float | None  # of logistic probes only
     validation_auroc: float
-    validation_d_prime: float | None  # None if infinite; infinite in probes.parquet
-    test_auroc: float
-    test_auroc_low: float
-    test_auroc_high: float
+    validation_d_prime: DPrime
+    auroc: float  # on test prompts, as all that follows
+    auroc_ci: tuple[float, float]
     balanced_accuracy: float
     recall_at_1pct_fpr: float
     n_positive: int
@@ -40,44 +46,34 @@ class GridRow(Record):
     groups_positive: float
     groups_negative: float
 
+    @classmethod
+    def table(cls, path: Path) -> list[GridRow]:
+        """Read probes.parquet."""
+        import pyarrow.parquet
 
-def auroc_text(auroc: float, low: float, high: float, n_positive: int | None, n_negative: int | None) -> str:
-    """Return an AUROC with its interval, or that a class has too few samples for one."""
-    if n_positive is not None and n_negative is not None and not enough(n_positive, n_negative):
-        return f"too few ({n_positive} + {n_negative})"
-    return f"{auroc:.3f} [{low:.3f}, {high:.3f}]"
-
-
-class SiteRecord(Record):
-    """The locus at which a label is read, chosen on validation prompts, and its probe's results on test prompts."""
-
-    site: str
-    layer: int
-    position: str
-    auroc: float
-    auroc_ci: tuple[float, float]
-    validation_auroc: float
-    C: float
-    balanced_accuracy: float
-    recall_at_1pct_fpr: float
-    ece: float | None
-    brier: float | None
-    n_test: int
-    n_positive: int | None = None  # of the test prompts; None in files of earlier versions
-    n_negative: int | None = None
-    bag_of_words_auroc: float
-    length_auroc: float
-    beats_bag_of_words: bool
-    p_permutation: PValue
-    control_auroc: float | None
-    selectivity: float | None
-    refitted_on_permuted_labels: NullAUROC
-    difference_in_means: NullAUROC
+        return [cls.model_validate(row) for row in pyarrow.parquet.read_table(path).to_pylist()]
 
     @property
     def shown(self) -> str:
         """The test AUROC with its interval, or that a class has too few test prompts for one."""
-        return auroc_text(self.auroc, *self.auroc_ci, self.n_positive, self.n_negative)
+        if not enough(self.n_positive, self.n_negative):
+            return f"too few ({self.n_positive} + {self.n_negative})"
+        return "{:.3f} [{:.3f}, {:.3f}]".format(self.auroc, *self.auroc_ci)
+
+
+class SiteRecord(GridRow):
+    """The chosen probe of a contrast: its row of the grid, its baselines and its nulls."""
+
+    ece: float | None  # of Platt-scaled probabilities; None without calibration prompts of both classes
+    brier: float | None  # of the same probabilities
+    bag_of_words_auroc: float
+    length_auroc: float
+    beats_bag_of_words: bool
+    p_permutation: PValue  # test labels permuted within groups
+    control_auroc: float | None  # on control tasks (a random label for each category); None without categories
+    selectivity: float | None
+    refitted_on_permuted_labels: NullAUROC
+    difference_in_means: NullAUROC  # at the same locus: permuted-label and random-direction nulls
 
 
 class CandidateRecord(Record):

@@ -12,9 +12,8 @@ from experiments.probing.candidate import Candidate
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry
 from experiments.probing.grid_figure import draw_grids
-from experiments.probing.grid_rows import best_loci, grid_rows, site_record
 from experiments.probing.independence import measured_independence
-from experiments.probing.read_probes import read_direction, read_grid, write_parquet
+from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
 from experiments.probing.selection import LocusSelection, Screen, Validation, choose_known, confirmed, screening
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
@@ -33,16 +32,14 @@ from steering.direction_file import save_directions
 
 def probe(loaded: LoadedRun) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
-    site = loaded.store.site
     read_probes = read_grid(loaded)
-    directions = [
-        read_direction(r, site, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()
-    ]
+    directions = [read_direction(r, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()]
     onsets = context_onsets(loaded)
     loaded.behaviour = replace(loaded.behaviour, by_label=frozenset())  # not what an earlier run of the stage chose
     writes: dict[Kind, WriteSelection] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
-    rows, chosen = grid_rows(read_probes, site), {kind: written.chosen for kind, written in writes.items()}
+    rows = [row for read_probe in read_probes.values() for row in read_probe.rows]
+    chosen = {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
     draw_grids(rows, list(read_probes), loaded.directory)
@@ -50,7 +47,7 @@ def probe(loaded: LoadedRun) -> None:
     tables.write(loaded.file("stages/geometry.json"))
     chosen_read = read_probes["normative"].chosen
     ProbeResults(
-        sites={name: site_record(read_probe, site) for name, read_probe in read_probes.items()},
+        sites={name: read_probe.chosen for name, read_probe in read_probes.items()},
         best_loci=tuple(best_loci(rows)),
         writes={kind: written.record for kind, written in writes.items()},
         geometry=_cosines(directions, writes).model_copy(

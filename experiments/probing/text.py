@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.probing.geometry_results import Independence
-from experiments.probing.results import KEPT, ProbeResults, WriteRecord, auroc_text
+from experiments.probing.results import KEPT, ProbeResults, WriteRecord
 from experiments.run.wording import p_text
 
 
@@ -32,8 +32,8 @@ def print_probe(directory: Path, found: ProbeResults) -> None:
             str(row.layer),
             row.position,
             f"{row.validation_auroc:.3f}",
-            _d_prime(row.validation_d_prime),
-            escape(auroc_text(row.test_auroc, row.test_auroc_low, row.test_auroc_high, row.n_positive, row.n_negative)),
+            f"{row.validation_d_prime:.1f}",
+            escape(row.shown),
             f"{row.n_positive} + {row.n_negative}",
         )
     console.print(table)
@@ -79,10 +79,6 @@ def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
             f"(95th percentile {moved.null_95th_percentile:.2f}, p = {p_text(moved.p_null, '.2f')})."
         )
     return lines
-
-
-def _d_prime(value: float | None) -> str:
-    return "inf" if value is None else f"{value:.1f}"
 
 
 def _written(write: WriteRecord) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 
 from experiments.categories.results import CategoryResults
 from experiments.dials.counterfactuals import read_table
@@ -65,9 +64,7 @@ def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:
     """Collect the data of a run that results.json does not hold."""
     reads = _reads(inputs, results)
     stages = Manifest(inputs.file("manifest.json")).read().get("stages", {})
-    cells = [
-        GridRow.model_validate(row) for row in pyarrow.parquet.read_table(inputs.file("probes.parquet")).to_pylist()
-    ]
+    cells = GridRow.table(inputs.file("probes.parquet"))
     draw(inputs, results, cells, reads)
     return ReportedRun(
         name,

@@ -183,7 +183,7 @@ def grid_blocks(cells: Sequence[GridRow], results: RunResults) -> list[Block]:
             s.shown,
             f"{s.bag_of_words_auroc:.3f}",
             p_text(s.p_permutation),
-            str(s.n_test),
+            str(s.n_positive + s.n_negative),
         ]
         for kind, s in results.sites.items()
     ]

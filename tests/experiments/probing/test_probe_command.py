@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from experiments.probing.grid_rows import best_loci
+from experiments.probing.read_probes import best_loci
 from experiments.probing.results import GridRow, ProbeResults, SiteRecord, WriteRecord
 from experiments.probing.text import print_probe
 from experiments.run.config import load_config
@@ -71,16 +71,15 @@ def test_an_infinite_d_prime_and_absent_results_are_printed_and_are_json(tmp_pat
     """One validation prompt of a class has no spread, so that d' is infinite; JSON knows no such number."""
     row = GridRow(
         contrast="epistemic", site="resid_post", layer=0, position="trigger_last", probe="logistic", chosen=True, C=1.0,
-        validation_auroc=1.0, validation_d_prime=float("inf"), test_auroc=0.5, test_auroc_low=0.1, test_auroc_high=0.9,
+        validation_auroc=1.0, validation_d_prime=float("inf"), auroc=0.5, auroc_ci=(0.1, 0.9),
         balanced_accuracy=0.5, recall_at_1pct_fpr=0.0, n_positive=100, n_negative=100, groups_positive=9.0,
         groups_negative=9.0,
     )  # fmt: skip
     null = NullAUROC(observed=0.5, mean=0.5, p_permutation=0.5, p_fitted=0.5, p_tested=0.5, permutation_95=0.9, n=199)
     site = SiteRecord(
-        site="resid_post", layer=0, position="post_last", auroc=0.5, auroc_ci=(0.1, 0.9), validation_auroc=0.5, C=1.0,
-        balanced_accuracy=0.5, recall_at_1pct_fpr=0.0, ece=None, brier=None, n_test=200, bag_of_words_auroc=0.5,
-        length_auroc=0.5, beats_bag_of_words=False, p_permutation=0.5, control_auroc=None, selectivity=None,
-        refitted_on_permuted_labels=null, difference_in_means=null,
+        **row.model_dump(), ece=None, brier=None, bag_of_words_auroc=0.5, length_auroc=0.5, beats_bag_of_words=False,
+        p_permutation=0.5, control_auroc=None, selectivity=None, refitted_on_permuted_labels=null,
+        difference_in_means=null,
     )  # fmt: skip
     reason = "the model does not refuse often enough (0 times)"
     writes = {
@@ -94,7 +93,7 @@ def test_an_infinite_d_prime_and_absent_results_are_printed_and_are_json(tmp_pat
     print_probe(tmp_path, ProbeResults.read(tmp_path / "probe.json"))
     printed = capsys.readouterr().out
     assert " inf  0.500 [0.100, 0.900]" in printed
-    assert "intent: layer 0, post_last, test AUROC too few (1 + 40); a bag of words" in printed  # nor in the table:
+    assert "intent: layer 0, trigger_last, test AUROC too few (1 + 40); a bag of words" in printed  # nor in the table:
     assert printed.count("0.500 [0.100, 0.900]") == 3
     assert f"normative write direction: none, {reason}; its cosines" in printed
     assert "epistemic write direction: layer 3, post_1; no locus met the selection rules" in printed
@@ -108,7 +107,7 @@ def test_the_table_holds_every_locus_of_three_contrasts(quickstart: Path) -> Non
     assert {row["contrast"] for row in rows} == {"normative", "epistemic", "intent"}
     assert {row["probe"] for row in rows} == {"logistic", "difference_in_means"}
     for row in rows:
-        assert row["test_auroc_low"] <= row["test_auroc"] <= row["test_auroc_high"]
+        assert row["auroc_ci"][0] <= row["auroc"] <= row["auroc_ci"][1]
         assert (row["C"] is None) == (row["probe"] != "logistic")
     chosen = {row["contrast"]: row for row in rows if row["chosen"]}
     assert len(chosen) == sum(row["chosen"] for row in rows) == 3

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from experiments.probing.grid_rows import best_loci
-from experiments.probing.read_probes import _calibrated
+from experiments.probing.read_probes import _calibrated, best_loci
 from experiments.probing.results import GridRow
 
 
@@ -30,9 +29,9 @@ def test_no_calibration_figures_without_both_classes_to_calibrate_on() -> None:
 
 
 def test_best_loci_are_logistic_ranked_by_validation_then_d_prime() -> None:
-    rows = [GridRow.model_construct(probe=p, validation_auroc=v, validation_d_prime=d, test_auroc=t) for p, v, d, t in (
+    rows = [GridRow.model_construct(probe=p, validation_auroc=v, validation_d_prime=d, auroc=t) for p, v, d, t in (
         ("logistic", 0.9, 1.0, 1.0), ("logistic", 1.0, 2.0, 0.5), ("logistic", 1.0, float("inf"), 0.6),
         ("difference_in_means", 1.0, 9.0, 1.0))]  # fmt: skip
     best = best_loci(rows, 2)
-    assert [row.test_auroc for row in best] == [0.6, 0.5]
-    assert [row.validation_d_prime for row in best] == [None, 2.0]
+    assert [row.auroc for row in best] == [0.6, 0.5]
+    assert [row.validation_d_prime for row in best] == [float("inf"), 2.0]

@@ -27,7 +27,9 @@ def test_a_verdict_carries_its_reasons_and_share() -> None:
 
 
 def test_every_caveat_that_applies_is_listed() -> None:
-    site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, auroc_ci=(0.6, 0.8), bag_of_words_auroc=0.8)
+    site = SiteRecord.model_construct(
+        beats_bag_of_words=False, auroc=0.7, auroc_ci=(0.6, 0.8), n_positive=9, n_negative=9, bag_of_words_auroc=0.8
+    )
     results = RunResults.model_construct(
         organism=True, organism_prompts=True, model=ModelRecord(name="OWNER/MODEL"),
         dials_absent=["epistemic"], sites={"normative": site},
