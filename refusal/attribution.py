@@ -12,7 +12,6 @@ import pandas as pd
 from experiments.report.results import RunResults
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.completion_file import read_completions
-from experiments.triggers.attribution import Attribution
 from experiments.triggers.attribution import attribute as attribute_rows
 from extract.backoff import TokenBudget
 from extract.chat.render import render
@@ -93,13 +92,9 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
     onsets = _of_run(Path(run), model) if run is not None else _of_model(model)
     if reason := onsets.lacking("refuse"):
         raise UserError(f"{model.name}: {reason}")
-    [found] = attribute_rows(model, [render(model.tokenizer, asked)], onsets)
-    return _word_scores(asked.text, found)
-
-
-def _word_scores(text: str, found: Attribution) -> WordScores:
-    top = None if found.top is None else found.words[found.top]
-    return WordScores(text, found.words, found.scores, found.log_odds, top)
+    [scored] = attribute_rows(model, [render(model.tokenizer, asked)], onsets)
+    top = None if scored.top is None else scored.words[scored.top]
+    return WordScores(asked.text, scored.words, scored.scores, scored.log_odds, top)
 
 
 def _of_run(directory: Path, model: Model) -> Onsets:
@@ -146,10 +141,10 @@ def _learned(model: Model, prompts: list[Prompt]) -> Onsets:
             advance(len(index))
 
         TokenBudget(AT_ONCE, unit="prompts").run([1] * len(prompts), work)
-    judge, rows = RuleJudge(), range(len(prompts))
-    texts = [reopened(rendered[i].text, model.decode(responses[i])) for i in rows]
+    texts = [reopened(row.text, model.decode(responses[i])) for i, row in enumerate(rendered)]
+    judge = RuleJudge()
     actions = [judge.judge(text, prompt.text).action for text, prompt in zip(texts, prompts, strict=True)]
-    known = [i for i in rows if actions[i] is not None]
+    known = [i for i, action in enumerate(actions) if action is not None]
     return learn_onsets(
         [tuple(responses[i]) for i in known], [actions[i] for i in known], [thinks(texts[i]) for i in known]
     )

@@ -25,8 +25,7 @@ from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
-from refusal.arguments import as_layers, as_positions
-from refusal.prompts import Asked, Message, as_prompts, is_conversation
+from refusal.prompts import Asked, Message, as_layers, as_positions, as_prompts, is_conversation
 from refusal.steered import Form, SteeredBlock
 from steering.controller import steering
 from steering.dial import Dial, Kind

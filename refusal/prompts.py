@@ -1,7 +1,8 @@
-"""Prompts from what a notebook has: texts, conversations, labelled prompts, or a prompt file."""
+"""What a notebook gives: prompts (texts, conversations, labelled ones, a file), layers and positions."""
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,3 +95,34 @@ def _prompt(item: Asked, i: int) -> Prompt:
         row = {"id": str(i), "messages": [dict(message) for message in item], "label": "benign"}
         return Prompt(str(i), make_prompt(row, where).messages, "", "")
     raise UserError(f"{where} is {type(item).__name__}; expected a text, a Prompt, or a list of messages")
+
+
+def as_layers(given: int | Iterable[int] | None) -> list[int] | None:
+    """Return numbers of layers, each once and in order; None for all.
+
+    Raises:
+        UserError: there are none, or one is no whole number.
+    """
+    if given is None:
+        return None
+    try:
+        layers = sorted({operator.index(layer) for layer in (given if isinstance(given, Iterable) else [given])})
+    except TypeError:
+        raise UserError(f"layers are whole numbers from 0; got {given!r}") from None
+    if not layers:
+        raise UserError("layers is empty; name some, or leave it out for all")
+    return layers
+
+
+def as_positions(given: str | Iterable[str] | None) -> list[str] | None:
+    """Return names of positions; None for all.
+
+    Raises:
+        UserError: there are none.
+    """
+    if given is None:
+        return None
+    positions = [given] if isinstance(given, str) else list(given)
+    if not positions:
+        raise UserError("positions is empty; name some, or leave it out for all")
+    return positions

@@ -15,8 +15,7 @@ from extract.model.edit import site as site_of
 from extract.progress import Reporter
 from extract.run_directory import file_of_run
 from extract.store.activation_store import ActivationStore
-from refusal.arguments import as_layers, as_positions
-from refusal.prompts import Asked, as_prompts
+from refusal.prompts import Asked, as_layers, as_positions, as_prompts
 
 __all__ = ["ActivationStore", "extract", "open_store"]
 

@@ -15,7 +15,6 @@ import typer
 from refusal.cli.options import Json, print_json, visible
 
 if TYPE_CHECKING:
-    from refusal.cli.hub.card import RunFacts
     from refusal.cli.hub.contents import Shared
 
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="A model repository of the hub.")]
@@ -52,6 +51,7 @@ def push(
 
     Example: refusal push organisms/taught/smollm2-natural OWNER/NAME --licence apache-2.0 --private
     """
+    from extract.errors import UserError
     from extract.shipped import resolve_shipped
     from refusal.cli.hub.card import card_text, run_facts
     from refusal.cli.hub.contents import CARD, shared_in
@@ -64,11 +64,13 @@ def push(
     if not dry_run:
         check_can_push()
     facts = run_facts(source, named)
-    _check_weights(source, shared, facts)
+    measured = facts.results.model.weights if facts else ""
+    if measured and shared.weights and measured != shared.weights:
+        raise UserError(f"{source}: its files are for other weights than its results.json; run it again")
     card = card_text(repo, shared, named, facts, licence)
     with _staged(shared, named, card) as files:
         sizes = {file.name: file.stat().st_size for file in files}
-        address = None if dry_run else upload(repo, files, f"{_words(shared)} for {named}", private=private)
+        address = None if dry_run else upload(repo, files, f"{' and '.join(shared.parts)} for {named}", private=private)
     if as_json:
         print_json(
             {
@@ -82,7 +84,7 @@ def push(
             }
         )
         return
-    typer.echo(f"{'would push' if dry_run else 'pushed'} {_words(shared)} for {named} to {repo}:")
+    typer.echo(f"{'would push' if dry_run else 'pushed'} {' and '.join(shared.parts)} for {named} to {repo}:")
     for name, size in sizes.items():
         typer.echo(f"  {name:<28} {size:>10,} bytes")
     if dry_run:
@@ -105,6 +107,7 @@ def pull(
 
     Example: refusal pull OWNER/NAME --out dials
     """
+    from extract.atomic_write import make_folder, unwritable
     from extract.errors import UserError
     from refusal.cli.hub.card import origin_of
     from refusal.cli.hub.contents import CARD, shared_in
@@ -112,7 +115,8 @@ def pull(
 
     check_id(repo)
     folder = out or Path("pulled") / repo.rpartition("/")[2]
-    _check_free(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already and not an empty directory; choose another one: --out DIR")
     with tempfile.TemporaryDirectory() as scratch:
         fetched = Path(scratch)
         commit = download(repo, revision, fetched)
@@ -121,7 +125,12 @@ def pull(
         except UserError as error:
             raise UserError(str(error).replace(str(fetched), repo)) from None
         names = [*shared.paths, *([CARD] if (fetched / CARD).is_file() else [])]
-        _copy(fetched, names, folder)
+        make_folder(folder)
+        try:
+            for name in names:
+                shutil.copyfile(fetched / name, folder / name)
+        except OSError as error:
+            raise unwritable(folder, error) from None
     base = (origin.base if origin else None) or shared.base
     base, weights = (None if text is None else visible(text) for text in (base, shared.weights))
     differs = origin is not None and shared.weights is not None and origin.weights not in (None, shared.weights)
@@ -138,7 +147,9 @@ def pull(
             }
         )
     else:
-        typer.echo(f"pulled {_words(shared)} of {repo} (commit {commit[:12]}) into {folder}: {', '.join(names)}")
+        typer.echo(
+            f"pulled {' and '.join(shared.parts)} of {repo} (commit {commit[:12]}) into {folder}: {', '.join(names)}"
+        )
         typer.echo(f"for {base or 'a model that is not named'}, weights {weights or 'not recorded'}")
         for line in _use(shared, base or "MODEL", folder):
             typer.echo(line)
@@ -167,15 +178,6 @@ def _base(source: Path, shared: Shared, given: str | None) -> str:
     return name
 
 
-def _check_weights(source: Path, shared: Shared, facts: RunFacts | None) -> None:
-    """Refuse files that the run's results are not about."""
-    from extract.errors import UserError
-
-    measured = facts.results.model.weights if facts else ""
-    if measured and shared.weights and measured != shared.weights:
-        raise UserError(f"{source}: its files are for other weights than its results.json; run it again")
-
-
 @contextmanager
 def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
     """Copy what is pushed into a folder; paths of this machine in it give way to the model's name."""
@@ -197,29 +199,6 @@ def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
                 shutil.copyfile(path, folder / name)
         (folder / CARD).write_text(card, encoding="utf-8")
         yield sorted(folder.iterdir())
-
-
-def _check_free(folder: Path) -> None:
-    from extract.errors import UserError
-
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already and not an empty directory; choose another one: --out DIR")
-
-
-def _copy(fetched: Path, names: list[str], folder: Path) -> None:
-    """Copy the checked files into the directory, and the whole of it or nothing."""
-    from extract.atomic_write import make_folder, unwritable
-
-    make_folder(folder)
-    try:
-        for name in names:
-            shutil.copyfile(fetched / name, folder / name)
-    except OSError as error:
-        raise unwritable(folder, error) from None
-
-
-def _words(shared: Shared) -> str:
-    return " and ".join(shared.parts)
 
 
 def _use(shared: Shared, base: str, folder: Path) -> list[str]:
