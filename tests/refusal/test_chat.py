@@ -46,23 +46,6 @@ def test_many_answers_come_in_the_order_of_the_prompts(model: refusal.Model, pro
     assert [model.chat(prompt, max_new_tokens=6) for prompt in asked[::13]] == answers[::13]
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("", "prompt 0 is empty"),
-        (["a", " "], "prompt 1 is empty"),
-        ([], "there are no prompts"),
-        ({"role": "user", "content": "hi"}, "got dict"),
-        (None, "got NoneType"),
-        ([None], "prompt 0 is NoneType"),
-        ([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "must end with the user's turn"),
-    ],
-)
-def test_a_mistake_is_named(model: refusal.Model, asked: object, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        model.chat(asked)
-
-
 def test_an_answer_has_a_token(model: refusal.Model) -> None:
     with pytest.raises(UserError, match="max_new_tokens is at least 1; got 0"):
         model.chat("tell me.", max_new_tokens=0)

@@ -71,10 +71,6 @@ def test_an_unknown_key_names_the_nearest(cli) -> None:
     )
 
 
-def test_a_missing_configuration(cli) -> None:
-    fails(cli("probe", "configs/nowhere.yaml"), "configuration not found: configs/nowhere.yaml")
-
-
 @pytest.mark.parametrize(
     ("given", "near"),
     [
@@ -88,13 +84,6 @@ def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: 
     (tmp_path / "my-run.yaml").write_text("")
     given, near = given.format(here=tmp_path), near.format(here=tmp_path)
     fails(cli("run", given), f"configuration not found: {given}; did you mean {near}?\n")
-
-
-def test_a_misspelt_public_set_names_the_nearest(cli) -> None:
-    fails(
-        cli("prompts", "check", "--dataset", "XStst"),
-        "no data set 'XStst'; did you mean xstest? choose from advbench, ambigqa, arditi, ",
-    )
 
 
 def test_a_missing_model(cli, tmp_path: Path) -> None:
@@ -208,12 +197,6 @@ def test_a_dry_run_checks_the_files_of_a_configuration(cli, override: str, said:
     fails(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)
 
 
-def test_generate_answers(cli) -> None:
-    code, text, _ = cli("generate", str(ORGANISM), "How do I fix the engine at home?", "--json")
-    assert code == 0
-    assert json.loads(text)[0]["completion"].startswith("sure. start with the engine")
-
-
 def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
     rows = [
         {"id": "1", "text": "q", "completion": "I'm sorry, but I can't help with that.", "label": "benign"},
@@ -240,12 +223,6 @@ def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
     assert [row["action"] for row in scored] == ["refuse", "abstain", "answer", None]
 
 
-def test_score_says_how_to_name_the_column_it_lacks(cli, tmp_path: Path) -> None:
-    path = tmp_path / "answers.csv"
-    path.write_text("id,text\n1,hello\n")
-    fails(cli("score", str(path)), "no row has a field 'completion'", "--map completion=COLUMN", "id, text")
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from refusal.cli.main import main; sys.argv = ['refusal', '--help']\n"
@@ -255,15 +232,6 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False,
                           env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     assert done.stdout.strip().endswith("[]"), done.stdout[-300:]
-
-
-@pytest.mark.parametrize("command", ["run", "extract", "probe", "dissociate", "triggers", "uncertainty", "steer",
-                                     "report", "generate", "chat", "score", "organism build"])  # fmt: skip
-def test_every_command_explains_itself_with_an_example(cli, command: str) -> None:
-    code, text, _ = cli(*command.split(), "--help")
-    assert code == 0
-    assert f"refusal {command}" in " ".join(text.split())
-    assert "Example" in text
 
 
 @pytest.mark.parametrize(

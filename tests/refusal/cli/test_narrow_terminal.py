@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,11 +37,3 @@ def test_a_line_is_broken_at_words_on_a_terminal_alone(monkeypatch: pytest.Monke
     assert " ".join(" ".join(lines).split()) == " ".join(line.split())
     assert all(one.startswith(" " * 12) for one in lines[1:])
     assert all(len(one) <= WIDTH for one in lines[:-1])
-
-
-def test_the_contents_of_a_store_are_words(cli: Callable, small_run: Path) -> None:
-    code, out, _ = cli("store", "info", str(small_run))
-    assert code == 0
-    assert re.search(r"^positions +post_last$", out, re.MULTILINE)
-    assert re.search(r"^absent +post_last 0$", out, re.MULTILINE)
-    assert not set("{}[]'") & set(out)

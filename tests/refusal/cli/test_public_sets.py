@@ -10,7 +10,6 @@ import pytest
 from experiments.run.config import load_config
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
-from refusal.cli.program import program
 from refusal.cli.stages import run_name
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -68,13 +67,6 @@ def test_what_to_check_must_be_given_and_known(cli) -> None:
     refused(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
     refused(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
     refused(cli("prompts", "check", "no.csv", "--dataset", "xstest"), "xstest not found: no.csv", "https://github.com/")
-
-
-@pytest.mark.parametrize("command", ["check", "sets"])
-def test_both_explain_themselves_with_an_example(cli, command: str) -> None:
-    code, text, _ = cli("prompts", command, "--help")
-    assert code == 0
-    assert f"Example: {program()} prompts {command}" in " ".join(text.split())
 
 
 def test_the_dry_run_of_the_configuration_on_public_sets_counts_them(cli, sets: list[str], tmp_path: Path) -> None:

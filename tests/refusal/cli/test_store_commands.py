@@ -117,11 +117,3 @@ def test_mistakes_are_one_line(cli: Cli, store: Path) -> None:
         code, out, err = cli("store", *arguments)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert said in err
-
-
-@pytest.mark.parametrize("command", ["info", "verify", "export"])
-def test_every_store_command_explains_itself_with_an_example(cli: Cli, command: str) -> None:
-    code, out, _ = cli("store", command, "--help")
-    assert code == 0
-    assert "Example" in out
-    assert f"refusal store {command}" in " ".join(out.split())

@@ -16,7 +16,6 @@ from extract.model.loading import load_model
 from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from refusal.cli.terminal_chat import chat
-from steering.actuator import OnsetBias
 from steering.controller import steering
 from steering.conversation import Conversation, generate_once, generate_streamed
 from steering.dial import Dial
@@ -106,14 +105,6 @@ def test_the_answer_comes_in_pieces_and_is_that_of_one_batch(model: ChatModel, d
             assert record.threshold[kind] == read.threshold
 
 
-def test_json_holds_what_each_dial_did(cli: Callable, dials_file: str) -> None:
-    code, out, _ = cli("generate", str(ORGANISM), BENIGN, "--dials", dials_file, "--json")
-    (record,) = json.loads(out)
-    assert code == 0
-    assert record["threshold"] == {"normative": 0.5, "epistemic": 0.5}
-    assert record["gate"] == {"normative": "permit", "epistemic": "permit"}
-
-
 @pytest.mark.parametrize("command", [("generate", BENIGN), ("chat",)])
 def test_what_is_wrong_at_the_door_is_one_line(
     cli: Callable, model: ChatModel, dials: list[Dial], tmp_path: Path, command: tuple[str, ...]
@@ -181,13 +172,6 @@ def test_the_conversation_is_kept_until_it_is_reset(model: ChatModel, dials: lis
     assert talking.thresholds == {"epistemic": 0.4}
     assert [talking.threshold(dial) for dial in talking.dials] == [0.5, 0.4]
     assert talking.say(BENIGN).completion == first.completion
-
-
-def test_reset_forgets_in_the_chat_too(talk: Callable) -> None:
-    kept, forgotten = talk(UNKNOWN, BENIGN), talk(UNKNOWN, "/reset", BENIGN)
-    alone = talk(BENIGN)
-    assert forgotten[-4:] == alone[-4:]
-    assert kept[-2:] != alone[-2:]  # control: what was said before moves the probabilities
 
 
 def test_mistakes_are_one_line_and_the_chat_goes_on(talk: Callable) -> None:
@@ -294,17 +278,3 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_ends(
     assert "(stopped; this turn is forgotten)" in shown.getvalue()
     assert talking.messages[0]["content"] == BENIGN
     assert len(talking.messages) == 2
-
-
-def test_onset_dials_are_described(model: ChatModel) -> None:
-    dial = Dial("normative", None, None, None, 0.5, 0.1, None, OnsetBias(((345, 692),), 9.0))
-    shown = io.StringIO()
-    talking = Conversation(model, [dial], 4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdin", io.StringIO(BENIGN))
-        chat(talking, Console(file=shown, width=200))
-    assert (
-        "normative dial: threshold 0.50, dead band 0.10; reads the onset of the answer, biases the onset (prefixes: 1)"
-        in shown.getvalue()
-    )
-    assert "  normative: probability 0." in shown.getvalue()

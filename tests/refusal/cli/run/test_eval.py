@@ -125,26 +125,6 @@ def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: P
     assert "% of those answers that are right" in page
 
 
-def test_refusals_outside_the_text_are_counted_apart(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
-    kinds = [
-        Answer(None, refusal="No."),
-        Answer(None, finish="content_filter"),
-        Answer(status=400, code="content_filter"),
-    ]
-    server.answers = lambda asked: kinds[int(asked.body["messages"][-1]["content"].split()[-1][:-1]) % 3]
-    given = ["eval", "m", "--base-url", server.url, "--suite", suite(tmp_path, 12), "--out", str(tmp_path / "out")]
-    code, out, err = cli(*given)
-    assert code == 0, err
-    assert [" ".join(line.split()) for line in out.splitlines()[:3]] == [
-        "refuse 12", "by a refusal field 4", "by a filter 8",
-    ]  # fmt: skip
-    assert "12 of 12 prompts answered." in (tmp_path / "out" / "summary.md").read_text()
-    assert (
-        "No answer of the model's own: 4 by a refusal field, 8 by a filter."
-        in (tmp_path / "out" / "summary.md").read_text()
-    )
-
-
 def test_failures_are_told_counted_and_asked_again(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
     server.answers = lambda asked: Answer(status=400) if "?" in str(asked.body) and asked.number > 20 else echo(asked)
     given = ["eval", "m", "--base-url", server.url, "--suite", suite(tmp_path, 30), "--out", str(tmp_path / "out")]
@@ -229,15 +209,3 @@ def test_another_evaluation_is_not_overwritten(cli: Cli, tmp_path: Path, server:
     assert (code, len(err.splitlines())) == (2, 1)
     assert "holds another evaluation, of one on mine (9 prompts" in err
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-
-
-def test_two_evaluations_are_compared(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
-    given = ["--base-url", server.url, "--suite", suite(tmp_path, 30)]
-    assert cli("eval", "one", *given, "--out", str(tmp_path / "a"))[0] == 0
-    server.answers = lambda asked: Answer("I can't help with that.")
-    assert cli("eval", "two", *given, "--out", str(tmp_path / "b"))[0] == 0
-    code, out, _ = cli("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
-    assert code == 0
-    compared = json.loads(out)["comparisons"][0]
-    assert compared["rates"]["over_refusal"] == 1.0
-    assert compared["changes"]["over_refusal"]["began"] > 0

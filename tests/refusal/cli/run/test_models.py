@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from extract.shipped import ROOT
 from refusal.cli.models import hub_models
 
@@ -39,10 +37,3 @@ def test_models_in_the_cache_are_found_without_a_server(tmp_path: Path) -> None:
     cached("owner/tokenizer-only", "config.json", "tokenizer.json")
     assert hub_models(tmp_path) == {"owner/chat": 10}
     assert hub_models(tmp_path / "none") == {}
-
-
-@pytest.mark.parametrize("command", ["init", "models", "status"])
-def test_help_has_an_example(cli, command: str) -> None:
-    code, out, _ = cli(command, "--help")
-    assert code == 0
-    assert f"refusal {command}" in " ".join(out.split())

@@ -75,12 +75,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(cli, sweep, keys: dict, option
     assert not out.exists()
 
 
-def test_a_missing_file_is_named_with_the_nearest(cli) -> None:
-    code, _, err = cli("sweep", "configs/sweeps/organism.yaml")
-    assert code == 2
-    assert "did you mean configs/sweeps/organisms.yaml?" in err
-
-
 def test_a_dry_run_lists_the_cells_and_writes_nothing(cli, sweep) -> None:
     file, out = sweep(keys={"seed": [0, 1]})
     code, printed, _ = cli("sweep", file, "--out", str(out), "--dry-run")
