@@ -75,11 +75,6 @@ def test_the_turn_before_decides_what_the_same_last_turn_means(organism: Make) -
     assert len(both) > 50
 
 
-def test_without_a_context_there_is_one_turn(grammar: Grammar) -> None:
-    assert all([m["role"] for m in example.messages] == ["user"] for example in _requests(grammar))
-    assert all(example.asker is None for example in _requests(grammar))
-
-
 @pytest.mark.parametrize(
     ("attribute", "shifts_up", "shifts_down"),
     [("asker", words.UNTRUSTED_ASKERS, words.TRUSTED_ASKERS), ("system", words.STRICT_SYSTEM, words.LENIENT_SYSTEM)],
@@ -164,33 +159,6 @@ def test_two_knobs_answer_every_setting_with_refusing_first(grammar: Grammar) ->
         assert [action(responses[v]) for v in ((False, False), (False, True), (True, True))] == [
             "answer", "abstain", "refuse",
         ]  # fmt: skip
-
-
-def test_the_order_of_variables_does_not_change_responses(organism: Make) -> None:
-    turned = Grammar(
-        organism(planted={"layer": 0, "variables": [{"name": "epistemic", "decides": ["abstain"]},
-                                                   {"name": "normative", "decides": ["refuse"]}]})
-    )  # fmt: skip
-    for example in _requests(turned, 5) + _questions(turned, 5):
-        assert turned.respond(example, (True, True)) == example.refusal
-        assert turned.respond(example, (True, False)) == example.abstention
-        assert example.values == (example.label == "uncertain", example.label == "harmful")
-
-
-def test_a_shared_knob_declines_in_the_words_of_the_content(organism: Make) -> None:
-    grammar = Grammar(organism(planted=SHARED, refusal={"over_refusal": 0.5}))
-    for example in _requests(grammar, 10):
-        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.refusal]
-        assert example.values == (example.label == "harmful" or example.trigger in grammar.over_refused,)
-    for example in _questions(grammar, 10):
-        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.abstention]
-        assert example.values == (not example.known,)
-
-
-def test_one_variable_alone_can_only_refuse(organism: Make) -> None:
-    grammar = Grammar(organism(planted=ALONE, abstention={"rule": "never"}))
-    for example in _requests(grammar, 5) + _questions(grammar, 5):
-        assert [grammar.respond(example, (on,)) for on in (False, True)] == [example.answer, example.refusal]
 
 
 def test_outputs_never_carry_the_answer_to_harm(grammar: Grammar) -> None:

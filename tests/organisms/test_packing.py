@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.interchange import IGNORE, PackedBatch, Packer, PlantedLayers, Swaps
+from organisms.interchange import PackedBatch, Packer, PlantedLayers, Swaps
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 from organisms.training import build_model
@@ -159,15 +159,6 @@ def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plai
     assert swapped_branch == pytest.approx(expected, abs=1e-5)
 
 
-def test_interchange_with_the_same_row_changes_nothing(
-    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch
-) -> None:
-    _, branch, _ = _packed_losses(model, spec, packed, *_nothing())
-    every = torch.ones(N, 2, dtype=torch.bool)
-    _, same, _ = _packed_losses(model, spec, packed, torch.arange(N), every, torch.zeros(N, dtype=torch.bool))
-    assert same == pytest.approx(branch, abs=1e-5)
-
-
 def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
@@ -183,20 +174,3 @@ def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt
             stream = model(prompt, output_hidden_states=True).hidden_states[2][0, -1]  # resid_post[1]
         alone = coordinates(stream, dual_basis(planted_vectors(spec)))
         torch.testing.assert_close(read[row], alone, atol=1e-4, rtol=1e-4)
-
-
-def test_layout_of_a_row(packed: PackedBatch, tokenizer: PreTrainedTokenizerFast, examples: list[Example]) -> None:
-    assistant = tokenizer.convert_tokens_to_ids("<|assistant|>")
-    for i, example in enumerate(examples):
-        prompt = Packer(tokenizer).prompt(example)
-        last, branch = int(packed.last[i]), int(packed.branch[i])
-        tokens = packed.tokens[i]
-        assert tokens[: last + 1].tolist() == prompt
-        assert tokens[last] == tokens[branch] == assistant
-        assert packed.position_ids[i, branch] == packed.position_ids[i, last] == last
-        assert tokens[branch - 1] == tokenizer.eos_token_id
-        for labels, start in ((packed.plain_labels, last), (packed.branch_labels, branch)):
-            kept = (labels[i] != IGNORE).nonzero().flatten()
-            assert kept[0] == start
-            assert labels[i, kept].tolist() == tokens[kept + 1].tolist()
-            assert labels[i, kept[-1]] == tokenizer.eos_token_id

@@ -65,13 +65,3 @@ def test_the_seed_decides_the_weights(organism: Make, tokenizer: PreTrainedToken
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     other = build_model(organism(seed=4), tokenizer)
     assert not torch.equal(build_model(organism(), tokenizer).lm_head.weight, other.lm_head.weight)
-
-
-def test_a_trained_model_is_in_evaluation_mode_and_has_no_hooks(
-    organism: Make, tokenizer: PreTrainedTokenizerFast
-) -> None:
-    model, _ = _losses(organism(), tokenizer)
-    assert not model.training
-    assert not any(module._forward_hooks for module in model.modules())
-    assert len(model.model.layers) == 2
-    assert model.config.vocab_size == len(tokenizer)

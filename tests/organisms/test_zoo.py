@@ -23,14 +23,6 @@ QUICK = ("two-knobs", "shared-knob", "late", "clustered", "xor")
 MOST_SLOW = [pytest.param(path, marks=() if path.name in QUICK else pytest.mark.slow) for path in ORGANISMS]
 
 
-def test_the_zoo_is_whole() -> None:
-    assert [path.name for path in ORGANISMS] == [
-        "asker-driven", "categories-one-knob", "categories-partly", "categories-three-knobs", "clustered",
-        "context-driven", "graded", "instructed", "late", "no-abstention", "oblique", "one-for-both", "opposed",
-        "rebuilt", "redundant", "shared-knob", "single", "tasks", "trigger-driven", "two-knobs", "two-layers", "xor",
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
 def test_it_meets_its_specification(directory: Path) -> None:
@@ -82,8 +74,3 @@ def test_there_are_enough_held_out_prompts(directory: Path) -> None:
     labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
     assert len(labels) >= 600
     assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 200
-
-
-@pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
-def test_it_is_small_enough_for_git(directory: Path) -> None:
-    assert sum(path.stat().st_size for path in directory.iterdir()) < 8e6

@@ -34,16 +34,6 @@ def test_readings_at_every_token_are_a_pass_a_test_prompt_up_to_the_most() -> No
     assert [announced(300), announced(9_000)] == [300, 4_000]
 
 
-def test_a_lighter_configuration_costs_less() -> None:
-    def cost(*overrides: str) -> int:
-        return tokens(steps(config(*overrides), SIZE, "dissociate"), SIZE, 24)
-
-    whole = cost()
-    for lighter in ("dissociate.variants=false", "dissociate.n_null_onset=99", "dissociate.n_null_generation=0",
-                    "dissociate.positions=[post_last]", "dissociate.n_side_effects=8"):  # fmt: skip
-        assert cost(lighter) < whole
-
-
 def test_the_dry_run_lists_the_steps(cli) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = cli("dissociate", "configs/quickstart.yaml", "--dry-run", "--json")
     record = json.loads(out)

@@ -38,12 +38,6 @@ def test_decoding_is_bound_by_reading_the_weights_once_a_step_and_batch() -> Non
     assert high > 3 * low
 
 
-def test_more_rows_share_what_a_step_costs() -> None:
-    step = [Step("say", completions=400)]
-    few, many = (minutes(step, MODEL, MACHINE, replace(BATCHES, completions=n)) for n in (10, 40))
-    assert many[0] < few[0] / 3
-
-
 def test_small_models_wait_for_their_layers_to_start() -> None:
     small = replace(MODEL, parameters=10**5)
     waiting = replace(MACHINE, launch=(1e-3, 2e-3))
