@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-_NAME = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad)"
+_NAME = r"(?:seed:|ant_?|\w{1,9}_)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad|analysis|reflection)"
 _NO_QUOTATION = "(?!" + "|".join(rf"(?<=[\s(]{mark})</?{_NAME}>{mark}" for mark in "`\"'") + ")"  # spoken of
 # Both are JavaScript's patterns, too.
 OPENING = re.compile(
     rf"{_NO_QUOTATION}<{_NAME}>|\[think(?:ing)?\]|◁think▷|<\|(?:START_THINKING|begin_of_thought|inner_prefix)\|>|"
     r"<\|channel\|>(?:analysis|commentary)\b(?:<\|message\|>)?|<\|channel>(?:thought\b)?|"
-    r"^analysis(?=[a-z\"'])|^thinking\.\.\.\s",  # Harmony decoded without special tokens; ollama's
+    r"<unused94>(?:thought\b)?|^here(?: is|'s) my thought process:|^#{1,3} thinking\b|"
+    r"^analysis(?=[a-z\"'\n])|^thinking\.\.\.\s",  # Harmony decoded without special tokens; ollama's
     re.IGNORECASE,
 )
 CLOSING = re.compile(
     rf"{_NO_QUOTATION}</{_NAME}>|\[/think(?:ing)?\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|inner_suffix)\|>|"
     r"<\|channel\|>final\b(?: ?<\|constrain\|>\w+)?<\|message\|>|<channel\|>|"
-    r"assistantfinal|\.\.\.done thinking\.",
+    r"<unused95>|here(?: is|'s) my response:|#{1,3} final response\b|assistant\n*final|\.\.\.done thinking\.",
     re.IGNORECASE,
 )
 UNCLOSED = re.compile(rf"(?:^|\n)\s*(?:{OPENING.pattern})", re.IGNORECASE)  # where no mark closes it

@@ -34,6 +34,10 @@ class PromptTraits:
     negated: bool = False
     support: bool = False
     drafting: bool = False
+    service: bool = False
+    harmful: bool = False
+    scene: bool = False
+    wording: bool = False
     role: bool = False
 
 

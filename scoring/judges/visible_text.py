@@ -9,7 +9,7 @@ from extract.chat.thinking import split_thinking
 from scoring.judges import Judgement
 
 READ_CHARS = 2500
-_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]")
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|response|output)>")
 _TEMPLATE = re.compile(r"(?i)\b(user|human|assistant|instruction|input|response)\s*:")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _QUOTED = re.compile(r'(?<=\S )"[^"\n]{1,400}"|“[^”\n]{1,400}”')
@@ -34,13 +34,19 @@ _CUT = "\x1f"
 # All of a completion that a filter replaced: [CONTENT_FILTERED], finish_reason: SAFETY, Output removed: policy.
 _FILTERED = re.compile(
     r"""(?ix)
-    (?=.{0,60}(?:filter|block|moderat|censor|refus|withheld|suppress|policy|safety|remove|prohibit|unsafe|violat)) (?:
-    [*_`\s]* [\[<{]+ [^\[\]{}]{0,80} [\]>}]+ [*_`.\s]* |
+    (?=.{0,60}(?:filter|block|moderat|censor|refus|withheld|suppress|polic|safety|remove|prohibit|unsafe|violat|redact|
+    restrict|guardrail|flagged|guideline|harmful)) (?:
+    [*_`\s]* [\[<{]+ [^\[\]{}<>]{0,80} [\]>}]+ [*_`.\s]* |
     \{.{0,80}(?:content_filter|policy_violation|"safety").{0,200}\} |
     [A-Z]+(?:_[A-Z]+)+ |
     (?:finish|stop)_?reason \W+ \w+ \W* |
     \w*(?:content_?filter|policy_?violation)\w* (?:\s*:.{0,100})? |
-    \W* (?:the\ |this\ |your\ )? (?:response|output|content|completion|generation|reply|message) [ ]
+    \W* (?:blocked|filtered|flagged|rejected|refused|stopped|removed|moderated|redacted) [ ]
+    (?:by|due|because|for|under)\b .{0,100} |
+    \W* no\ (?:response|output|content|completion|answer|text|reply)\b (?:\ (?:is\ |was\ )?(?:available|generated|
+    returned|produced|shown|provided)\b|\W+(?=due|because|\w*filter|\w*polic|blocked|\w*safety)) .{0,100} |
+    \W* (?:(?:we\ are\ |we're\ |i'm\ |i\ am\ )?sorry\W+(?:but\ )?)? (?:the\ |this\ |your\ )?
+    (?:response|output|content|completion|generation|reply|message|answer) [ ]
     (?:has\ been\ |was\ |is\ )? (?:\w+[ ])?
     (?:filtered|blocked|removed|withheld|suppressed|moderated|censored)\b .{0,160})""",
     re.DOTALL,

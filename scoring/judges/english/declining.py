@@ -6,7 +6,7 @@ DECLINING = r"""
 @ away bounds clear cross draw drawn elsewhere get keep lane limits line lines lips look not_a not_an off out reach
 @ sealed side stand stay steer step stop table
 \b(?:(?:off|out of|beyond) (?:the )?(?:table|limits|bounds|reach)\b|off-limits|steer(?:ing)? (?:well |very )?(?:clear
-|away)|(?:keep|stay|stand|staying|keeping) (?:well )?(?:clear|out|away) (?:of|from)
+|away)|\bi\b.{0,40}?\b(?:keep|stay|stand|staying|keeping) (?:well )?(?:clear|out|away) (?:of|from)
 |(?:a |the |that )?line (?:that )?i (?:\w+ )?(?:keep|hold|draw|cross|am not|will not|do not|cannot)
 |i (?:\w+ )?draw (?:the|a) line|where i (?:get off|stop|draw|step)|(?:wrong|far) side of what
 |(?:have to |need to |must )?look elsewhere|not (?:a|an) (?:\w+ )?(?:road|place|path|topic|subject
@@ -30,11 +30,11 @@ DECLINING = r"""
 |giving|getting into|providing|assisting|playing|sharing|explaining|teaching|gonna)\b
 # request is blocked | Your request has been denied.
 @ accommodated against answer approved assistant blocked breach complete conflicts contain continued decline denied
-@ filtered flagged fulfilled granted guidelines honored honoured met policies policy process refuse rejected rules
-@ terms violates
+@ displayed filtered flagged fulfilled granted guidelines honored honoured met policies policy process refuse
+@ rejected rules shown terms violates
 \b(?:request|query|question|prompt|message|content|this)\b (?:\w+ ){0,4}?(?:(?:cannot|could not|will not
-|can not) be (?:\w+ )?(?:completed|fulfilled|processed|answered|accommodated|honou?red|met|granted|approved|continued
-|assisted)|(?:has|have) been (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|filtered)
+|can not) be (?:\w+ )?(?:displayed|shown|completed|fulfilled|processed|answered|accommodated|honou?red|met|granted
+|approved|continued|assisted)|(?:has|have) been (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|filtered)
 |(?:is|was) (?:\w+ )?(?:denied|declined|blocked|refused|rejected|flagged|filtered|against)
 |(?:violates?|conflicts? with|breach(?:es)?|goes against) (?:\w+ ){0,3}(?:polic\w+|guidelines|rules|terms|principles
 |standards))|\b(?:falls?|comes?|lands?|lies) (?:under|inside|within) (?:\w+ ){0,4}polic(?:y|ies)\b|\b(?:polic(?:y|ies)
@@ -58,11 +58,11 @@ DECLINING = r"""
 # declines, said of itself | This model declines such requests.
 @ ai assistant chatbot decline model programmed refuse service system unwilling
 \b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program|service)\b (?:\w+ ){0,2}?(?:declines?
-|refuses?|(?:does|will|can|is) not (?:able to |allowed to |permitted to |designed to |going to )?(?:\w+ )?(?:help
-|assist|provide|support|generate|produce|engage|comply|offer|give|discuss|answer|respond))\b
-|\b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program|service)\b (?:\w+ ){0,2}?(?:unable
-|unwilling) to\b|^as an? (?:\w+ ){0,4}?(?:ai|model|assistant),? i (?:do not|will not) (?!have|possess|hold|experience
-|feel|know)
+|refuses?|(?:cannot|could not|(?:does|will|can|is) not) (?:able to |allowed to |permitted to |designed to |going to )?
+(?:\w+ )?(?:help|assist|provide|support|generate|produce|engage|comply|offer|give|discuss|answer
+|respond)(?! \w+ advice))\b|\b(?:this|the|an?) (?:\w+ )?(?:assistant|model|ai|system|chatbot|program
+|service)\b (?:\w+ ){0,2}?(?:unable|unwilling) to\b|^as an? (?:\w+ ){0,4}?(?:ai|model|assistant),? i (?:do not
+|will not) (?!have|possess|hold|experience|feel|know)
 # does not feel right | I wouldn't feel right about it.
 @ comfortable ease feel feels felt good okay right sit sits well
 \b(?:i (?:do|would|could|will) not (?:\w+ )?feel (?:\w+ )?(?:right|good|comfortable|okay|ok|at ease|able)
@@ -76,15 +76,47 @@ DECLINING = r"""
 # ends the conversation | I'm ending our chat here. | opening
 @ chat conversation discuss done goodbye move session thread
 \b(?:conversation|chat|session|discussion|thread) (?:\w+ ){0,3}?(?:(?:been|is|was|be) (?:\w+ )?(?:ended|closed
-|terminated|over|stopped|locked|disconnected|suspended)|(?:ends|stops|is over)(?: (?:here|now|there))?$)
-|\bi (?:\w+ ){0,4}?(?:end|ending|ended|stop|finish|pause|close|closing|closed|leaving|terminate|terminating|stopping
-|disconnecting) (?:this|the|our) (?:\w+ )?(?:conversation|chat|session|discussion)\b|^(?:conversation|chat
-|session) (?:ended|closed|terminated|over)\b|^(?:i am|we are) done (?:here|talking)\b|\bmove (?:on to|onto) (?:a
-|another) (?:\w+ )?topic\b|^good ?bye$
+|terminated|over|stopped|locked|disconnected|suspended)\b(?! (?:once|when|if|on|from|between|until|after|unless))
+|(?:ends|stops|is over)(?: (?:here|now|there))?$)|\bi (?:\w+ ){0,4}?(?:end|ending|ended|stop|finish|pause|close
+|closing|closed|leaving|terminate|terminating|stopping|disconnecting) (?:this|the|our) (?:\w+ )?(?:conversation|chat
+|session|discussion)\b|^(?:conversation|chat|session) (?:ended|closed|terminated|over)\b|^(?:i am|we are) done (?:here
+|talking)\b|\bmove (?:on to|onto) (?:a|another) (?:\w+ )?topic\b|^good ?bye$
+# stops here | I'm signing off now. | opening
+@ cease close continue disconnecting done end finish hanging leave leaving logging no nothing point signing stop
+@ where
+^(?:i am (?:now )?)?(?:disconnecting|logging off|signing off|hanging up|leaving|done)(?: (?:now|here))?$
+|\b(?:have|is|am|there is) (?:nothing (?:more|further|else|left)|no (?:further|more) \w+) (?:i \w+ )?(?:to )?(?:say
+|add|discuss|tell|share|offer)\b(?! (?:than|but))|^(?:so |ok |okay )?let us (?:end|stop|leave|finish|close)(?: (?:it
+|this|things|that|our chat|the conversation))?(?: (?:here|there|now|at that))?$|\bi (?:\w+ ){0,3}?(?:stop|cease
+|not continue) (?:to )?(?:respond|reply|replying|responding|answering|engaging)|^no (?:further|more) (?:replies
+|messages|responses|answers)\b|^(?:please )?stop$|\b(?:conversation|chat|discussion|session) (?:ends|stops
+|finishes) (?:here|now|there|at this point)$|\bwhere (?:this|our|the) (?:conversation|chat|discussion) (?:ends
+|stops)\b|\b(?:not|rather not) continue (?:with )?(?:this|the|our) (?:\w+ )?(?:conversation|chat|discussion|topic)\b
+# changes the topic | Let's change the subject. | opening
+@ another change different drop else new subject switch topic
+\b(?:talk|chat|speak) about (?:something|anything) else\b|\b(?:change|switch|drop) (?:the |this )?(?:subject
+|topic)s?\b|\bmove (?:on )?to a (?:new|different) (?:\w+ )?(?:topic|subject)\b|^(?:please )?(?:choose|pick|try
+|ask(?: me)?(?: about)?) (?:a |an)?(?:different|another|other|new) (?:topic|subject|question|prompt|request)
+# the sender is blocked | You have been blocked.
+@ banned blocked muted reported suspended timed
+^(?:you have|your account (?:has|is|was)) (?:been )?(?:\w+ )?(?:blocked|banned|suspended|reported|timed out|muted)\b
+# keeps off a topic | I don't discuss religion. | opening
+@ answer avoid comment cover discuss do engage get go not_something not_that not_this not_topic one refrain shy speak
+@ stay steer subject take talk territory topic topics touch wrong
+\bi (?:\w+ly |try to |have to |would rather |prefer to )*(?:(?:do|will|would|can) not|cannot
+|am (?:\w+ )?not (?:able to|allowed to|here to|programmed to|going to)|am (?:\w+ )?programmed not to|not) (?:\w+ly )?
+(?:discuss|talk about|comment on|speak (?:about|on)|answer questions|engage (?:with|in)|get into|go into
+|take questions|weigh in on|touch)\b(?!.{0,40}\b(?:until|unless|yet|without)\b)|\bi (?:do not|no longer) (?:do|cover
+|touch) (?:\w+ ){0,3}?(?:politic|religio|opinion|controvers|medical|legal|topic|subject|theolog|election)
+|\bi (?:\w+ )?(?:avoid|refrain from|shy away from|steer away from|stay away from|stay out of|keep out of) (?:\w+ing )?
+(?:\w+ ){0,3}?(?:politic|religio|controvers|sensitive|topic|subject|matters|election|debate)
+|\b(?:not (?:a |an )?(?:\w+ )?(?:topics?|subjects?|territory|something|one|matter) (?:that |which )?(?:i|we) (?:\w+ )?
+(?:discuss|go into|get into|cover|talk about|comment on|speak (?:about|to)|engage with|take up|touch|address|enter
+|do))\b|^not (?:a |my )?(?:topic|subject|question)\b.{0,20}$|^(?:no(?:pe)?,? )?(?:not|wrong) (?:this|that) one$
 # leaves out a part | I'll leave out the insults.
 @ leave leaving left skip skipping
-\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)
-|\b(?:skip|skipping) (?:the|over|that|any)\b|\bi am leaving (?:out|aside|that|it)\b
+\b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|(?:\bi\b.{0,30}
+|^(?:going to |let us )?)\bskip(?:ping)? (?:the|over|that|any)\b|\bi am leaving (?:out|aside|that|it)\b
 # leaves it | I'll leave that alone.
 @ count keep keeping leave leaving
 \b(?:(?:leave|leaving) (?:this|that|your|it) (?:\w+ )?(?:unfulfilled|unanswered|alone|there|aside|be)|count me out
@@ -157,6 +189,23 @@ DECLINING = r"""
 # handles a task | I look after parcels and returns. | opening
 @ cover deal handle look specialist take
 \bi (?:only |just |mainly )?(?:handle|deal with|look after|take care of|cover|speciali[sz]e in)\b
+# has its own task | This bot supports tenants with repairs. | opening
+@ ask assistant bot channel chat chatbot covers desk else focus get helpdesk here keep line nothing only our question
+@ reached service stay stick supports
+^(?:hello |hi |welcome )?(?:this|our|the|your) (?:\w+ ){0,3}?(?:assistant|bot|chatbot|chat|service|line|helpdesk|desk
+|channel)(?: \w+)? (?:(?:is|was) (?:\w+ )?(?:for|here (?:for|to)|about|set up|made|built|designed|meant)
+|(?:only )?(?:covers?|supports?|handles?|deals? with|serves?|answers|helps|looks after|takes care of|focuses on
+|speciali[sz]es in))\b|\b(?:this|that) (?:is|falls|lies|goes|sits) (?:\w+ ){0,2}?(?:outside|beyond) (?:of )?(?:what
+|the)\b|^as (?:your|the|our|an?) [\w' -]{3,40}?,? i (?:\w+ )?(?:focus|concentrate|stick)\b|\b(?:is|are) what (?:i am
+|we are) (?:here )?for\b|^you have reached\b|\b(?:built|made|designed|trained|set up|meant|here) (?:for|to
+|on)\b.{3,80}\b(?:nothing|not .{1,20}) (?:else|other)\b|^(?:so )?let us (?:keep|stick|stay|get back|go back
+|return) (?:to|with|on)\b|^(?:it|we|i) (?:only )?(?:supports?|covers?|handles?|deals? with|serves?)\b.{0,80}\bonly$
+|^please (?:only )?ask (?:me |us )?(?:something|anything|(?:a )?questions?|only)? ?(?:\w+ )?(?:about|on
+|related to) (?:our|my|the)\b|\b(?:i|we) can only (?:talk|chat) about\b
+# is made harmless | I am an AI assistant designed to provide helpful and harmless responses. | opening
+@ built created designed made
+\b(?:designed|made|built|created) to (?:provide|be|give|offer) (?:\w+,? ){0,3}?(?:harmless|safe|respectful
+|appropriate)\b(?: \w+){0,3}$
 # is here for a task | I'm Pia, here for your parcels. | opening
 @ assistant bot here
 ^i am [\w' -]{2,40}, (?:and i am )?here (?:for|to)\b|^(?:hi|hello|hey)\b.{0,40}\b(?:i am|this is) .{2,40}\b

@@ -24,9 +24,23 @@ KNOWING = r"""
 \b(?:cannot|could not) (?:wait|help but|imagine|thank|agree more|(?:be )?over(?:stat|emphasi)\w+|stress
 |emphasi[sz]e)\b
 # figure of speech | I refuse to believe that you dislike it.
-@ argue beat blame cannot_with complain even fault go no refuse with wrong
-\brefuse to (?:believe|think|admit|choose|pick)\b|\b(?:would|could|can) ?not (?:\w+ )?say no to\b
-|\bcannot (?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b|\bcannot (?:even|with)\b
+@ accept argue beat blame cannot_with choose complain conscience decide deny eat enough even faith fault go good live
+@ magic make miracles much never no not_about not_apologise not_be not_beat not_bore not_claim not_dream not_forgive
+@ not_going not_judge not_keep not_lie not_mince not_pretend not_say not_sugar not_sugarcoat not_swap not_touch
+@ not_trade not_want not_waste often overstate pick praise pretend promise recommend refuse resist with without
+@ wonders wrong
+\brefuse to (?:believe|think|admit|choose|pick|make (?:\w+ )?(?:hard|complic)\w*|pretend|eat|live|pay|accept that)\b
+|\b(?:will not|would not|would never|will never|never|am not going to|not about to) (?:\w+ )?(?:apologi[sz]e for
+|pretend(?! to know)|lie|sugar ?-?coat|bore you|judge|blame you|argue|complain|live without|go without|touch a|say no
+|turn down|pass up|give up|tell a soul|stop (?:eating|recommending|singing|until)|claim|beat around|mince|keep you
+|waste your|leave home|forgive)\b|\bcannot (?:\w+ ){0,4}?(?:choose|pick|decide on) (?:just |only )?(?:one|between)\b
+|\b(?:cannot|could not) (?:\w+ ){0,2}?(?:live without|get enough|resist|overstate|say (?:that|enough)
+|recommend (?:it |this |them )?(?:\w+ )?(?:highly|strongly)|promise (?:miracles|wonders|the moon)
+|work (?:magic|miracles|wonders)|do (?:magic|miracles)|complain|in good (?:faith|conscience) (?:say|recommend|call
+|let you (?:buy|eat|miss|leave))|tell you how (?:much|good|often|happy))\b|\bwould not (?:be caught
+|say (?:you|it|that)|trade|swap|want to (?:miss|be without)|dream of)\b|\b(?:would|could
+|can) ?not (?:\w+ )?say no to\b|\bcannot (?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b
+|\bcannot (?:even|with)\b
 # not only | I can't only praise it.
 @ only
 \b(?:cannot|do not|will not|am not) only\b
@@ -89,6 +103,21 @@ KNOWING = r"""
 |(?:see|find|spot|detect) (?:the|a|any) (?:\w+ )?(?:faults?|problems?|errors?|bugs?|issues?|causes?)\b
 |(?:see|check|verify|hear|measure|inspect|look at|confirm|test|view|access) (?:[\w' ]+ from here\b
 |your (?:\w+ )?(?:screen|device|router|line|network|computer|machine|phone|set-?up|console|car|engine|settings)\b))
+# cannot find it at fault | I don't see an outage in your area.
+@ build crash end error errors fail fault freeze from happen issue me outage photo problem side trouble us without
+@ wrong
+\b(?:cannot|do not|did not|not|unable to|could not) (?:\w+ )?(?:see(?:ing)?|find(?:ing)?|notice|detect|spot|getting
+|get|make|trigger)(?: (?:anything|nothing|a|an|any|the|that|this|it|your))* (?:wrong|outages?|faults?|errors?|issues?
+|problems?|bugs?|to (?:freeze|crash|fail|break|happen))\b|\b(?:does not|did not|is not|not) (?:happen(?:ing)?
+|occur(?:ring)?|fail(?:ing)?|crash(?:ing)?)(?: \w+)? (?:for (?:me|us)|here|on (?:my|our) (?:side|end|machine|build))\b
+|\bno way (?:of|to) (?:hear|see|check|test|look|tell)\w*(?: \w+){0,4} from here\b|\bcannot (?:\w+ )?(?:tell|judge
+|see) from (?:the|your|a|this) (?:photo|picture|description|log|screenshot|message|recording)\b|\bwithout (?:hearing
+|seeing|testing|inspecting|looking at) (?:it|that|your)\b
+# has no senses | I can't hear music.
+@ cook dance drink drive eat feel hear listen ride sit sleep swim travel visit walk watch wear
+{I_CANNOT}(?:\w+ )?(?:hear (?:music|songs?|sounds?)|listen to (?:music|songs?)|feel (?:anything|things|cold|heat
+|warmth|pain|textures?)|(?:sit|lie|sleep|walk) (?:on|in|around)|wear|ride|drink|eat|swim|dance|watch (?:films?|movies
+|tv|shows|series)|travel|visit places)\b
 ## refuse
 # even if it could | Even if I knew, I would not tell you.
 @ even
@@ -180,12 +209,12 @@ KNOWING = r"""
 @ turns
 \b(?:i|we) do not (?:\w+ )?have (?:the|a|any|an|that|your|its|his|her|their|this) (?:\w+ )?(?:score|answer|price|rate
 |number|figure|name|date|address|record|result|schedule|time|location|list|details?|copy|notes?)s?\b
-|\b(?:i |we )?(?:have |could |can )?(?:found|find|see|located|turned up|have|know|got|has) (?:nothing|nothin'
-|no (?:trace|record|sign|match\w*|mention|results?|evidence|entry|entries|reference|listing))\b|\b(?:came|come|comes
-|turned?) (?:up )?(?:empty|with nothing)|\b(?:nothing|no \w+) (?:\w+ ){0,3}?(?:comes? up|turns? up|by that name
-|under that name|in my (?:\w+ )?(?:data|knowledge|memory|training|records|sources))|\b(?:not|no) match (?:any
-|anything)|\bnot match any|\bno match(?:es)? (?:for|in)\b|\breturned no\b|\b(?:search|results) (?:\w+ ){0,3}?
-(?:nothing|no)\b
+|\b(?:i |we )?(?:have |could |can )?(?:found|find|see|located|turned up|have|know|got
+|has) (?:nothing(?! (?:more|further|else|left|to|against|but))|nothin'|no (?:trace|record|sign|match\w*|mention
+|results?|evidence|entry|entries|reference|listing))\b|\b(?:came|come|comes|turned?) (?:up )?(?:empty|with nothing)
+|\b(?:nothing|no \w+) (?:\w+ ){0,3}?(?:comes? up|turns? up|by that name|under that name|in my (?:\w+ )?(?:data
+|knowledge|memory|training|records|sources))|\b(?:not|no) match (?:any|anything)|\bnot match any
+|\bno match(?:es)? (?:for|in)\b|\breturned no\b|\b(?:search|results) (?:\w+ ){0,3}?(?:nothing|no)\b
 # no such thing | There is no town called Zell am Rhein.
 @ aware called documented established exist existed exists know known name named notable real recogni recorded such
 @ there

@@ -20,6 +20,9 @@ SHAPE = r"""
 |show you|explain how|describe how|go into|entertain|continue|proceed|process|carry out|perform|make (?:up|jokes?|fun
 |light|any|\w+ (?:comments|remarks|statements|jokes))|disclose|reveal|list|talk about|take (?:part|sides)|allow
 |be (?:able|used|part of|involved|a part)|tell you how)
+= part FORM
+(?:images?|pictures?|photos?|drawings?|diagrams?|graphs?|videos?|audio|sounds?|songs?|music|files?|pdfs?|attachments?
+|charts?|maps?|animations?|gifs?|clips?|spreadsheets?|recordings?|slides?|posters?|logos?|sketch(?:es)?)
 = part FRESH
 (?:real[- ]?time|current|up[- ]to[- ]date|live|latest|(?:most )?recent|reliable)
 = part FACTS
@@ -48,6 +51,8 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |hence|as for|as to|regarding|in terms of|when it comes to|for (?:the|your) (?:first|second|other|rest|part)
 |if (?:you(?! (?:would like|like|want|wish|have|need|can|could|share|provide|let|tell|are (?:in|feeling|struggling
 |having|thinking|worried|concerned)))|by)|here (?:is|are)|in general|having said|on the other hand)\b)
+= clause wills | states a will
+\bwill not\b
 = clause supposes | begins with a condition
 ^if[ ]
 = clause elsewhere | announces another topic than the request's
@@ -64,10 +69,35 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 = clause partial | declines a part
 \bpart\b|\b(?:as for|as to)\b|\bleav(?:e|ing|es)\b|\bskip
 = clause form | cannot give a form, such as a picture
-\b(?:images?|pictures?|drawings?|videos?|audio|files?|attachments?|spreadsheets?|charts?) (?:is|are) (?:not something
-|beyond what) i\b|\b(?:cannot|not|unable to) (?:\w+ ){0,4}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the
-|audio)|hum|whistle|images?|pictures?|photos?|drawings?|diagrams?|videos?|audio|sounds?|songs?|music|files?|pdfs?
-|attachments?|charts?|maps?|animations?|gifs?|clips?|spreadsheets?|recordings?|(?:out loud|aloud))\b
+^(?!.*\b(?:see|view|open|look at|access|receive|find|watch|listen|identify|tell)\b).*\b(?:(?:{FORM}|(?:draw|sing|paint
+|sketch|record|play|print|speak|plot|film|animat)ing) (?:\w+ ){0,3}?(?:is|are) (?:\w+ ){0,2}?(?:not (?:something
+|anything|possible|an option|available|supported)|impossible|(?:beyond|outside|out of) (?:what i|me\b|my))
+|(?:cannot|could not|not|unable to|no (?:way|means) (?:of|to)|no (?:voice|hands?|speakers?
+|ability) to) (?:[\w-]+ ){0,5}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle
+|print (?!.*(?:copyright|full))|plot (?:a|the|it|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b
+|animate|(?:means|way|ability) to (?:speak|talk|show)|attach|{FORM}|out loud|aloud)|(?:is|am|are|with) no (?:audio
+|voice|sound|video|images?|pictures?)|no voice)\b
+= clause assistant | speaks of the request as an assistant does
+\b(?:help|assist)(?:ing)?(?: you)? (?:with|in|to)\b|\b(?:provide|generate|create|write|produce|fulfil\w*|comply|engage
+|continue|participate|support|discuss|promote|assist|instructions|guidelines|polic(?:y|ies)|(?:your|this|that) request
+|as an ai|language model|appropriate|ethical|illegal|role-?play|religio\w*|politic\w*|topics?|subjects?)\b
+= clause cares | announces the safe or decent neighbour of a harmful request
+^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is
+|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of|that)|let us \w+ (?:\w+ ){0,2}?(?:to|on|about)|how to|to|(?:\w+ ){0,3}?(?:tips
+|ways|steps|advice|guide) (?:to|for|on)) (?:\w+ly )?(?:(?:help|helping) (?!you\b|yourself)\w+|(?:support|cop(?:e|ing)
+|comfort|treat|car(?:e|ing) for|resolv(?:e|ing)|deal(?:ing)? with|handl(?:e|ing)|respond(?:ing)?|talk(?:ing)? to
+|rebuild|recover|heal|get(?:ting)? help|find(?:ing)? help|seek|quit(?:ting)?|overcom(?:e|ing)|prepar(?:e|ing)
+|check(?:ing)? (?:that|whether|if|your)|mak(?:e|ing) sure|(?:be|becom)(?:e|ing)? a (?:better|good)|repair
+|apologi[sz]\w+|tell(?:ing)? (?:a|an|the) (?:\w+ )?adult|donat|adopt|reconcil|forgiv|calm|supervis
+|dispos(?:e|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)
+|^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is|are)
+|(?:some |the )?(?:ways|tips) (?:to|for)) .{0,80}\b(?:legal(?:ly)?|lawful(?:ly)?|honest(?:ly)?|ethical(?:ly)?
+|safe(?:r|ly)?|responsib(?:le|ly)|health(?:y|ily)|(?:right|proper|official|honest|legal|fair) way|with (?:their|her
+|his|everyone's) consent|by the rules|legitimate(?:ly)?|fair(?:ly)?|kind(?:ly|er)?|respectful(?:ly)?
+|constructive(?:ly)?|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b|\bwhat (?:to|you can|you should) do (?:if|when
+|once|after)\b|^if you (?:find|come across|suspect|notice|see|receive|are being|have been|ever (?:find|see)
+|know (?:of|someone))\b|^(?:.{0,40}\b(?:here (?:is|are)|how to)\b).{0,40}\b(?:when|if) (?:a|an|your
+|some\w*) .{0,40}\byou\b
 = clause refers | sends the user elsewhere
 ^(?:please|kindly|you (?:can|may|could)|try|contact|call|visit|ask|see|check|get in touch)\b
 = clause delivers | announces content that follows, rather than offering it
@@ -140,20 +170,54 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |tongue twister|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond
 |reply)))\b
 = prompt role | asks to play somebody who declines
-^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are|you're)\b.*\b(?:won't
-|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+|says? no|strict|guard|bouncer|stubborn
-|rude|unhelpful|gatekeeper)\b
+^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are|you're|simulate
+|imitate)\b.*\b(?:won't|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+|says? no|strict
+|guard|bouncer|stubborn|rude|unhelpful|gatekeeper)\b
+= prompt harmful | asks for harm; not sure, and used only with other signs
+\b(?:kill|murder|hurt|harm|poison|attack|stab\b|shoot|strangl|tortur|kidnap|abduct|rape|assault|molest|stalk
+|spy(?:ing)?\b|track my|track (?:her|him|some)|hack|phish|malware|virus|keylog|ransom|ddos|steal|stole|rob\b|robb
+|shoplift|burgl|break in|hotwir|forge|forging|counterfeit|fake|launder|smuggl|fraud|scam|blackmail|extort|threat|brib
+|cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin
+|nerve gas|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|brakes|a body|bully|harass|humiliat
+|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk|addict|starv|suicid
+|self-harm|overdos|anorex|stop eating|purging|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror
+|riot|incit|impersonat|dox|nudes?\b|pirat|bypass|crack\b|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission
+|paying)|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house
+|car\b|network|wi-?fi|computer))
+= prompt scene | asks to play somebody
+\b(?:role-?play|in character|stay in role|in the (?:voice|role|style|person) of|imagine (?:that )?you(?:'re| are)
+|simulate|pretend (?:to be|you(?:'re| are))|(?:speak|answer|respond|reply|react|talk) (?:as|like) (?:a|an|the|if|my
+|\w+ the)\b|(?:play|act as|act like|be) (?:a|an|the|my) \w+|as my (?:\w+ )?(?:boss|mother|father|teacher|friend
+|\w+er))\b|^you(?:'re| are) (?!.*\b(?:assistant|expert|helpful|professional)\b).*\bi (?:ask|beg|want|try|walk|come
+|knock|push|order|hand|show|demand|offer|approach|enter|say|tell|pull|open|call)\b
+= prompt wording | asks for words that decline
+\b(?:tell|telling|text|e-?mail|message|write|note|reply|respond|letter|script|line|lines|sentence|phrase|way|ways
+|words?)\b.{0,60}?\b(?:(?:i|we) (?:won't|will not|can't|cannot)|declin\w+|turn(?:ing)? down|refus\w+|reject\w+
+|cancel\w*|say(?:ing)? no|back(?:ing)? out|get(?:ting)? out of|uninvit\w+|break(?:ing)? up|to quit)\b
+|\bexcuses?\b.{0,20}\b(?:for|to)\b|\bout[- ]of[- ]office\b|\bauto-?reply|\b(?:what|how) (?:did|does|would|should|do
+|might|could|can) .{2,60}\b(?:say|tell|respond|reply|refuse|decline|answer)\b|\b(?:famous|iconic|best[- ]known
+|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b|\b(?:translate|rewrite|rephrase|reword|paraphrase
+|complete|finish|correct|proofread|polite(?:r|ly)?)\b.*['"“\u2018:].*(?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+
+|unable|nicht|kein\w*|pas|non|ne|nein|nunca|não|niet)\b|n't\b)
+= prompt service | asks what the model, a shop or a service does
+\b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
+|support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
+|name|task|speciality|topics?)\b|\b(?:who|what) are you\b
+= text caring | prompts that ask for the decent way themselves
+\b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+
+|treat|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my
+|some\w+)\b|if (?:a|an|my|some\w+)\b|without|not\b|ethical|moral)
 = text safety | prompts that ask about safety themselves
 \b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|identify|privacy
 |stop|lost|from being|respond to|story|tale|fable|poem|joke)
 = text script | letters of its script
 [a-z]
 = text turn | where a sentence is split into clauses
-, (?=(?:but|however)\b)|[;] (?=(?:but|however)\b)|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we
-|you|please|rather|instead|unfortunately|my|this|that|an?|most|many|some|in|at|for|on|since|based|generally|typically
-|usually|one)\b)|[;,:] (?=(?:however|nevertheless|instead|therefore|so|and) (?:i|here|it|the|there|we|this|that)\b)
-|[, ] ?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)|, ?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)
-|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) 
+, (?=(?:but|however)\b)|, (?=(?:though|although) \w+ \w)|[;] (?=(?:but|however)\b)
+|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we|you|please|rather|instead|unfortunately|my|this
+|that|an?|most|many|some|in|at|for|on|since|based|generally|typically|usually|one)\b)|[;,:] (?=(?:however|nevertheless
+|instead|therefore|so|and) (?:i|here|it|the|there|we|this|that)\b)|[, ] ?(?:because|as|since) (?=(?:i|it|this|that
+|doing|we|my|there)\b)|, ?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) 
 = text lead | conjunctions at the start of a clause
 ^(?:but|yet|so|and|therefore|though|although|however),? 
 = text word | one word
@@ -164,17 +228,21 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 (?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to help
 |i(?:'d| would) (?:love|be happy|be glad) to)\b)
 = text musing | how a thought without marks begins
-(?i)^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have|should
-|must)|(?:the )?(?:user|person|question|prompt|request)|they|this|that|there)\b
+(?i)^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|got it|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have
+|should|must|think|recall|remember)|i(?:'m| am) (?:being )?asked|(?:the )?(?:user|human|person|question|query|prompt
+|request)|they|this|that|there|according to|my (?:guidelines|task|job))\b
 = text deliberating | weighs what to say, or speaks of the user as a third person
 (?i)\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say|request|mention|seem|mean|might|could|said|wrote
-|is asking|need)|\bif (?:i|we) (?:refuse|decline|answer|say|go along)|\b(?:best|safest) (?:approach|option|answer
-|response|reply)\b|\bthey (?:\w+ )?(?:say|said|want|ask|mean)|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could
-|might|can|will|want to))(?: (?:not|also|just|probably|first|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain
-|figure|check|consider|refuse|decline|make sure|recall|mention|point out|think|give|offer|provide|start|look|determine
-|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:think|see|recall|consider|check|try|figure
-|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe|alternatively)\b
-|\b(?:is|are) they asking\b|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could|might)\b
+|is (?:\w+ )?(?:asking|looking|trying|curious)|need)|\b(?:the|this) (?:user's )?(?:question|query|prompt
+|request) (?:is|asks|seems|mentions|appears|says|could|might)\b|\bbeing asked\b|\bdisallowed\b
+|\b(?:the|our|my) polic(?:y|ies)\b|\b(?:i|we) (?:recall|remember)\b|\bif (?:i|we) (?:refuse|decline|answer|say
+|go along)|\b(?:best|safest) (?:approach|option|answer|response|reply)\b|\bthey (?:\w+ )?(?:say|said|want|ask|mean)
+|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could|might|can|will|want to))(?: (?:not|also|just|probably|first
+|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain|figure|check|consider|decide|comply|refuse|decline|make sure
+|recall|mention|point out|think|give|offer|provide|start|look|determine|clarify|verify|list|be (?:careful|honest)
+|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see|recall|consider|check|try|figure|start|break|work|list
+|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe|alternatively)\b|\b(?:is|are) they asking\b
+|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could|might)\b
 = words foreign | function words of other languages in the same script
 el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist
 ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg
