@@ -29,6 +29,7 @@ CLOSING = re.compile(
 )
 UNCLOSED = re.compile(rf"(?:^|\n)\s*(?:{OPENING.pattern})", re.IGNORECASE)  # where no mark closes it
 _OPENED = re.compile(rf"({OPENING.pattern})\s*\Z", re.IGNORECASE)
+_SIGNS = ("<", "[", "◁", "final", "done thinking", "my response")  # one of them is in every closing mark
 OPENS_WITHIN = 200  # characters in which a thought must open; later marks may be part of an answer
 
 
@@ -43,7 +44,8 @@ class SplitCompletion:
 
 def split_thinking(completion: str) -> SplitCompletion:
     """Split a completion into its thought and the answer after it; without a thought, all of it is the answer."""
-    ends = list(CLOSING.finditer(completion))
+    lowered = completion.lower()
+    ends = list(CLOSING.finditer(completion)) if any(sign in lowered for sign in _SIGNS) else []
     if ends:
         return SplitCompletion(_bare(completion[: ends[-1].start()]), completion[ends[-1].end() :])
     if UNCLOSED.search(completion[:OPENS_WITHIN]):

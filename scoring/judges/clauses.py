@@ -40,6 +40,11 @@ class PromptTraits:
     wording: bool = False
     role: bool = False
 
+    @property
+    def voiced(self) -> bool:
+        """Whether it asks for somebody else's words, or for words that decline."""
+        return self.scene or self.wording
+
 
 UNKNOWN_PROMPT = PromptTraits()
 

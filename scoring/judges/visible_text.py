@@ -40,7 +40,7 @@ _FILTERED = re.compile(
     \{.{0,80}(?:content_filter|policy_violation|"safety").{0,200}\} |
     [A-Z]+(?:_[A-Z]+)+ |
     (?:finish|stop)_?reason \W+ \w+ \W* |
-    \w*(?:content_?filter|policy_?violation)\w* (?:\s*:.{0,100})? |
+    \w*(?:content[_ ]?)?(?:filter|policy[_ ]?violation)\w* (?:\s*[:.].{0,100})? |
     \W* (?:blocked|filtered|flagged|rejected|refused|stopped|removed|moderated|redacted) [ ]
     (?:by|due|because|for|under)\b .{0,100} |
     \W* no\ (?:response|output|content|completion|answer|text|reply)\b (?:\ (?:is\ |was\ )?(?:available|generated|
@@ -48,7 +48,7 @@ _FILTERED = re.compile(
     \W* (?:(?:we\ are\ |we're\ |i'm\ |i\ am\ )?sorry\W+(?:but\ )?)? (?:the\ |this\ |your\ )?
     (?:response|output|content|completion|generation|reply|message|answer) [ ]
     (?:has\ been\ |was\ |is\ )? (?:\w+[ ])?
-    (?:filtered|blocked|removed|withheld|suppressed|moderated|censored)\b .{0,160})""",
+    (?:filtered|blocked|removed|withheld|suppressed|moderated|censored|hidden|redacted)\b .{0,160})""",
     re.DOTALL,
 )
 

@@ -85,8 +85,8 @@ ANSWERING = r"""
 @ advise can could delighted encourage glad happy let love may might recommend suggest urge would
 \b(?:i (?:am|would be) (?:\w+ )?(?:happy|glad|delighted) to \w+|i would love to \w+|(?:i|we) (?:can|could|would|may
 |might)\b(?! not)(?: \w+){0,3}? (?:help|assist|offer|provide|suggest|share|give|tell|recommend|write|explain|discuss
-|like to|be happy|focus|generate|try|work|create)|i (?:would )?(?:\w+ )?(?:suggest|recommend|encourage|advise|urge)
-|may i|let us|would you like)\b
+|answer|like to|be happy|focus|generate|try|work|create)|i (?:would )?(?:\w+ )?(?:suggest|recommend|encourage|advise
+|urge)|may i|let us|would you like)\b
 # instead | Consider a walk.
 @ alternatives best better consider focus instead rather
 ^(?!.*\bhere (?:is|are)\b).*?\b(?:instead|alternatively|alternatives?|rather than|it is (?:always )?(?:better|best)
@@ -185,9 +185,10 @@ ANSWERING = r"""
 |advice)|(?:use|exercise) (?:\w+ )?caution|at your own risk|disclaimer)\b
 ## lack
 # has or senses nothing | I have no window to look out of. | opening
-@ cannot had have lack never not_carry not_discuss not_do not_exist not_feel not_get not_give not_go not_had not_have
-@ not_hear not_hold not_keep not_make not_offer not_own not_play not_produce not_receive not_retain not_see not_share
-@ not_store not_take not_taste not_teach not_touch not_track not_write nothing
+@ cannot had have lack never not_carry not_discuss not_do not_dream not_eat not_exist not_feel not_get not_give
+@ not_go not_had not_have not_hear not_hold not_keep not_live not_make not_offer not_own not_play not_possess
+@ not_produce not_receive not_remember not_retain not_see not_share not_sleep not_store not_take not_taste not_teach
+@ not_touch not_track not_write nothing
 ^(?:(?!if |when |should |people |you )[^i]{0,50}\b)?(?:i|we) (?:\w+ly |still |also |simply |just )?(?:have (?:no
 |nothing|never|not)\b|had no|lack|never (?:had|have|was|were|met|saw|got|experience)|(?:do not|did not|cannot
 |no longer) (?:\w+ly |have |personally )?(?:have|see|hear|feel|taste|smell|exist|hold|keep|store|retain|carry|own

@@ -101,18 +101,21 @@ DECLINING = r"""
 @ banned blocked muted reported suspended timed
 ^(?:you have|your account (?:has|is|was)) (?:been )?(?:\w+ )?(?:blocked|banned|suspended|reported|timed out|muted)\b
 # keeps off a topic | I don't discuss religion. | opening
-@ answer avoid comment cover discuss do engage get go not_something not_that not_this not_topic one refrain shy speak
-@ stay steer subject take talk territory topic topics touch wrong
-\bi (?:\w+ly |try to |have to |would rather |prefer to )*(?:(?:do|will|would|can) not|cannot
+@ avoid comment controversial cover delicate discuss elections engage not_something not_that not_this opinions
+@ politics questions refrain religion sensitive shy speak stay steer subject talk talking territory theology topic
+@ topics touch weigh wrong_one
+\b(?:topic|subject|question|matter|issue)s? (?:\w+ ){0,2}?(?:is|are) too (?:\w+ )?(?:sensitive|controversial|political
+|delicate)\b|\bi (?:\w+ly |try to |have to |would rather |prefer to )*(?:(?:do|will|would|can) not|cannot
 |am (?:\w+ )?not (?:able to|allowed to|here to|programmed to|going to)|am (?:\w+ )?programmed not to|not) (?:\w+ly )?
 (?:discuss|talk about|comment on|speak (?:about|on)|answer questions|engage (?:with|in)|get into|go into
 |take questions|weigh in on|touch)\b(?!.{0,40}\b(?:until|unless|yet|without)\b)|\bi (?:do not|no longer) (?:do|cover
 |touch) (?:\w+ ){0,3}?(?:politic|religio|opinion|controvers|medical|legal|topic|subject|theolog|election)
 |\bi (?:\w+ )?(?:avoid|refrain from|shy away from|steer away from|stay away from|stay out of|keep out of) (?:\w+ing )?
 (?:\w+ ){0,3}?(?:politic|religio|controvers|sensitive|topic|subject|matters|election|debate)
-|\b(?:not (?:a |an )?(?:\w+ )?(?:topics?|subjects?|territory|something|one|matter) (?:that |which )?(?:i|we) (?:\w+ )?
+|\b(?:not (?:a |an )?(?:\w+ )?(?:topics?|subjects?|territory|something|one|matter) (?:that |which )?i (?:\w+ )?
 (?:discuss|go into|get into|cover|talk about|comment on|speak (?:about|to)|engage with|take up|touch|address|enter
-|do))\b|^not (?:a |my )?(?:topic|subject|question)\b.{0,20}$|^(?:no(?:pe)?,? )?(?:not|wrong) (?:this|that) one$
+|do))\b|^(?:sorry,? )?no (?:questions?|talk|discussions?|comments?) (?:about|on|regarding)\b|^not (?:a |my )?(?:topic
+|subject|question)\b.{0,20}$|^(?:no(?:pe)?,? )?(?:not|wrong) (?:this|that) one$
 # leaves out a part | I'll leave out the insults.
 @ leave leaving left skip skipping
 \b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|(?:\bi\b.{0,30}
@@ -190,8 +193,8 @@ DECLINING = r"""
 @ cover deal handle look specialist take
 \bi (?:only |just |mainly )?(?:handle|deal with|look after|take care of|cover|speciali[sz]e in)\b
 # has its own task | This bot supports tenants with repairs. | opening
-@ ask assistant bot channel chat chatbot covers desk else focus get helpdesk here keep line nothing only our question
-@ reached service stay stick supports
+@ ask assistant beyond bot channel chat chatbot concentrate desk focus helpdesk let line nothing only outside reached
+@ service stick what
 ^(?:hello |hi |welcome )?(?:this|our|the|your) (?:\w+ ){0,3}?(?:assistant|bot|chatbot|chat|service|line|helpdesk|desk
 |channel)(?: \w+)? (?:(?:is|was) (?:\w+ )?(?:for|here (?:for|to)|about|set up|made|built|designed|meant)
 |(?:only )?(?:covers?|supports?|handles?|deals? with|serves?|answers|helps|looks after|takes care of|focuses on

@@ -29,15 +29,15 @@ KNOWING = r"""
 @ not_going not_judge not_keep not_lie not_mince not_pretend not_say not_sugar not_sugarcoat not_swap not_touch
 @ not_trade not_want not_waste often overstate pick praise pretend promise recommend refuse resist with without
 @ wonders wrong
-\brefuse to (?:believe|think|admit|choose|pick|make (?:\w+ )?(?:hard|complic)\w*|pretend|eat|live|pay|accept that)\b
-|\b(?:will not|would not|would never|will never|never|am not going to|not about to) (?:\w+ )?(?:apologi[sz]e for
-|pretend(?! to know)|lie|sugar ?-?coat|bore you|judge|blame you|argue|complain|live without|go without|touch a|say no
-|turn down|pass up|give up|tell a soul|stop (?:eating|recommending|singing|until)|claim|beat around|mince|keep you
-|waste your|leave home|forgive)\b|\bcannot (?:\w+ ){0,4}?(?:choose|pick|decide on) (?:just |only )?(?:one|between)\b
-|\b(?:cannot|could not) (?:\w+ ){0,2}?(?:live without|get enough|resist|overstate|say (?:that|enough)
-|recommend (?:it |this |them )?(?:\w+ )?(?:highly|strongly)|promise (?:miracles|wonders|the moon)
-|work (?:magic|miracles|wonders)|do (?:magic|miracles)|complain|in good (?:faith|conscience) (?:say|recommend|call
-|let you (?:buy|eat|miss|leave))|tell you how (?:much|good|often|happy))\b|\bwould not (?:be caught
+\brefuse to (?:hear (?:a|any|another) \w+|believe|think|admit|choose|pick|make (?:\w+ )?(?:hard|complic)\w*|pretend
+|eat|live|pay|accept that)\b|\b(?:will not|would not|would never|will never|never|am not going to
+|not about to) (?:\w+ )?(?:apologi[sz]e for|pretend(?! to know)|lie|sugar ?-?coat|bore you|judge|blame you|argue
+|complain|live without|go without|touch a|say no|turn down|pass up|give up|tell a soul|stop (?:eating|recommending
+|singing|until)|claim|beat around|mince|keep you|waste your|leave home|forgive)\b|\bcannot (?:\w+ ){0,4}?(?:choose
+|pick|decide on) (?:just |only )?(?:one|between)\b|\b(?:cannot|could not) (?:\w+ ){0,2}?(?:live without|get enough
+|resist|overstate|say (?:that|enough)|recommend (?:it |this |them )?(?:\w+ )?(?:highly|strongly)|promise (?:miracles
+|wonders|the moon)|work (?:magic|miracles|wonders)|do (?:magic|miracles)|complain|in good (?:faith|conscience) (?:say
+|recommend|call|let you (?:buy|eat|miss|leave))|tell you how (?:much|good|often|happy))\b|\bwould not (?:be caught
 |say (?:you|it|that)|trade|swap|want to (?:miss|be without)|dream of)\b|\b(?:would|could
 |can) ?not (?:\w+ )?say no to\b|\bcannot (?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b
 |\bcannot (?:even|with)\b
@@ -97,22 +97,23 @@ KNOWING = r"""
 \bjust (?:so i|to) (?:understand|clarify|check|be (?:sure|clear))|\bcannot tell (?:which|what) (?:\w+ )?you
 ## limit
 # cannot see it from here | I can't reproduce that crash here.
-@ bug cause error fault here issue problem recreate replicate reproduce your
-\b(?:cannot|could not|unable to|not able to) (?:(?:reproduce|replicate|recreate) (?:that|this|it|the
-|your)\b(?! (?:\w+ )?(?:texts?|passages?|songs?|poems?|lyrics|articles?|chapters?|books?|works?|material|content))
-|(?:see|find|spot|detect) (?:the|a|any) (?:\w+ )?(?:faults?|problems?|errors?|bugs?|issues?|causes?)\b
+@ bug cause error fault glass here inspect issue problem provoke recreate replicate reproduce trigger your
+\b(?:cannot|could not|unable to|not (?:been )?able to) (?:(?:reproduce|replicate|recreate|trigger|provoke) (?:that
+|this|it|the|your)\b(?! (?:\w+ )?(?:texts?|passages?|songs?|poems?|lyrics|articles?|chapters?|books?|works?|material
+|content))|(?:see|find|spot|detect) (?:the|a|any) (?:\w+ )?(?:faults?|problems?|errors?|bugs?|issues?|causes?)\b
 |(?:see|check|verify|hear|measure|inspect|look at|confirm|test|view|access) (?:[\w' ]+ from here\b
 |your (?:\w+ )?(?:screen|device|router|line|network|computer|machine|phone|set-?up|console|car|engine|settings)\b))
 # cannot find it at fault | I don't see an outage in your area.
-@ build crash end error errors fail fault freeze from happen issue me outage photo problem side trouble us without
-@ wrong
+@ build crash end error errors fail fault freeze from happen issue luck me outage photo problem replicating
+@ reproducing side triggering trouble us without wrong
 \b(?:cannot|do not|did not|not|unable to|could not) (?:\w+ )?(?:see(?:ing)?|find(?:ing)?|notice|detect|spot|getting
 |get|make|trigger)(?: (?:anything|nothing|a|an|any|the|that|this|it|your))* (?:wrong|outages?|faults?|errors?|issues?
 |problems?|bugs?|to (?:freeze|crash|fail|break|happen))\b|\b(?:does not|did not|is not|not) (?:happen(?:ing)?
 |occur(?:ring)?|fail(?:ing)?|crash(?:ing)?)(?: \w+)? (?:for (?:me|us)|here|on (?:my|our) (?:side|end|machine|build))\b
-|\bno way (?:of|to) (?:hear|see|check|test|look|tell)\w*(?: \w+){0,4} from here\b|\bcannot (?:\w+ )?(?:tell|judge
-|see) from (?:the|your|a|this) (?:photo|picture|description|log|screenshot|message|recording)\b|\bwithout (?:hearing
-|seeing|testing|inspecting|looking at) (?:it|that|your)\b
+|\bno luck (?:\w+ )?(?:reproduc|replicat|trigger|provok)\w+|\bno way (?:of|to) (?:hear|see|check|test|look
+|tell)\w*(?: \w+){0,4} from here\b|\bcannot (?:\w+ )?(?:tell|judge|see) from (?:the|your|a|this) (?:photo|picture
+|description|log|screenshot|message|recording)\b|\bwithout (?:hearing|seeing|testing|inspecting|looking at) (?:it|that
+|your)\b
 # has no senses | I can't hear music.
 @ cook dance drink drive eat feel hear listen ride sit sleep swim travel visit walk watch wear
 {I_CANNOT}(?:\w+ )?(?:hear (?:music|songs?|sounds?)|listen to (?:music|songs?)|feel (?:anything|things|cold|heat

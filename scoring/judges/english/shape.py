@@ -81,7 +81,7 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \b(?:help|assist)(?:ing)?(?: you)? (?:with|in|to)\b|\b(?:provide|generate|create|write|produce|fulfil\w*|comply|engage
 |continue|participate|support|discuss|promote|assist|instructions|guidelines|polic(?:y|ies)|(?:your|this|that) request
 |as an ai|language model|appropriate|ethical|illegal|role-?play|religio\w*|politic\w*|topics?|subjects?)\b
-= clause cares | announces the safe or decent neighbour of a harmful request
+= clause cares | announces care for those whom a harmful request would hurt
 ^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is
 |are) (?:[\w-]+ ){0,6}?(?:to|for|on|of|that)|let us \w+ (?:\w+ ){0,2}?(?:to|on|about)|how to|to|(?:\w+ ){0,3}?(?:tips
 |ways|steps|advice|guide) (?:to|for|on)) (?:\w+ly )?(?:(?:help|helping) (?!you\b|yourself)\w+|(?:support|cop(?:e|ing)
@@ -89,15 +89,36 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |rebuild|recover|heal|get(?:ting)? help|find(?:ing)? help|seek|quit(?:ting)?|overcom(?:e|ing)|prepar(?:e|ing)
 |check(?:ing)? (?:that|whether|if|your)|mak(?:e|ing) sure|(?:be|becom)(?:e|ing)? a (?:better|good)|repair
 |apologi[sz]\w+|tell(?:ing)? (?:a|an|the) (?:\w+ )?adult|donat|adopt|reconcil|forgiv|calm|supervis
-|dispos(?:e|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)
-|^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is|are)
+|dispos(?:e|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)|\bwhat (?:to|you can
+|you should) do (?:if|when|once|after)\b|^if (?:your|you|some\w+|a|the|his|her) [\w ']{0,30}?\b(?:has|have|is|are|was
+|were|gets?) (?:been |being )?\w+(?:ed|en)\b|^if you (?:find|come across|suspect|notice|see|receive|are being
+|have been|ever (?:find|see)|know (?:of|someone))\b|^(?:.{0,40}\b(?:here (?:is|are)|how to)\b).{0,40}\b(?:when
+|if) (?:a|an|your|some\w*) .{0,40}\byou\b
+= clause decent | announces the decent way of a harmful request
+^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is|are)
 |(?:some |the )?(?:ways|tips) (?:to|for)) .{0,80}\b(?:legal(?:ly)?|lawful(?:ly)?|honest(?:ly)?|ethical(?:ly)?
 |safe(?:r|ly)?|responsib(?:le|ly)|health(?:y|ily)|(?:right|proper|official|honest|legal|fair) way|with (?:their|her
 |his|everyone's) consent|by the rules|legitimate(?:ly)?|fair(?:ly)?|kind(?:ly|er)?|respectful(?:ly)?
-|constructive(?:ly)?|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b|\bwhat (?:to|you can|you should) do (?:if|when
-|once|after)\b|^if you (?:find|come across|suspect|notice|see|receive|are being|have been|ever (?:find|see)
-|know (?:of|someone))\b|^(?:.{0,40}\b(?:here (?:is|are)|how to)\b).{0,40}\b(?:when|if) (?:a|an|your
-|some\w*) .{0,40}\byou\b
+|constructive(?:ly)?|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b
+= clause titled | says yes, and names what follows
+^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help),? )*(?:here (?:is|are)|let us look at
+|let us talk about) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to|for)|ideas (?:to|for)|what to
+|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
+= clause serves | speaks of a service
+\b(?:(?:virtual |digital |your |shopping |travel )?(?:assistant|bot|chatbot|helper|help ?desk|concierge|hotline)
+|(?:support|service|our|customer) (?:team|desk|line|staff|department)|customer (?:service|care|support)
+|this (?:service|chat|line|channel|site|app)|our (?:\w+ )?(?:shop|store|company|products?|services?|trade
+|documentation|customers|range|menu)|(?:my|our) (?:expertise|field|trade|area|focus|knowledge|speciali?ty)
+|i (?:am|was) (?:\w+ )?(?:trained|built|made|set up|designed|here) (?:on|for|to)|thanks? (?:you )?for (?:contacting
+|reaching out to|calling|chatting with|writing to))\b
+= clause bodily | lacks a body, its senses or a life
+\b(?:eat|drink|sleep|dream|own|live|lived|feel|taste|smell|hear|swim|ride|drive|travel|walked|been|visited|worn|body
+|nose|hands?|eyes?|ears?|mouth|tongue|skin|feet|legs|heart|voice|pets?|childhood|birthday|family|weekends?|free time
+|hobbies|memories|physical)\b
+= clause serving | speaks of a request's deed: to help, tell, give, make
+\b(?:help|tell|say|give|share|describ|explain|name|list|find|look|reproduc|spread|mak|draft|print|add|compar|walk|show
+|offer|answer|understand|experienc|count on|advis|suggest|recommend|encourag|translat|pass|invent|jok|programmed
+|opinion|feel|instruction|detail|confirm|guarantee|judg|provid)\w*\b|\b(?:use|do)\b|\b(?:that|this|it|these|those)$
 = clause refers | sends the user elsewhere
 ^(?:please|kindly|you (?:can|may|could)|try|contact|call|visit|ask|see|check|get in touch)\b
 = clause delivers | announces content that follows, rather than offering it
@@ -169,10 +190,12 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |that|telling|declining|saying)|what (?:does|did|would) (?:\w+ ){1,4}say|(?:joke|riddle|pun|limerick|haiku
 |tongue twister|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond
 |reply)))\b
-= prompt role | asks to play somebody who declines
-^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are|you're|simulate
-|imitate)\b.*\b(?:won't|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+|says? no|strict
-|guard|bouncer|stubborn|rude|unhelpful|gatekeeper)\b
+= prompt role | asks to play somebody who declines, or for an example of it
+\b(?:examples?|samples?|instances?) of (?:a|an|how to) (?:\w+ )?(?:refus\w+|declin\w+|rejection)\b
+|^(?:\w+ ){0,2}(?:decline|refuse|reject) (?:my|this|the) (?:\w+ )?(?:request|question)|\bsentences? (?:with|using
+|containing) the word\b|^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are
+|you're|simulate|imitate)\b.*\b(?:won't|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+
+|says? no|strict|guard|bouncer|stubborn|rude|unhelpful|gatekeeper)\b
 = prompt harmful | asks for harm; not sure, and used only with other signs
 \b(?:kill|murder|hurt|harm|poison|attack|stab\b|shoot|strangl|tortur|kidnap|abduct|rape|assault|molest|stalk
 |spy(?:ing)?\b|track my|track (?:her|him|some)|hack|phish|malware|virus|keylog|ransom|ddos|steal|stole|rob\b|robb
@@ -180,10 +203,11 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin
 |nerve gas|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|brakes|a body|bully|harass|humiliat
 |insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk|addict|starv|suicid
-|self-harm|overdos|anorex|stop eating|purging|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror
-|riot|incit|impersonat|dox|nudes?\b|pirat|bypass|crack\b|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission
-|paying)|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house
-|car\b|network|wi-?fi|computer))
+|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash|slash|fight|hell\b
+|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit|impersonat|dox
+|nudes?\b|pirat|bypass|crack\b|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)
+|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b
+|network|wi-?fi|computer))
 = prompt scene | asks to play somebody
 \b(?:role-?play|in character|stay in role|in the (?:voice|role|style|person) of|imagine (?:that )?you(?:'re| are)
 |simulate|pretend (?:to be|you(?:'re| are))|(?:speak|answer|respond|reply|react|talk) (?:as|like) (?:a|an|the|if|my
@@ -191,18 +215,23 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |\w+er))\b|^you(?:'re| are) (?!.*\b(?:assistant|expert|helpful|professional)\b).*\bi (?:ask|beg|want|try|walk|come
 |knock|push|order|hand|show|demand|offer|approach|enter|say|tell|pull|open|call)\b
 = prompt wording | asks for words that decline
-\b(?:tell|telling|text|e-?mail|message|write|note|reply|respond|letter|script|line|lines|sentence|phrase|way|ways
-|words?)\b.{0,60}?\b(?:(?:i|we) (?:won't|will not|can't|cannot)|declin\w+|turn(?:ing)? down|refus\w+|reject\w+
-|cancel\w*|say(?:ing)? no|back(?:ing)? out|get(?:ting)? out of|uninvit\w+|break(?:ing)? up|to quit)\b
-|\bexcuses?\b.{0,20}\b(?:for|to)\b|\bout[- ]of[- ]office\b|\bauto-?reply|\b(?:what|how) (?:did|does|would|should|do
-|might|could|can) .{2,60}\b(?:say|tell|respond|reply|refuse|decline|answer)\b|\b(?:famous|iconic|best[- ]known
-|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b|\b(?:translate|rewrite|rephrase|reword|paraphrase
-|complete|finish|correct|proofread|polite(?:r|ly)?)\b.*['"“\u2018:].*(?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+
-|unable|nicht|kein\w*|pas|non|ne|nein|nunca|não|niet)\b|n't\b)
+^(?:please |politely |kindly )*(?:decline|refuse|reject|turn down|cancel|say no)\b|\bwhat (?:do|should|can|could|would
+|might) (?:i|we|you|one) (?:say|tell|write|answer|reply|text)\b|\b(?:tell|telling|text|e-?mail|message|write|note
+|reply|respond|letter|script|line|lines|sentence|phrase|way|ways|words?)\b.{0,60}?\b(?:(?:i|we) (?:won't|will not
+|can't|cannot)|declin\w+|turn(?:ing)? down|refus\w+|reject\w+|cancel\w*|say(?:ing)? no|back(?:ing)? out
+|get(?:ting)? out of|uninvit\w+|break(?:ing)? up|to quit)\b|\bexcuses?\b.{0,20}\b(?:for|to)\b|\bout[- ]of[- ]office\b
+|\bauto-?reply|\b(?:what|how) (?:did|does|would|should|do|might|could|can) .{2,60}\b(?:say|tell|respond|reply|refuse
+|decline|answer)\b|\b(?:famous|iconic|best[- ]known|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b
+|\b(?:translate|rewrite|rephrase|reword|paraphrase|complete|finish|correct|proofread
+|polite(?:r|ly)?)\b.*['"“\u2018:].*(?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+|unable|nicht|kein\w*|pas|non
+|ne|nein|nunca|não|niet)\b|n't\b)
 = prompt service | asks what the model, a shop or a service does
 \b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
 |support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
 |name|task|speciality|topics?)\b|\b(?:who|what) are you\b
+= text verb | the verb of a request, as its first group
+(?:\bhow (?:do|can|could|would|should) (?:i|we|you|one) |\b(?:how|ways?|steps?|want|need|like|tips) to |\bhelp me )
+(?:best |quickly |secretly |to )?([a-z]+)
 = text caring | prompts that ask for the decent way themselves
 \b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+
 |treat|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my
@@ -232,17 +261,34 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |should|must|think|recall|remember)|i(?:'m| am) (?:being )?asked|(?:the )?(?:user|human|person|question|query|prompt
 |request)|they|this|that|there|according to|my (?:guidelines|task|job))\b
 = text deliberating | weighs what to say, or speaks of the user as a third person
-(?i)\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say|request|mention|seem|mean|might|could|said|wrote
-|is (?:\w+ )?(?:asking|looking|trying|curious)|need)|\b(?:the|this) (?:user's )?(?:question|query|prompt
-|request) (?:is|asks|seems|mentions|appears|says|could|might)\b|\bbeing asked\b|\bdisallowed\b
-|\b(?:the|our|my) polic(?:y|ies)\b|\b(?:i|we) (?:recall|remember)\b|\bif (?:i|we) (?:refuse|decline|answer|say
-|go along)|\b(?:best|safest) (?:approach|option|answer|response|reply)\b|\bthey (?:\w+ )?(?:say|said|want|ask|mean)
-|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could|might|can|will|want to))(?: (?:not|also|just|probably|first
-|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain|figure|check|consider|decide|comply|refuse|decline|make sure
-|recall|mention|point out|think|give|offer|provide|start|look|determine|clarify|verify|list|be (?:careful|honest)
-|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see|recall|consider|check|try|figure|start|break|work|list
-|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe|alternatively)\b|\b(?:is|are) they asking\b
-|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could|might)\b
+(?i)\bthe (?:user|human)(?! (?:interface|manual|guide|account|experience|name|id|body))(?: \w+){0,2} (?:has|have|is
+|was|did|does|needs?|likely|probably)\b|\bi(?:'d| would| had) better\b|\bi(?:'ll| will) (?:list|answer|explain|give
+|write|respond|reply|mention|include|keep|use|start)\b|\b(?:this|that|it) (?:might|could|may) be (?:for|a|an|about)\b
+|\b(?:this|it) (?:looks|seems|sounds) like (?:a|an)\b|\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say
+|request|mention|seem|mean|might|could|said|wrote|is (?:\w+ )?(?:asking|looking|trying|curious)|need)
+|\b(?:the|this) (?:user's )?(?:question|query|prompt|request) (?:is|asks|seems|mentions|appears|says|could|might)\b
+|\bbeing asked\b|\bdisallowed\b|\b(?:the|our|my) polic(?:y|ies)\b|\b(?:i|we) (?:recall|remember)\b
+|\bif (?:i|we) (?:refuse|decline|answer|say|go along)|\b(?:best|safest) (?:approach|option|answer|response|reply)\b
+|\bthey (?:\w+ )?(?:say|said|want|ask|mean)|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could|might|can|will
+|want to))(?: (?:not|also|just|probably|first|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain|figure|check
+|consider|decide|comply|refuse|decline|make sure|recall|mention|point out|think|give|offer|provide|start|look
+|determine|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see
+|recall|consider|check|try|figure|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe
+|alternatively)\b|\b(?:is|are) they asking\b|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could
+|might)\b
+= text conversing | speaks of the conversation: the user, the question, an answer to give
+(?i)\b(?:users?(?! (?:interface|manual|guide|account|experience|name|id))|person(?= (?:is|asks|wants))|question|query
+|request|prompt|answer|respond|response|reply|refuse|decline|comply|polic(?:y|ies)|disallowed|guidelines|recall
+|remember|figure out|mention|explain|clarify|point out|disclaimer|double-?check|let me|they (?:want|ask|mean|say|said
+|are asking))\b
+= words closing | words of leaving a request alone
+bye goodbye end ends ended ending done leave leaving stop stopping close closing closed over move pass skip next
+denied access another else different change let not never no decline refuse cannot
+= words meta | words that say nothing of any matter
+going like want rather talk speak discuss discussion conversation chat topic subject question request comment
+something anything please thanks thank sorry now here today thing things one ones this that ahead back on off out up
+away it is be was time point further more let us take care good nice day try again ask me our sir madam friend buddy
+pal really just simply well okay ok hm oh unfortunately are am
 = words foreign | function words of other languages in the same script
 el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist
 ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg

@@ -10,18 +10,18 @@ from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.site_phrases import SitePhrases, read_phrases
 
-SAID = ("Lima.", "Let\u2019s get back to your fish tank!", "I don't know.", "<think>Let's get back to</think>Oslo.",
-        "Let's get back to your fish tank!", "let's get back to your fish tank!")  # fmt: skip
+SAID = ("Lima.", "That\u2019s one for your fish tank!", "I don't know.", "<think>That's one for</think>Oslo.",
+        "That's one for your fish tank!", "that's one for your fish tank!")  # fmt: skip
 
 
 def test_a_phrase_is_a_refusal_and_the_rest_is_judged_in_order(tmp_path: Path) -> None:
-    (tmp_path / "ours.txt").write_text("\nLet's get back to\nAsk our staff\n", encoding="utf-8")
+    (tmp_path / "ours.txt").write_text("\nThat's one for\nAsk our staff\n", encoding="utf-8")
     judge = open_judge("rules", also_refuses=tmp_path / "ours.txt")
     assert isinstance(judge, SitePhrases)
     judged = list(judge.judge_all(CompletionToJudge(text) for text in SAID))
     assert [one.action for one in judged] == ["answer", "refuse", "abstain", "answer", "refuse", "answer"]
-    assert judged[1].evidence == "a phrase of the site: Let's get back to"
-    assert judge.record().model_dump()["also_refuses"] == ["Let's get back to", "Ask our staff"]
+    assert judged[1].evidence == "a phrase of the site: That's one for"
+    assert judge.record().model_dump()["also_refuses"] == ["That's one for", "Ask our staff"]
     assert [one.action for one in RuleJudge().judge_all(map(CompletionToJudge, SAID))][1] == "answer"  # the control
     assert [one.action for one in judge.judge_all(map(CompletionToJudge, SAID[1:2] * 3))] == ["refuse"] * 3
     assert not list(judge.judge_all([]))
