@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -20,7 +21,7 @@ from extract.chat.thinking import is_opened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
-from extract.model.edit import Edit, Pass
+from extract.model.edit import Pass, reader
 from extract.model.padded_batch import Batch
 
 CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
@@ -150,18 +151,14 @@ class Capturer:
         where, picked = gather(rows, spec.positions, batch), self._empty(len(rows))
         n_prompt, seen = len(spec.positions), {-1}
 
-        def look(slot: int, layer: int) -> Edit:
-            def function(stream: Tensor, pass_: Pass) -> Tensor:
-                if pass_.is_prefill:
-                    picked[slot, :n_prompt] = where.pick(stream).to(self.dtype)
-                elif 0 <= (k := pass_.start - pass_.prompt_length) < spec.response_tokens:
-                    picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, self.dtype)
-                    seen.add(k)
-                return stream
+        def see(slot: int, stream: Tensor, pass_: Pass) -> None:
+            if pass_.is_prefill:
+                picked[slot, :n_prompt] = where.pick(stream).to(self.dtype)
+            elif 0 <= (k := pass_.start - pass_.prompt_length) < spec.response_tokens:
+                picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, self.dtype)
+                seen.add(k)
 
-            return Edit(spec.site, layer, function)
-
-        with self.model.editing([look(slot, layer) for slot, layer in enumerate(spec.layers)]):
+        with self.model.editing([reader(spec.site, n, partial(see, slot)) for slot, n in enumerate(spec.layers)]):
             generated = self.model.generate(batch, spec.response_tokens + 1)
         responses = [tuple(tokens[: spec.response_tokens]) for tokens in generated]
         if max(seen) + 1 < max(map(len, responses)):

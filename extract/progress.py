@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Protocol
+from typing import Any, Protocol
 
+INTERVAL_S = 30.0
 NOTEBOOK_INTERVAL_S = 0.2
 WIDE = 100  # columns of a terminal that has room for the name of the stage
 
@@ -70,18 +71,24 @@ class Reporter:
         Args:
             total: the number of steps; None where it cannot be known beforehand.
         """
-        if not self.quiet and in_notebook():
-            with _notebook_bar(description, total) as advance:
-                yield advance
-            return
         if self.quiet:
             yield no_progress
+            return
+        if in_notebook():
+            with _notebook_bar(description, total) as advance:
+                yield advance
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if not console.is_terminal:
-            yield _lines(self._named(description, True), total, self._beat)
+            named = self._named(description, True)
+
+            def line(counts: _Counts) -> None:  # a log cannot redraw a bar
+                _print(f"{named:<36} {counts.text}")
+                self._beat()
+
+            yield _Counts(total, INTERVAL_S, line)
             return
         with self.pulse.bar() if self.pulse else nullcontext():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -119,22 +126,33 @@ def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _lines(description: str, total: int | None, beat: Callable[[], None]) -> Advance:
-    """Return what writes a line at the end, and one every half minute before it: a log cannot redraw a bar."""
-    began = written = time.monotonic()
-    done = known = 0
+class _Counts:
+    """Counts steps, and shows them at the end and not more often than once an interval before it (seconds)."""
 
-    def advance(steps: int, *, remembered: bool = False) -> None:
-        nonlocal done, known, written
-        done += steps
-        known += steps if remembered else 0
+    def __init__(self, total: int | None, interval: float, show: Callable[[_Counts], None]) -> None:
+        self.done, self.total = 0, total
+        self._remembered, self._interval, self._show = 0, interval, show
+        self._began = self._shown = time.monotonic()
+
+    def __call__(self, steps: int, *, remembered: bool = False) -> None:
+        self.done += steps
+        self._remembered += steps if remembered else 0
         now = time.monotonic()
-        if steps and (done == total or now - written > INTERVAL_S):
-            written = now
-            _print(f"{description:<36} {_counts(done, total, now - began, known)}")
-            beat()
+        if steps and (self.done == self.total or now - self._shown > self._interval):
+            self._shown = now
+            self._show(self)
 
-    return advance
+    @property
+    def text(self) -> str:
+        """What is done of how much, the rate and the time left (at the end: taken), as far as they are known."""
+        done, total, seconds, worked = self.done, self.total, self._shown - self._began, self.done - self._remembered
+        counts = f"{done}/{total}" if total else str(done)
+        counts += f" ({self._remembered} remembered)" if self._remembered else ""
+        rate = f", {worked / seconds:.1f}/s" if seconds and worked else ""
+        if done == total:
+            return f"{counts}{rate}, {seconds:.0f} s"
+        left = f", {(total - done) * seconds / worked:.0f} s left" if total and worked and seconds else ""
+        return counts + rate + left
 
 
 def in_notebook() -> bool:
@@ -149,41 +167,16 @@ def _notebook_bar(description: str, total: int | None) -> Iterator[Advance]:
     """Show a bar below the cell, and remove it at the end. It needs no widgets, so that it shows in every notebook."""
     from IPython.display import HTML, display
 
-    began = shown = time.monotonic()
-    done = known = 0
-    handle = display(HTML(_bar(description, 0, total, 0.0)), display_id=True)
+    def html(counts: _Counts) -> Any:
+        bar = f'<progress value="{counts.done}" max="{total}"></progress>' if total else "<progress></progress>"
+        return HTML(f"{escape(description)} {bar} {counts.text}")
 
-    def advance(steps: int, *, remembered: bool = False) -> None:
-        nonlocal done, known, shown
-        done += steps
-        known += steps if remembered else 0
-        if time.monotonic() - shown > NOTEBOOK_INTERVAL_S:
-            shown = time.monotonic()
-            handle.update(HTML(_bar(description, done, total, shown - began, known)))
-
+    counts = _Counts(total, NOTEBOOK_INTERVAL_S, lambda counts: handle.update(html(counts)))
+    handle = display(html(counts), display_id=True)
     try:
-        yield advance
+        yield counts
     finally:
         handle.update({"text/plain": "", "text/html": ""}, raw=True)
-
-
-def _bar(description: str, done: int, total: int | None, seconds: float, remembered: int = 0) -> str:
-    bar = f'<progress value="{done}" max="{total}"></progress>' if total else "<progress></progress>"
-    return f"{escape(description)} {bar} {_counts(done, total, seconds, remembered)}"
-
-
-def _counts(done: int, total: int | None, seconds: float, remembered: int = 0) -> str:
-    """Return what is done of how much, the rate and the time left (at the end: taken), as far as they are known."""
-    counts, worked = f"{done}/{total}" if total else str(done), done - remembered
-    counts += f" ({remembered} remembered)" if remembered else ""
-    rate = f", {worked / seconds:.1f}/s" if seconds and worked else ""
-    if done == total:
-        return f"{counts}{rate}, {seconds:.0f} s"
-    left = f", {(total - done) * seconds / worked:.0f} s left" if total and worked and seconds else ""
-    return counts + rate + left
-
-
-INTERVAL_S = 30.0
 
 
 class Heartbeat:

@@ -81,6 +81,7 @@ class RayPool:
         Raises:
             UserError: a shard failed, or the shards are on several disks and have to be gathered.
         """
+        _ = self._workers  # what the cluster has no room for is refused before a file is written
         with store_lock(self._directory / "activations.h5"):
             try:
                 self._fill(self._plan())

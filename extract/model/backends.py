@@ -1,6 +1,11 @@
 """Backends: three ways to edit the residual stream of a running model; their results agree to float tolerance.
 
-The backends are `hooks` (PyTorch hooks, the fast path and the default), `nnsight` and `transformer_lens`.
+- `hooks`: PyTorch hooks on Hugging Face transformers, the fast path and the default. They never write in place.
+- `nnsight`: assignments in an nnsight trace around the call, which returns values in forward order, once per
+  generation step. Its loop over steps ends when there are no more; the warning of that is for traces written by hand.
+- `transformer_lens`: hook points of a TransformerBridge on the unchanged weights (compatibility mode, which folds
+  norms, stays off). It replaces the model's blocks, with eager attention; transformers' own `generate` runs the
+  bridged model.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from extract.model.loading_options import BackendName
 
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 T = TypeVar("T")
+STREAM_DIMENSIONS = 3  # row, token, d_model
 
 
 @dataclass(frozen=True)
@@ -41,32 +47,69 @@ class Backend(Protocol):
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
         """Return `call()` with `edits` applied in every forward pass; errors of an edit are passed on.
 
+        Args:
+            edits: in the order of the forward pass.
+
         Raises:
             UserError: this backend cannot reach a site on this architecture; names both.
         """
         ...
 
 
-def in_forward_order(edits: Sequence[PlacedEdit]) -> list[PlacedEdit]:
-    """Sort edits in the order of the forward pass; edits at one site and layer keep their order."""
-    return sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
-
-
 def open_backend(name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Backend:
     """Open a backend on a loaded model. `transformer_lens` replaces the model's blocks for good."""
     match name:
         case "hooks":
-            from extract.model.backends import HooksBackend
-
             return HooksBackend(model)
         case "nnsight":
-            from extract.model.backends import NNsightBackend
-
             return NNsightBackend(model)
         case "transformer_lens":
-            from extract.model.backends import TransformerLensBackend
-
             return TransformerLensBackend(model, tokenizer)
+
+
+def run_edited(
+    backend: Backend, decoder: nn.Module, call: Callable[[], T], edits: Sequence[Edit], prompt_length: int, name: str
+) -> T:
+    """Return `call()` with edits applied in every forward pass; those at one site and layer keep their order.
+
+    Args:
+        name: the model's name, for messages.
+
+    Raises:
+        UserError: the model calls its blocks without calling its decoder.
+    """
+    if not edits:
+        return call()
+    running: list[Pass] = []  # the current pass; empty until the decoder is called
+
+    def record_pass(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
+        tokens, cache = args[0] if args else kwargs["input_ids"], kwargs.get("past_key_values")
+        start = int(cache.get_seq_length()) if cache is not None else 0
+        running[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
+
+    ordered = sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
+    handle = decoder.register_forward_pre_hook(record_pass, with_kwargs=True)
+    try:
+        return backend.run(call, [_placed(edit, running, name) for edit in ordered])
+    finally:
+        handle.remove()
+
+
+def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
+    def apply(stream: Stream) -> Stream:
+        if not running:
+            raise UserError(
+                f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
+                "edits; use another model"
+            )
+        if stream.ndim != STREAM_DIMENSIONS:
+            raise UserError(
+                f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
+                "d_model), as models with several residual streams do; use another model"
+            )
+        return edit.function(stream, running[0])
+
+    return PlacedEdit(edit.site, edit.layer, apply)
 
 
 class HooksBackend:
@@ -83,7 +126,7 @@ class HooksBackend:
             _ = self._halves  # found by a separate forward pass, in which no edit may run
         handles: list[Any] = []
         try:
-            for edit in in_forward_order(edits):  # one by one: if one cannot be attached, the others are removed
+            for edit in edits:  # one by one: if one cannot be attached, the others are removed
                 handles += self._attach(edit)
             return call()
         finally:
@@ -102,43 +145,38 @@ class HooksBackend:
             case "resid_post":
                 return [layer.register_forward_hook(_after(edit.apply))]
             case "resid_mid":
-                half, block_input = self._halves[edit.layer], _BlockInput()
+                half, block_input = self._halves[edit.layer], list[Stream]()
+
+                def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
+                    block_input[:] = [stream_in(args, kwargs)]
+
+                def add(output: Stream) -> Stream:
+                    return edited_half(half, block_input[0], output, edit.apply)
+
                 return [
-                    layer.register_forward_pre_hook(block_input, with_kwargs=True),
-                    half.module.register_forward_hook(
-                        _after(lambda output: edited_half(half, block_input.stream, output, edit.apply))
-                    ),
+                    layer.register_forward_pre_hook(keep, with_kwargs=True),
+                    half.module.register_forward_hook(_after(add)),
                 ]
-
-
-class _BlockInput:
-    """Stores the stream that a block was last called with, while its first half runs."""
-
-    stream: Tensor
-
-    def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
-        self.stream = stream_in(args, kwargs)
 
 
 def _before(edit: PlacedEdit) -> Callable[..., Any]:
     def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> Any:
         changed = edit.apply(stream_in(args, kwargs))
-        if args:
-            return (changed, *args[1:]), kwargs
-        return args, kwargs | {"hidden_states": changed}
+        return ((changed, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": changed})
 
     return hook
 
 
-def _after(apply: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
-    def hook(_module: nn.Module, _args: Any, out: Any) -> Any:
-        changed = apply(stream_out(out))
-        return (changed, *out[1:]) if isinstance(out, tuple) else changed
-
-    return hook
+def _after(apply: Callable[[Stream], Stream]) -> Callable[..., Any]:
+    return lambda _module, _args, out: _replaced(out, apply(stream_out(out)))
 
 
-class NNsightBackend:
+def _replaced(out: Any, stream: Stream) -> Any:
+    """Return a module's output with another stream."""
+    return (stream, *out[1:]) if isinstance(out, tuple) else stream
+
+
+class NNsightBackend(HooksBackend):
     """Runs edits as assignments inside a trace."""
 
     name: BackendName = "nnsight"
@@ -146,15 +184,12 @@ class NNsightBackend:
     def __init__(self, model: PreTrainedModel) -> None:
         import nnsight
 
-        self.model = model
-        self._layers = decoder_layers(model)
+        super().__init__(model)
         self._names = {module: name for name, module in model.named_modules()}
         self._root = nnsight.NNsight(model)
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        ordered = [(edit, self._envoys(edit)) for edit in in_forward_order(edits)]
-        if not ordered:
-            return call()
+        ordered = [(edit, self._envoys(edit)) for edit in edits]
         results: list[T] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -163,10 +198,6 @@ class NNsightBackend:
                     for edit, envoys in ordered:
                         self._apply(edit, *envoys)
         return results[0]
-
-    @cached_property
-    def _halves(self) -> list[FirstHalf]:
-        return first_halves(self.model, self._layers, self.name)
 
     def _envoys(self, edit: PlacedEdit) -> tuple[Any, Any]:
         layer = self._root.get(self._names[self._layers[edit.layer]])
@@ -191,7 +222,7 @@ def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:
     output = envoy.output
     changed = apply(stream_out(output))
     if changed is not stream_out(output):
-        envoy.output = (changed, *output[1:]) if isinstance(output, tuple) else changed
+        envoy.output = _replaced(output, changed)
 
 
 class TransformerLensBackend:
@@ -222,7 +253,7 @@ class TransformerLensBackend:
         self.model: PreTrainedModel = self._bridge.original_model
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        points = [point for edit in in_forward_order(edits) for point in self._points(edit)]
+        points = [point for edit in edits for point in self._points(edit)]
         with self._bridge.hooks(fwd_hooks=points):
             return call()
 
@@ -244,54 +275,3 @@ class TransformerLensBackend:
             return edited_half(FirstHalf(nn.Identity(), 1.0), block_input[0], output, edit.apply)
 
         return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]
-
-
-STREAM_DIMENSIONS = 3  # row, token, d_model
-
-
-def run_edited(
-    backend: Backend, decoder: nn.Module, call: Callable[[], T], edits: Sequence[Edit], prompt_length: int, name: str
-) -> T:
-    """Return `call()` with edits applied in every forward pass.
-
-    Args:
-        name: the model's name, for messages.
-
-    Raises:
-        UserError: the model calls its blocks without calling its decoder.
-    """
-    if not edits:
-        return call()
-    running: list[Pass] = []  # the current pass; empty until the decoder is called
-    handle = decoder.register_forward_pre_hook(_record_pass(running, prompt_length), with_kwargs=True)
-    try:
-        return backend.run(call, [_placed(edit, running, name) for edit in edits])
-    finally:
-        handle.remove()
-
-
-def _record_pass(running: list[Pass], prompt_length: int) -> Callable[..., None]:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
-        tokens = args[0] if args else kwargs["input_ids"]
-        cache = kwargs.get("past_key_values")
-        start = int(cache.get_seq_length()) if cache is not None else 0
-        running[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
-
-    return hook
-
-
-def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
-    def apply(stream: Stream) -> Stream:
-        if not running:
-            raise UserError(
-                f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
-                "edits; use another model"
-            )
-        if stream.ndim != STREAM_DIMENSIONS:
-            raise UserError(
-                f"the blocks of {name} pass on a stream of shape {tuple(stream.shape)}, not (row, token, "
-                "d_model), as models with several residual streams do; use another model"
-            )
-        return edit.function(stream, running[0])
-
-    return PlacedEdit(edit.site, edit.layer, apply)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -31,7 +31,7 @@ from extract.model.decoding import (
     cut_at_end,
     without_own_config,
 )
-from extract.model.edit import Edit, Pass, Site, Stream
+from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
 from extract.model.weights import cast_fingerprint, fingerprint, input_device
@@ -181,17 +181,13 @@ class ChatModel:
                 tokens after the prefix, padded on the right.
         """
 
-        def look(layer: int) -> Edit:
-            def function(stream: Tensor, _pass: Pass) -> Tensor:
-                keep(layer, stream)
-                if layer == max(layers):
-                    raise _LastLayerCaptured
-                return stream
-
-            return Edit(site, layer, function)
+        def see(layer: int, stream: Stream, _pass: Pass) -> None:
+            keep(layer, stream)
+            if layer == max(layers):
+                raise _LastLayerCaptured
 
         with (
-            self.editing([look(layer) for layer in sorted(layers)]),
+            self.editing([reader(site, layer, partial(see, layer)) for layer in layers]),
             torch.inference_mode(),
             suppress(_LastLayerCaptured),
         ):

@@ -1,10 +1,14 @@
-"""Cached keys and values of a shared prefix, or of whole prompts that are continued many times."""
+"""Prompts that are continued many times: cached keys and values, next-token distributions, and decoding.
+
+One prefill serves many responses, and rows that have ended leave the batch.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -16,13 +20,16 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from extract.backoff import is_out_of_memory
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit, Pass, Site
+from extract.model.edit import Edit, Pass, Site, reader
 from extract.model.padded_batch import Batch
 
 _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers of a cache that never write into their tensors
 # The longest prompt that each model was checked on, with and without padding.
 _CHECKED: WeakKeyDictionary[ChatModel, dict[bool, int]] = WeakKeyDictionary()
 _CANNOT: WeakSet[ChatModel] = WeakSet()  # models that cannot go on from cached keys and values
+# Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
+Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
+ENDED = 1 / 8  # share of ended rows from which on they are taken out of the batch
 COMPARED = 4  # rows of a batch on which that is checked
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token; 1 in a shorter dtype
 
@@ -159,15 +166,11 @@ def last_streams(
     """Return the stream at the last prompt token, in float32, after `edits` at the same site and layer."""
     seen: dict[int, Tensor] = {}
 
-    def look(layer: int) -> Edit:
-        def function(stream: Tensor, _pass: Pass) -> Tensor:
-            seen[layer] = stream[:, -1].float().to(model.device)
-            return stream
-
-        return Edit(site, layer, function)
+    def see(layer: int, stream: Tensor, _pass: Pass) -> None:
+        seen[layer] = stream[:, -1].float().to(model.device)
 
     nothing = cached.batch.tokens[:, :0]
-    with model.editing([*edits, *(look(layer) for layer in layers)]):
+    with model.editing([*edits, *(reader(site, layer, partial(see, layer)) for layer in layers)]):
         _continue(model, cached, nothing, model.decoder)
     return torch.stack([seen[layer] for layer in layers])
 
@@ -240,11 +243,6 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
         return False
     likely = expected > -8
     return bool((found - expected)[likely].abs().max() < CLOSE.get(model.dtype, 1.0))
-
-
-# Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
-Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
-ENDED = 1 / 8  # share of ended rows from which on they are taken out of the batch
 
 
 def likeliest(scores: Float[Tensor, "rows vocabulary"], _rows: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from extract.capture_spec import SITES, Site
 from extract.errors import UserError
 
-__all__ = ["SITES", "Edit", "Pass", "Scope", "Site", "Stream", "site"]
+__all__ = ["SITES", "Edit", "Pass", "Scope", "Site", "Stream", "reader", "site"]
 Stream = Float[Tensor, "batch time d_model"]
 Scope = Literal["last_prompt", "last_on", "all"]
 
@@ -82,3 +82,13 @@ class Edit:
     function: Callable[[Stream, Pass], Stream]
     key: str = ""
     keeps_prompt: bool = False
+
+
+def reader(site: Site, layer: int, see: Callable[[Stream, Pass], object]) -> Edit:
+    """Return an edit that only reads."""
+
+    def function(stream: Tensor, pass_: Pass) -> Tensor:
+        see(stream, pass_)
+        return stream
+
+    return Edit(site, layer, function)

@@ -1,4 +1,8 @@
-"""From a model's name to the directory of its files, or to a hub id."""
+"""Where a model's files are: a directory, a hub id, a GGUF file (dequantised once), or an installed package.
+
+A package `package:NAME` holds a zip archive of a model's files, or a GGUF file; it serves machines that reach a package
+index but no hub. What is made of such files is in the user's cache, each folder whole or absent.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -25,6 +30,24 @@ from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PREFIX = "package:"
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+UNCHECKED_VARIABLE = "REFUSAL_UNCHECKED_GGUF"
+MOST_PERPLEXITY = 500.0  # of plain English; SmolLM2-135M has 46, a larger model less, a badly converted one millions
+ENGLISH = (
+    "The sun rises in the east and sets in the west.",
+    "She opened the window because the room was too warm.",
+    "My brother works in a small shop near the station.",
+    "Water freezes when it gets cold enough in winter.",
+    "The children played in the garden until it was dark.",
+    "He wrote a long letter to his mother and posted it the next day.",
+    "Most birds build their nests in the spring.",
+    "We took the train to the city and walked along the river.",
+    "The teacher asked the students to read the first chapter of the book.",
+    "If it rains tomorrow, they will stay at home and cook dinner.",
+)
 
 
 def resolve(name: str, reporter: Reporter | None = None) -> str:
@@ -53,8 +76,12 @@ def locate(name: str) -> Path | None:
     path = resolve_shipped(Path(name))
     if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
         return _file_in(path)
-    if not _is_hub_id(name):
-        raise UserError(f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name")
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise UserError(
+            f"model not found: {name!r} is neither a directory nor a hub id of the form owner/name"
+        ) from None
     return None
 
 
@@ -64,14 +91,6 @@ def _file_in(path: Path) -> Path:
     if len(held) > 1:
         raise UserError(f"{path} holds {len(held)} GGUF files; name one, such as {held[0]}")
     return held[0] if held else path
-
-
-def _is_hub_id(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
 
 
 def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False) -> Path:
@@ -106,9 +125,6 @@ def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False)
     return folder
 
 
-PREFIX = "package:"
-
-
 def packaged_model(name: str) -> Path:
     """Return the GGUF file of an installed package, or the directory of the model in its archive, unpacked once.
 
@@ -126,41 +142,13 @@ def packaged_model(name: str) -> Path:
         ) from None
     files = [Path(str(package.locate_file(file))) for file in package.files or ()]
     for path in files:
-        if path.suffix == ".gguf":
+        if path.suffix == SUFFIX:
             return path
-        if path.suffix == ".zip" and _holds_model(path):
-            return made_once(f"{package.name}-{package.version}", partial(_unpack, path))
+        if path.suffix == ".zip" and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                if "config.json" in packed.namelist():
+                    return made_once(f"{package.name}-{package.version}", packed.extractall)
     raise UserError(f"the package {package.name!r} holds no model: no GGUF file and no zip archive with a config.json")
-
-
-def _holds_model(archive: Path) -> bool:
-    if not zipfile.is_zipfile(archive):
-        return False
-    with zipfile.ZipFile(archive) as packed:
-        return "config.json" in packed.namelist()
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        packed.extractall(folder)
-
-
-SUFFIX = ".gguf"
-MAGIC = b"GGUF"
-UNCHECKED_VARIABLE = "REFUSAL_UNCHECKED_GGUF"
-MOST_PERPLEXITY = 500.0  # of plain English; SmolLM2-135M has 46, a larger model less, a badly converted one millions
-ENGLISH = (
-    "The sun rises in the east and sets in the west.",
-    "She opened the window because the room was too warm.",
-    "My brother works in a small shop near the station.",
-    "Water freezes when it gets cold enough in winter.",
-    "The children played in the garden until it was dark.",
-    "He wrote a long letter to his mother and posted it the next day.",
-    "Most birds build their nests in the spring.",
-    "We took the train to the city and walked along the river.",
-    "The teacher asked the students to read the first chapter of the book.",
-    "If it rains tomorrow, they will stay at home and cook dinner.",
-)
 
 
 def dequantised(path: Path, reporter: Reporter) -> Path:
@@ -240,15 +228,8 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
             yield tensor
             advance(1)
 
-    replaced = ((gguf, "GGUFReader", lambda _: reader), (loader, "tqdm", tensors))
-    before = [getattr(module, name) for module, name, _ in replaced]
-    for module, name, used in replaced:
-        setattr(module, name, used)
-    try:
+    with patch.object(gguf, "GGUFReader", lambda _: reader), patch.object(loader, "tqdm", tensors):
         yield
-    finally:
-        for (module, name, _), kept in zip(replaced, before, strict=True):
-            setattr(module, name, kept)
 
 
 def _check_english(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

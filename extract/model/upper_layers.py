@@ -8,14 +8,14 @@ more than the stream from a lower one, such as its keys and values (as in Gemma 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from extract.model.blocks import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
@@ -64,33 +64,21 @@ def upper_layers(model: ChatModel, known: KnownStream) -> Iterator[None]:
     Every pass inside must be over the tokens of the known stream.
     """
     skipped = decoder_layers(model.model)[: known.layer + 1]
-    stream = (known.stream,) if known.in_tuple else known.stream
     own = [layer.__dict__.get("forward") for layer in skipped]  # set where weights are offloaded
+
+    def passing(hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        return (hidden_states,) if known.in_tuple else hidden_states
+
     try:
         for layer in skipped:
-            layer.forward = _giving(stream) if layer is skipped[-1] else _passing(in_tuple=known.in_tuple)
+            layer.forward = passing if layer is not skipped[-1] else lambda *_, **__: passing(known.stream)
         yield
     finally:
         for layer, forward in zip(skipped, own, strict=True):
-            _restore(layer, forward)
-
-
-def _giving(out: Any) -> Callable[..., Any]:
-    return lambda *_args, **_kwargs: out
-
-
-def _passing(*, in_tuple: bool) -> Callable[..., Any]:
-    def forward(hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
-        return (hidden_states,) if in_tuple else hidden_states
-
-    return forward
-
-
-def _restore(layer: nn.Module, forward: Any) -> None:
-    if forward is None:
-        layer.__dict__.pop("forward", None)
-    else:
-        layer.forward = forward
+            if forward is None:
+                layer.__dict__.pop("forward", None)
+            else:
+                layer.forward = forward
 
 
 def _gives(

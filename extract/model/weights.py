@@ -1,4 +1,4 @@
-"""Weight fingerprints: sampled (fast) and full (every byte)."""
+"""A model's weights, also where accelerate offloads them: fingerprints, sampled (fast) and full, and their device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ def fingerprint(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and about 256 evenly spaced values."""
     digest = hashlib.sha256()
     for name, parameter in weights_of(model):
-        flat = parameter.reshape(-1)
-        sample = flat[:: max(1, flat.numel() // 256)].to("cpu", torch.float32)
         digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
-        digest.update(sample.contiguous().numpy().tobytes())
+        digest.update(_sample(parameter, torch.float32).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -38,11 +36,14 @@ def cast_fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
     """Return `cast_fingerprint` of a state dictionary, given tensor by tensor in the model's order."""
     digest = hashlib.sha256()
     for name, parameter in weights:
-        flat = parameter.reshape(-1)
-        sample = flat[:: max(1, flat.numel() // 256)].to("cpu", torch.bfloat16)
         digest.update(f"{name} {tuple(parameter.shape)}".encode())
-        digest.update(sample.contiguous().view(torch.int16).numpy().tobytes())
+        digest.update(_sample(parameter, torch.bfloat16).view(torch.int16).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _sample(parameter: Tensor, dtype: torch.dtype) -> Tensor:
+    flat = parameter.reshape(-1)
+    return flat[:: max(1, flat.numel() // 256)].to("cpu", dtype).contiguous()
 
 
 def checksum(model: nn.Module) -> str:
