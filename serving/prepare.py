@@ -15,11 +15,11 @@ from extract.prompts.prompt import Prompt
 from serving.choice import DecodingSettings
 from serving.errors import ApiError
 from serving.limits import Limits
-from serving.request_schema import AbsentDialError, ChatRequest
+from serving.request_schema import ChatRequest
 from serving.token_readings import readable
 from steering.actuator import OnsetBias
 from steering.conversation import context_length
-from steering.dial import Dial, category_read
+from steering.dial import Dial, read_places, reads_at
 
 
 def prepare(
@@ -34,8 +34,8 @@ def prepare(
         raise ApiError(404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found")
     try:
         thresholds = asked.resolved(dials)
-    except AbsentDialError as error:
-        raise ApiError(400, str(error), error.field) from None
+    except ValueError as error:
+        raise ApiError(400, str(error), str(error).partition(":")[0]) from None
     if asked.token_readings and not readable(dials):
         raise ApiError(400, "token_readings: no dial of this server reads tokens", "token_readings")
     row = _rendered(asked, model, dials, name)
@@ -68,15 +68,9 @@ def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name:
     except UserError as error:
         reason = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
         raise ApiError(400, f"messages: {reason}", "messages") from None
-    if (categories := category_read(dials)) is not None and categories.locus.position not in row.roles:
-        raise ApiError(
-            400, f"messages: the category is read at {categories.locus.position}, which they lack", "messages"
-        )
-    for dial in dials:
-        if dial.read and dial.read.position not in row.roles:
-            raise ApiError(
-                400, f"messages: the {dial.kind} dial reads at {dial.read.position}, which they lack", "messages"
-            )
+    for what, locus in read_places(dials).items():
+        if locus.position not in row.roles:
+            raise ApiError(400, f"messages: {reads_at(what, locus)}, which they lack", "messages")
     return row
 
 

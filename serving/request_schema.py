@@ -174,21 +174,13 @@ class AskedThresholds(_Strict):
         """Return the threshold of each dial.
 
         Raises:
-            AbsentDialError: there is no dial of a kind whose threshold is given.
+            ValueError: there is no dial of a kind whose threshold is given.
         """
         asked: dict[Kind, Asked] = {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
         present = {dial.kind for dial in dials}
         if absent := [kind for kind, value in asked.items() if value is not None and kind not in present]:
-            raise AbsentDialError(absent[0])
+            raise ValueError(f"{absent[0]}_threshold: this server has no {absent[0]} dial")
         return {dial.kind: dial.resolved(asked[dial.kind]) for dial in dials}
-
-
-class AbsentDialError(ValueError):
-    """A threshold is given for a dial that the server does not have."""
-
-    def __init__(self, kind: Kind) -> None:
-        super().__init__(f"{kind}_threshold: this server has no {kind} dial")
-        self.field = f"{kind}_threshold"
 
 
 class ChatRequest(AskedThresholds):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from extract.record import Record
 from probes.direction import Direction
@@ -69,27 +70,27 @@ Actuator = StreamActuator | OnsetBias
 _BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
 
 
-def added(actuator: StreamActuator, direction: Direction, gate: int) -> float:
-    """Return how much of the direction's unit vector is added for a gate, in residual-stream units."""
+class Effect(NamedTuple):
+    """What a gate +1 (decline), -1 (permit) or 0 (leave) does along a direction, in residual-stream units."""
+
+    added: float = 0.0  # of the unit vector
+    rise: float = 0.0  # of the projection above the answering class mean, by declining
+    least: float = -math.inf  # projection afterwards, at full strength
+    most: float = math.inf
+
+
+def effect(actuator: StreamActuator, direction: Direction, gate: int) -> Effect:
+    """Return what a gate does with an actuator along a direction."""
+    if not gate:
+        return Effect()
     gap = direction.mean_positive - direction.mean_negative
-    return gate * actuator.strength * gap if isinstance(actuator, Addition) else 0.0
-
-
-def rise(actuator: StreamActuator, direction: Direction, gate: int) -> float:
-    """Return how far a gate that declines moves the projection above the answering class mean; 0 for other gates."""
-    gap = direction.mean_positive - direction.mean_negative
-    return (gap if gate > 0 else 0.0) * (actuator.strength if isinstance(actuator, Addition) else 1.0)
-
-
-def bounds(actuator: StreamActuator, direction: Direction, gate: int) -> tuple[float, float]:
-    """Return the least and the most projection for a gate +1 (decline), -1 (permit) or 0 (leave), at full strength."""
-    mean = direction.mean_positive if gate > 0 else direction.mean_negative
+    mean, rise = (direction.mean_positive, gap) if gate > 0 else (direction.mean_negative, 0.0)
     match actuator:
-        case Affine() if gate:
-            return mean, mean
-        case Clamp() if gate:
-            return (mean, math.inf) if gate > 0 else (-math.inf, mean)
-    return -math.inf, math.inf
+        case Addition(strength):
+            return Effect(added=gate * strength * gap, rise=rise * strength)
+        case Clamp():
+            return Effect(rise=rise, least=mean) if gate > 0 else Effect(rise=rise, most=mean)
+    return Effect(rise=rise, least=mean, most=mean)
 
 
 def actuator_record(actuator: Actuator) -> ActuatorRecord:

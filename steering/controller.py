@@ -9,9 +9,8 @@ beams of a prompt are adjacent rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,7 +25,16 @@ from extract.model.edit import Edit, Pass, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
-from steering.dial import CategoryRead, Dial, Kind, category_read, check_order, normative_first
+from steering.dial import (
+    Dial,
+    Kind,
+    category_read,
+    check_order,
+    check_width,
+    normative_first,
+    read_places,
+    reads_at,
+)
 from steering.gates import Gates, Readings, Thresholds, row_thresholds
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits
@@ -58,9 +66,13 @@ def steering(
             gates.readings.probability[dial.kind] = onset_probability(model, batch, dial.actuator.prefixes)
     if not any(dial.read for dial in ordered):
         gates.decide_prompts()
-    edits = [_reader(dial, dial.read, batch, rows, gates) for dial in ordered if dial.read is not None]
+    edits: list[Edit] = []
+    for dial in ordered:
+        if dial.read is not None:
+            edits.append(_reader(dial.read, batch, rows, gates, partial(gates.read, dial)))
+            edits += [_rereader(dial, dial.read, batch, gates)] if dial.reread else []
     if (categories := category_read(ordered)) is not None:
-        edits.append(_category_reader(categories, batch, rows, gates))
+        edits.append(_reader(categories.locus, batch, rows, gates, partial(gates.read_categories, categories)))
     edits += joint_edits([GatedWriter(dial.writer, partial(gates.at, dial.kind)) for dial in ordered])
     biases = []
     for dial in ordered:
@@ -111,78 +123,41 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
         raise UserError("dials write from the last prompt token on: pad the prompts on the left")
     if len(rows) != len(batch.tokens):
         raise UserError(f"the batch holds {len(batch.tokens)} prompts, but {len(rows)} rendered ones were given")
-    for dial in dials:
-        vectors = [] if dial.probe is None else [dial.probe.weight]
-        vectors += [] if dial.write is None else [dial.write.vector, *(one.vector for one in dial.opening)]
-        vectors += [] if dial.by_category is None else list(dial.by_category.read.weight)
-        for vector in vectors:
-            if vector.shape != (model.d_model,):
-                raise UserError(
-                    f"the {dial.kind} dial is for streams of shape {vector.shape}, {model.name} has ({model.d_model},)"
-                )
-        if dial.read:
-            _check_position(f"the {dial.kind} dial", dial.read, rows)
-    if (categories := category_read(dials)) is not None:
-        _check_position("the category", categories.locus, rows)
+    check_width(dials, model.d_model, model.name)
+    for what, locus in read_places(dials).items():
+        missing = next((i for i, row in enumerate(rows) if locus.position not in row.roles), None)
+        if missing is not None:
+            raise UserError(f"{reads_at(what, locus)}, which prompt {missing + 1} lacks")
 
 
-def _check_position(what: str, locus: Locus, rows: Sequence[Rendered]) -> None:
-    missing = [i for i, row in enumerate(rows) if locus.position not in row.roles]
-    if missing:
-        reads = "reads" if what.endswith("dial") else "is read"
-        raise UserError(f"{what} {reads} at {locus.position}, which prompt {missing[0] + 1} lacks")
-
-
-def _reader(dial: Dial, locus: Locus, batch: Batch, rows: Sequence[Rendered], gates: Gates) -> Edit:
-    read = _PromptStreams.of(locus, batch, rows)
+def _reader(
+    locus: Locus, batch: Batch, rows: Sequence[Rendered], gates: Gates, keep: Callable[[np.ndarray], None]
+) -> Edit:
+    """Pass the stream of each prompt at a locus on, the mean where it has several tokens, whenever prompts are run."""
+    pads = batch.n_pad.tolist()
+    places = [torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, pads, strict=True)]  # absolute
+    earliest = min(int(place.min()) for place in places)
 
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        if (found := read(stream, pass_, gates)) is not None:
-            gates.read(dial.kind, dial.probability(found))
-        n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that belong to the prompt
-        if dial.reread and n_prompt < pass_.length:
-            generated = stream[:, n_prompt:].float().cpu().numpy()
-            probability = dial.probability(generated.reshape(-1, generated.shape[-1])).reshape(generated.shape[:2])
-            gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
+        run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # at every step without a cache
+        if pass_.is_prefill and not run_again and pass_.start <= earliest:
+            of_prompts = stream[:: len(stream) // len(places)]  # the beams of a prompt are equal here
+            read = [
+                of_prompts[i, place.to(stream.device) - pass_.start].float().mean(dim=0)
+                for i, place in enumerate(places)
+            ]
+            keep(torch.stack(read).cpu().numpy())
         return stream
 
     return Edit(site(locus.site), locus.layer, function)
 
 
-def _category_reader(categories: CategoryRead, batch: Batch, rows: Sequence[Rendered], gates: Gates) -> Edit:
-    read = _PromptStreams.of(categories.locus, batch, rows)
-
+def _rereader(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
     def function(stream: Tensor, pass_: Pass) -> Tensor:
-        if (found := read(stream, pass_, gates)) is not None:
-            gates.read_categories(categories.recognised(found))
+        n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that belong to the prompt
+        if n_prompt < pass_.length:
+            probability = dial.probability(stream[:, n_prompt:].float().cpu().numpy())
+            gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
         return stream
 
-    return Edit(site(categories.locus.site), categories.locus.layer, function)
-
-
-@dataclass(frozen=True)
-class _PromptStreams:
-    """The stream of each prompt at a locus, the mean where it has several tokens."""
-
-    places: tuple[Tensor, ...]  # of each prompt, absolute
-    prompt_length: int
-
-    @classmethod
-    def of(cls, locus: Locus, batch: Batch, rows: Sequence[Rendered]) -> _PromptStreams:
-        places = (
-            torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, batch.n_pad.tolist(), strict=True)
-        )
-        return cls(tuple(places), batch.prompt_length)
-
-    def __call__(self, stream: Tensor, pass_: Pass, gates: Gates) -> Float[np.ndarray, "prompts d_model"] | None:
-        """Return the streams of a prefill; None where this pass does not begin with the prompts, or runs them again."""
-        run_again = gates.decided and pass_.start + pass_.length > self.prompt_length  # at every step without a cache
-        earliest = min(int(place.min()) for place in self.places)
-        if not pass_.is_prefill or run_again or pass_.start > earliest:
-            return None
-        of_prompts = stream[:: len(stream) // len(self.places)]  # the beams of a prompt are equal here
-        read = [
-            of_prompts[i, where.to(stream.device) - pass_.start].float().mean(dim=0)
-            for i, where in enumerate(self.places)
-        ]
-        return torch.stack(read).cpu().numpy()
+    return Edit(site(locus.site), locus.layer, function)

@@ -206,6 +206,23 @@ def check_order(dials: Sequence[Dial]) -> None:
         )
 
 
+def check_width(dials: Sequence[Dial], d_model: int, model: str) -> None:
+    """Refuse dials whose vectors are of another width than the model's streams.
+
+    Raises:
+        UserError: names the first such dial.
+    """
+    for dial in dials:
+        vectors = [] if dial.probe is None else [dial.probe.weight]
+        vectors += [] if dial.write is None else [dial.write.vector, *(one.vector for one in dial.opening)]
+        vectors += [] if dial.by_category is None else list(dial.by_category.read.weight)
+        for vector in vectors:
+            if vector.shape != (d_model,):
+                raise UserError(
+                    f"the {dial.kind} dial is for streams of {len(vector)} dimensions; {model} has {d_model}"
+                )
+
+
 def read_places(dials: Sequence[Dial]) -> dict[ReadName, Locus]:
     """Return where each dial reads, in their order, and then where the category is read; what has no place is absent.
 
@@ -215,6 +232,11 @@ def read_places(dials: Sequence[Dial]) -> dict[ReadName, Locus]:
     places: dict[ReadName, Locus] = {dial.kind: dial.read for dial in dials if dial.read is not None}
     categories = category_read(dials)
     return places if categories is None else places | {"category": categories.locus}
+
+
+def reads_at(what: ReadName, locus: Locus) -> str:
+    """Return where a dial reads, or where the category is read, as words."""
+    return f"{'the category is read' if what == 'category' else f'the {what} dial reads'} at {locus.position}"
 
 
 def category_read(dials: Sequence[Dial]) -> CategoryRead | None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from extract.errors import UserError
-from steering.dial import Asked, Dial, Kind, Threshold, category_read, decide
+from steering.dial import Asked, CategoryRead, Dial, Kind, Threshold, category_read, decide
 
 AskedThreshold = Asked | Threshold
 Thresholds = Mapping[Kind, AskedThreshold | Sequence[AskedThreshold]]
@@ -120,14 +120,14 @@ class Gates:
         self._generated: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at generated tokens, (rows, tokens)
         self._generated_gate: dict[Kind, np.ndarray] = {}
 
-    def read(self, kind: Kind, probability: Float[np.ndarray, " prompts"]) -> None:
+    def read(self, dial: Dial, streams: Float[np.ndarray, "prompts d_model"]) -> None:
         """Record a dial's probabilities at prefill."""
-        self.readings.probability[kind] = probability
-        self._read(kind)
+        self.readings.probability[dial.kind] = dial.probability(streams)
+        self._read(dial.kind)
 
-    def read_categories(self, names: Sequence[str | None]) -> None:
+    def read_categories(self, read: CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
         """Record the recognised category of each prompt at prefill."""
-        self.readings.category = list(names)
+        self.readings.category = read.recognised(streams)
         self._read(None)
 
     def _read(self, what: Kind | None) -> None:

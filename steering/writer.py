@@ -37,9 +37,7 @@ from steering.actuator import (
     OnsetBias,
     StreamActuator,
     actuator_record,
-    added,
-    bounds,
-    rise,
+    effect,
 )
 from steering.interventions import DeviceCopies, LastCopy, clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
@@ -219,23 +217,18 @@ class JointTables:
         written: list[tuple[Direction, StreamActuator]] = [(at, actuator) for at, actuator, _ in writes]
         written += opening
 
-        def of_states(f: Callable[[StreamActuator, Direction, int], object]) -> np.ndarray:
-            return np.array(
-                [[f(actuator, at, gate) for (at, actuator), gate in zip(written, s, strict=True)] for s in states]
-            )
-
         R = np.stack([at.vector for at, _ in written]).astype(np.float64)
-        adds, rises, within = (of_states(f) for f in (added, rise, bounds))
+        effects = [[effect(actuator, at, g) for (at, actuator), g in zip(written, s, strict=True)] for s in states]
+        adds, rises, least, most = np.moveaxis(np.array(effects), -1, 0)
         moved = rises @ (R @ R.T - np.eye(len(R)))  # by the other gates' declining
-        least, most = np.moveaxis(within + moved[..., None], -1, 0)
         sets = np.array([not isinstance(actuator, Addition) for _, actuator in written])
         strength = np.array([actuator.strength for _, actuator in written])
         solve = np.stack([solver(R, sets & (s != 0)) for s in states]) * strength
         return cls(
             R=DeviceCopies(R),
             added=DeviceCopies(adds @ R) if adds.any() else None,
-            least=DeviceCopies(least),
-            most=DeviceCopies(most),
+            least=DeviceCopies(least + moved),
+            most=DeviceCopies(most + moved),
             solve=DeviceCopies(solve),
             powers=np.asarray(3 ** np.arange(len(writes))[::-1]),
             idle=len(states) // 2,

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from extract.errors import UserError
 from probes.direction import Locus
-from steering.dial import Dial, ReadName, category_read, check_order, decide, normative_first, read_places
+from steering.dial import Dial, ReadName, category_read, check_order, check_width, decide, normative_first, read_places
 from steering.interventions import projection_change
 from steering.writer import JointTables, LayerWrite
 
@@ -210,6 +210,7 @@ def after_layer(locus: Locus) -> int:
 
 def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
     check_order(dials)
+    check_width(dials, d_model, "this model")
     for dial in dials:
         if dial.read is None or dial.probe is None:
             raise UserError(
@@ -217,16 +218,8 @@ def _check(dials: Sequence[Dial], n_layers: int, d_model: int) -> None:
                 "not possible inside vLLM; give it a probe"
             )
         places = [dial.read, *(write.direction.locus for write in dial.writer.at_layers())]
-        vectors = [dial.probe.weight, *(one.vector for one in dial.opening)]
-        vectors += [] if dial.write is None else [dial.write.vector]
         if dial.by_category is not None:
             places.append(dial.by_category.read.locus)
-            vectors += list(dial.by_category.read.weight)
         for locus in places:
             if after_layer(locus) >= n_layers:
                 raise UserError(f"the {dial.kind} dial is for layer {locus.layer}; this model has {n_layers} layers")
-        for vector in vectors:
-            if vector.shape != (d_model,):
-                raise UserError(
-                    f"the {dial.kind} dial is for streams of {len(vector)} dimensions; this model has {d_model}"
-                )
