@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from experiments.dials.by_category.chosen import ChosenByCategory, choose_by_category
+from experiments.dials.by_category.thresholds import ChosenByCategory, choose_by_category
 from experiments.dials.counterfactuals import tabulate, write_table
 from experiments.dials.operating_point import (
     OperatingPoint,

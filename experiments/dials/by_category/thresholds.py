@@ -9,24 +9,92 @@ bear on is certified together; otherwise it keeps those of all prompts, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
-from experiments.dials.by_category.read import OTHER, Recognised
+from experiments.dials.by_category.read import OTHER, Recognised, fit_category_read
 from experiments.dials.operating_point import Targets, choose_thresholds
 from experiments.dials.policies import PolicyEvaluation
-from experiments.dials.results import CategoryDials, Certificate
-from experiments.dials.surface import Risk, Surface
+from experiments.dials.results import ByCategory, CategoryDials, Certificate
+from experiments.dials.surface import Risk, Surface, paired_changes
 from experiments.dials.text import not_certified
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
+from probes.direction import Locus
 from scoring.rates import RatesRecord, joint_rates, rates_record
+from steering.dial import CategoryThresholds, Threshold
 
+TOO_FEW = "fewer than two categories have 20 training prompts of five groups to be recognised by"
 LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
 NOT_MOVED = f"fewer than {LEAST_DECLINING} choice prompts to decline are recognised as it, or the threshold is given"
 ALWAYS = "over_refusal"  # asked for even where no benign prompt is recognised as the category: one may be, later
+
+
+@dataclass(frozen=True)
+class ChosenByCategory:
+    """What every prompt of the run would get, and the dials' thresholds by category."""
+
+    actions: Shaped[np.ndarray, " prompts"]  # of every prompt, by look-up
+    result: ByCategory
+    applied: Mapping[Kind, CategoryThresholds] = field(default_factory=dict)  # empty: no category has its own
+
+
+def choose_by_category(
+    loaded: LoadedRun,
+    policy: PolicyEvaluation,
+    pooled: Mapping[Kind, float],
+    declining: Mapping[Kind, Bool[np.ndarray, " prompts"]],
+    locus: Locus,
+    targets: Targets,
+) -> ChosenByCategory:
+    """Choose and certify thresholds by category.
+
+    Args:
+        pooled: the threshold of each dial for all prompts.
+        declining: the prompts that each dial should decline.
+        locus: where categories are recognised.
+    """
+    recognised = fit_category_read(loaded, locus)
+    band = loaded.config.steer.band
+    before = policy.table.actions_at(list(pooled.values()), band)
+    if recognised is None:
+        return ChosenByCategory(before, ByCategory(reason=TOO_FEW))
+    given = [kind for kind in pooled if getattr(loaded.config.steer, f"{kind}_threshold") is not None]
+    found = CategoryChooser(policy, pooled, declining, targets, given).of(recognised)
+    own = own_thresholds(pooled, found)
+    after = policy.table.actions_at(thresholds_of(pooled, own, recognised), band)
+    share, right = recognised.right(loaded.corpus, loaded.corpus.rated & loaded.corpus.within("test"))
+    test, read = np.flatnonzero(loaded.corpus.within("test")), recognised.read
+    labels = [loaded.prompts[i].label for i in test]
+    result = ByCategory(
+        read_at=read.locus,
+        confident=read.confident,
+        recognised=share,
+        right=None if np.isnan(right) else right,
+        categories=found,
+        changes=paired_changes(labels, before[test], after[test], loaded.corpus.groups[test]),
+    )
+    applied = {kind: CategoryThresholds(read, taus) for kind, taus in own.items()} if any(own.values()) else {}
+    return ChosenByCategory(after, result, applied)
+
+
+def own_thresholds(
+    pooled: Mapping[Kind, float], categories: Mapping[str, CategoryDials]
+) -> dict[Kind, dict[str, float]]:
+    """Return the thresholds of each dial by category, of those that have their own."""
+    taus = [(kind, name, tau) for name, one in categories.items() for kind, tau in (one.thresholds or {}).items()]
+    return {kind: {name: tau for of, name, tau in taus if of == kind} for kind in pooled}
+
+
+def thresholds_of(
+    pooled: Mapping[Kind, float], own: Mapping[Kind, Mapping[str, float]], recognised: Recognised
+) -> list[Float[np.ndarray, " prompts"]]:
+    """Return the threshold of each dial for every prompt: its category's where that has one."""
+    thresholds = [Threshold(tau, own[kind]) for kind, tau in pooled.items()]
+    return [np.array([threshold.of(name) for name in recognised.names]) for threshold in thresholds]
 
 
 @dataclass(frozen=True)

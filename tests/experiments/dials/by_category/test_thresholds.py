@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from experiments.dials.by_category.chosen import thresholds_of
 from experiments.dials.by_category.read import OTHER, Recognised
 from experiments.dials.by_category.text import category_lines, category_rows
-from experiments.dials.by_category.thresholds import CategoryChooser
+from experiments.dials.by_category.thresholds import CategoryChooser, own_thresholds, thresholds_of
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import Targets
 from experiments.dials.policies import PolicyEvaluation, evaluate
@@ -155,7 +154,8 @@ def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
 def test_thresholds_of_each_prompt_and_their_text() -> None:
     policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
     found = chooser(policy).of(recognised)
-    by_prompt = thresholds_of(POOLED, found, recognised)  # type: ignore[arg-type]
+    own_of = own_thresholds(POOLED, found)  # type: ignore[arg-type]
+    by_prompt = dict(zip(POOLED, thresholds_of(POOLED, own_of, recognised), strict=True))  # type: ignore[arg-type]
     own = (found["low"].thresholds or {})["normative"]
     assert set(by_prompt["normative"][recognised.names == "low"]) == {own}
     assert set(by_prompt["normative"][recognised.names == "few"]) == {0.5}
