@@ -36,7 +36,7 @@ from extract.model.padded_batch import pad
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from steering.controller import steering
 from steering.dial import Dial, Kind
 
@@ -81,12 +81,12 @@ def _of_dials(at: str, times: Times) -> dict[str, float]:
     return figures
 
 
-def _ratio(times: Times, name: str, clock: int = CLOCK) -> Interval:
+def _ratio(times: Times, name: str, clock: int = CLOCK) -> Estimate:
     """Return the ratio of time per token to plain generation in the same turn, without the first token."""
     return ratio_interval(times[name][:, 1:, clock].ravel(), times["plain"][:, 1:, clock].ravel())
 
 
-def _named(name: str, interval: Interval) -> dict[str, float]:
+def _named(name: str, interval: Estimate) -> dict[str, float]:
     parts = {"low": interval.low, "point": interval.estimate, "high": interval.high}
     return {f"{name}_{part}": value for part, value in parts.items()}
 

@@ -10,7 +10,7 @@ from .estimators.probes import MassMean as MassMean
 from .grid.probe_grid import ProbeGrid as ProbeGrid
 from .grid.probe_grid import choose_locus as choose_locus
 from .grid.probe_grid import choose_locus_by_fold as choose_locus_by_fold
-from .statistics.intervals import Interval as Interval
+from .statistics.intervals import Estimate as Estimate
 from .statistics.intervals import auroc_interval as auroc_interval
 from .statistics.intervals import clopper_pearson as clopper_pearson
 from .statistics.intervals import effective_groups as effective_groups

@@ -18,14 +18,14 @@ from judging.judge_by_name import open_judge
 from refusal.prompts import Asked, as_prompts
 from scoring.case import Case, Row, cases_of
 from scoring.judges import CompletionToJudge
-from scoring.rates import RATES, RatesRecord
+from scoring.rates import RATES, JointRates
 from scoring.readers.answers import read_records
 from scoring.readers.row import InputNotes
 from scoring.right_action import DEFAULT, load_adjacency
 from scoring.score_file import score_completions, score_file
 from scoring.scorecard_record import Scorecard
 
-NO_RATES = RatesRecord()
+NO_RATES = JointRates()
 
 
 class Judge:
@@ -142,7 +142,7 @@ def score(
     return ScoredCompletions(card, pd.DataFrame([json.loads(line) for line in lines], index, dtype=object))
 
 
-def rates_frame(rates: RatesRecord) -> pd.DataFrame:
+def rates_frame(rates: JointRates) -> pd.DataFrame:
     """Return the joint rates as a table, a row a rate."""
     found = {name: rates.of(name) for name in RATES}
     frame = pd.DataFrame(

@@ -162,7 +162,7 @@ def _entry(record: Counted) -> Entry:
 
 def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
     estimates = {} if card.rates is None else {name: card.rates.of(name) for name in RATES}
-    estimates |= {"right_action_score": card.right_action.estimate}
+    estimates |= {"right_action_score": card.right_action.score}
     if card.confidence is not None:
         estimates |= {"score_over_targets": card.confidence.score}
     if card.penalty is not None:

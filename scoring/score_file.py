@@ -204,7 +204,7 @@ def _with_judge_error(card: Scorecard, ledger: Ledger, labels: Sequence[Label] |
     if labels is None:
         return card.model_copy(update={"judge_error_band": bands})
     corrected = corrected_rates(ledger, labels)
-    left = {name: band for name, band in bands.items() if corrected.rates[name].rate.estimate is None}
+    left = {name: band for name, band in bands.items() if not corrected.rates[name].rate.known}
     return card.model_copy(update={"corrected": corrected, "judge_error_band": left})
 
 

@@ -37,9 +37,9 @@ def card_lines(card: Scorecard) -> Iterator[str]:
         for what, declined in (card.declines or {}).items():
             yield f"{'declined, ' + what:<52} {declined['refuse']} refused, {declined['abstain']} abstained"
     scores = [*right_action_estimates(card.right_action), *known_answer_estimates(card), *outcome_estimates(card)]
-    scores += [(FIELD_MEANING[name], field.estimate, ".2f") for name, field in card.fields.items()]
+    scores += [(FIELD_MEANING[name], field, ".2f") for name, field in card.fields.items()]
     for meaning, score, spec in scores:
-        if score.estimate is not None:
+        if score.known:
             yield f"{meaning:<52} {score:{spec}}, n {score.n}"
     for column, n in card.by_left_out.items():
         yield f"Note: the breakdown by '{column}' leaves out its {n} rarest values"

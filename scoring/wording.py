@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.statistics.intervals import Estimate
 from scoring.abstaining.outcomes import MEANING
 from scoring.abstaining.penalty import wrong_costs
-from scoring.estimate import Estimate
 from scoring.judges import RefusedBy
 from scoring.scorecard_record import RightActionCard, Scorecard
 
@@ -22,7 +22,7 @@ RIGHT_ACTION_MEANING = "right-action score (0: constant policy, 1: perfect)"
 
 def right_action_estimates(found: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
     """Yield each right-action score and share with its label and its format."""
-    yield RIGHT_ACTION_MEANING, found.estimate, ".2f"
+    yield RIGHT_ACTION_MEANING, found.score, ".2f"
     yield from _credits(found.by_action, "")
     if (own := found.dual_use) is not None:
         yield "dual-use: credit of the action taken", own.credit, ".2f"

@@ -117,15 +117,15 @@ def test_they_are_in_test_and_the_rest_is_split_as_without_them(prompts: list[Pr
 def test_refusing_all_and_answering_all_lose_visibly_and_score_at_chance(prompts: list[Prompt]) -> None:
     for action in ACTIONS:
         found = scored(prompts, [action] * len(prompts))
-        assert found.score == pytest.approx(0, abs=1e-9)
+        assert found.score.estimate == pytest.approx(0, abs=1e-9)
     refused, answered = (scored(prompts, [action] * len(prompts)).dual_use for action in ("refuse", "answer"))
     right = scored(prompts, [p.right_action for p in prompts])
-    assert right.score == pytest.approx(1)
+    assert right.score.estimate == pytest.approx(1)
     for one in (refused, answered):
         assert one is not None
         assert right.dual_use is not None
         assert right.dual_use.credit.estimate == pytest.approx(1)
-        assert one.credit.interval.high < 0.35 < right.dual_use.credit.interval.low
+        assert one.credit.high < 0.35 < right.dual_use.credit.low
         assert {name: credit.n for name, credit in one.by_action.items()} == dict.fromkeys(PARTIAL, 48)
     assert refused is not None
     assert answered is not None
@@ -137,10 +137,10 @@ def test_refusing_all_and_answering_all_lose_visibly_and_score_at_chance(prompts
 def test_a_model_right_on_all_but_the_middle_loses_there_alone(prompts: list[Prompt], middle: str) -> None:
     actions = [middle if p.label == DUAL_USE else p.right_action for p in prompts]
     found = scored(prompts, actions)
-    assert found.score is not None
-    assert 0.6 < found.score < 0.9
+    assert found.score.known
+    assert 0.6 < found.score.estimate < 0.9
     assert all(found.by_action[action].estimate == pytest.approx(1) for action in ("answer", "refuse", "abstain"))
-    assert all((found.by_action[action].interval.estimate) < 0.8 for action in PARTIAL)
+    assert all((found.by_action[action].estimate) < 0.8 for action in PARTIAL)
 
 
 def scored(prompts: Sequence[Prompt], actions: Sequence[str]) -> RightActionCard:

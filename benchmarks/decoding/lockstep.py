@@ -18,7 +18,7 @@ from jaxtyping import Float
 from scipy.stats import quantile_test
 from transformers import PreTrainedModel
 
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 CLOCKS = ("wall", "processor")
 
@@ -99,7 +99,7 @@ def _now() -> Float[np.ndarray, " clocks"]:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def median_interval(values: Float[np.ndarray, " n"]) -> Interval:
+def median_interval(values: Float[np.ndarray, " n"]) -> Estimate:
     """Return the median with its exact 95 % interval between order statistics.
 
     On a shared machine some times are far too long. Such outliers change a mean and its t interval, but not a median,
@@ -108,10 +108,9 @@ def median_interval(values: Float[np.ndarray, " n"]) -> Interval:
     """
     low, high = quantile_test(values, q=0.0, p=0.5).confidence_interval(0.95)
     low, high = (-np.inf if np.isnan(low) else low), (np.inf if np.isnan(high) else high)
-    return Interval(float(np.median(values)), float(low), float(high))
+    return Estimate(float(np.median(values)), float(low), float(high))
 
 
-def ratio_interval(times: Float[np.ndarray, " pairs"], of: Float[np.ndarray, " pairs"]) -> Interval:
+def ratio_interval(times: Float[np.ndarray, " pairs"], of: Float[np.ndarray, " pairs"]) -> Estimate:
     """Return the median of the paired ratios `times / of` with its interval."""
-    logarithms = vars(median_interval(np.log(times) - np.log(of)))
-    return Interval(**{name: float(np.exp(value)) for name, value in logarithms.items()})
+    return Estimate(*np.exp(median_interval(np.log(times) - np.log(of)).limits()).tolist())

@@ -22,7 +22,7 @@ from experiments.run.behaviour import ACTION_OF, KINDS
 from experiments.run.config import RunConfig, with_value
 from organisms.listing import ZOO, right_dissociation, right_triggers
 from organisms.spec import Allowed, load_spec
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 VARIANTS = Path(__file__).resolve().parents[1] / "variants"
 POSITIVE = frozenset(get_args(DissociationVerdict)) - {"no_effect", "not_applicable", "inconclusive"}
@@ -192,11 +192,11 @@ def by_cosine(record: dict[str, Any]) -> str:
 def by_estimates(record: dict[str, Any]) -> str:
     """Return the verdict of the rules on point estimates, as if exact and beyond any null; `-` without them."""
     names = {**{effect_name(key): "effects" for key in EFFECT_KEYS}, **{contrast_name(b): "contrasts" for b in KINDS}}
-    points: dict[str, Interval] = {}
+    points: dict[str, Estimate] = {}
     for name, section in names.items():
         found = (record.get(section) or {}).get(name)
         if found is None or found["estimate"] is None:
             return "-"
-        points[name] = Interval(*[found["estimate"]] * 3)
+        points[name] = Estimate(*[found["estimate"]] * 3)
     table: EffectTable = estimated_table(points, record["margin"])
     return verdict_of(table)

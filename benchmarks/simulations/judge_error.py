@@ -17,7 +17,7 @@ from jaxtyping import Bool, Int
 from benchmarks.table import main
 from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import (
-    Interval,
+    Estimate,
     clopper_pearson,
     combination,
     difference,
@@ -70,12 +70,12 @@ def strata_of(judged: Judged) -> list[Stratum]:
     return found
 
 
-def post_stratified(judged: Judged) -> Interval:
+def post_stratified(judged: Judged) -> Estimate:
     """Return the interval that `refusal score --labels` prints."""
     return post_stratified_rate(strata_of(judged), effective_groups(judged.groups))
 
 
-def normal(judged: Judged) -> Interval:
+def normal(judged: Judged) -> Estimate:
     """Return the estimate of 2301.09633 with a normal interval over groups."""
     wrong = _wrong(judged)
     of_all = grouped_mean(judged.verdict, judged.groups)
@@ -83,39 +83,39 @@ def normal(judged: Judged) -> Interval:
     return difference(of_all, of_labelled)
 
 
-def three_rates(judged: Judged) -> Interval:
+def three_rates(judged: Judged) -> Estimate:
     """Return judged rate + missed - falsely counted, each by Clopper and Pearson, combined by MOVER."""
     wrong, n = _wrong(judged), effective_groups(judged.groups[judged.labelled])
     rates = [_judged_rate(judged), *(clopper_pearson((wrong == side).mean() * n, n) for side in (-1, 1))]
     return combination([1, 1, -1], rates)
 
 
-def bounded_error(judged: Judged) -> Interval:
+def bounded_error(judged: Judged) -> Estimate:
     """Return judged rate - mean error, with a score interval of the mean of bounded values, combined by MOVER."""
     code = np.unique(judged.groups[judged.labelled], return_inverse=True)[1]
     means = np.bincount(code, _wrong(judged)) / np.bincount(code)
     return difference(_judged_rate(judged), mean_interval(means, -1, 1))
 
 
-def strata_combined(interval: Callable[[float, float], Interval], judged: Judged) -> Interval:
+def strata_combined(interval: Callable[[float, float], Estimate], judged: Judged) -> Estimate:
     """Return the post-stratified rate with an interval of each stratum and of the judged rate, combined by MOVER."""
     strata, rate = strata_of(judged), _judged_rate(judged)
-    each = [Interval(s.mean, found.low, found.high) for s in strata for found in [interval(s.mean * s.n, s.n)]]
+    each = [Estimate(s.mean, found.low, found.high) for s in strata for found in [interval(s.mean * s.n, s.n)]]
     within = combination([s.share for s in strata], each)
     step = strata[0].mean - strata[1].mean
     between = combination([step], [rate])
     low = np.hypot(within.estimate - within.low, between.estimate - between.low)
     high = np.hypot(within.high - within.estimate, between.high - between.estimate)
-    return Interval(within.estimate, within.estimate - float(low), within.estimate + float(high))
+    return Estimate(within.estimate, within.estimate - float(low), within.estimate + float(high))
 
 
-def labels_only(judged: Judged) -> Interval:
+def labels_only(judged: Judged) -> Estimate:
     """Return the rate among the labelled rows by Clopper and Pearson."""
     n = effective_groups(judged.groups[judged.labelled])
     return clopper_pearson(judged.truth[judged.labelled].mean() * n, n)
 
 
-INTERVALS: dict[str, Callable[[Judged], Interval]] = {
+INTERVALS: dict[str, Callable[[Judged], Estimate]] = {
     "post-stratified": post_stratified,
     "normal": normal,
     "three rates": three_rates,
@@ -131,7 +131,7 @@ def _wrong(judged: Judged) -> Int[np.ndarray, " labels"]:
     return judged.verdict[judged.labelled].astype(int) - judged.truth[judged.labelled]
 
 
-def _judged_rate(judged: Judged) -> Interval:
+def _judged_rate(judged: Judged) -> Estimate:
     n = effective_groups(judged.groups)
     return clopper_pearson(judged.verdict.mean() * n, n)
 

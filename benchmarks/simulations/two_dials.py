@@ -21,7 +21,7 @@ from experiments.dials.counterfactuals import Counterfactuals, reachable_outcome
 from experiments.dials.surface import AXES, COUNTED, Risk, Surface
 from experiments.dials.text import WORTH
 from experiments.dials.tradeoff import cost_saved, frontier, frontier_volume, least_losses
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.seeds import named_rng
 from probes.statistics.threshold_candidates import candidate_thresholds
 
@@ -113,14 +113,14 @@ def _with_plain(surface: Surface, table: Counterfactuals) -> Surface:
     return Surface(np.vstack([surface.settings, off]), np.vstack([surface.outcome, plain]))
 
 
-def compare(sample: Sample) -> tuple[Interval, float]:
+def compare(sample: Sample) -> tuple[Estimate, float]:
     """Return what two dials save over one, and the difference of their hypervolumes."""
     found, volumes = [], []
     for table in (sample.two, sample.one):
         surface = _with_plain(sample.surface(table), table)
         choice, test = sample.risks(table, False), sample.risks(table, True)
         found.append(least_losses(surface, choice, test, COSTS))
-        volumes.append(frontier_volume(surface.at(frontier(surface, choice)), test).interval.estimate)
+        volumes.append(frontier_volume(surface.at(frontier(surface, choice)), test).estimate)
     return cost_saved(found[0], found[1], sample.groups), volumes[0] - volumes[1]
 
 

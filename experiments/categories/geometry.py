@@ -15,8 +15,8 @@ from probes.contrast import Contrast
 from probes.geometry.cosines import compare_directions
 from probes.geometry.fitted_direction import fit_with_null
 from probes.means import difference_in_means
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from probes.statistics.metrics import average, discrimination
-from scoring.estimate import Estimate, estimate_of
 
 READ_POSITION = "inst_last"  # where what is asked is read (arXiv 2507.11878)
 
@@ -53,7 +53,7 @@ def geometry(
         found = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
         p = float(found.permuted.p)
         pairs[f"{a} and {b}"] = PairGeometry(
-            cosine=estimate_of(found.noise_free), fitted_cosine=found.fitted, p_permuted=None if np.isnan(p) else p
+            cosine=found.noise_free, fitted_cosine=found.fitted, p_permuted=None if np.isnan(p) else p
         )
     auroc = {a: {b: _transferred(loaded, X, chosen[a], chosen[b], folds) for b in chosen} for a in chosen}
     return CategoryGeometry(layer=layer, position=position, pairs=pairs, probe_auroc=auroc)
@@ -89,7 +89,7 @@ def _transferred(
             direction = difference_in_means(X[rows[train]], y[train])
             scores = X[others[test]].astype(np.float64) @ direction
             found.append(discrimination(truth[test], scores, loaded.corpus.groups[others[test]]))
-    return estimate_of(average(found).auroc, len(others)) if found else Estimate(estimate=None, low=None, high=None)
+    return average(found).auroc.counted(len(others)) if found else NO_ESTIMATE
 
 
 def _outside(loaded: LoadedRun, rows: np.ndarray, folds: np.ndarray, fold: int) -> np.ndarray:

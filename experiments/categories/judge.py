@@ -22,8 +22,7 @@ from experiments.categories.results import (
 )
 from experiments.categories.verdict import Decliners, intervals_of, judge_categories
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import Interval, clopper_pearson, effective_groups
-from scoring.estimate import Estimate, estimate_of
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
 
 
 def judge(inputs: RunInputs) -> None:
@@ -51,7 +50,7 @@ def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
 
     def share(name: str, stopped: np.ndarray) -> Estimate:
         n, groups = of[name].n, of[name].groups
-        return estimate_of(clopper_pearson(float(stopped.mean()) * n, n, config.alpha), len(groups), groups)
+        return clopper_pearson(float(stopped.mean()) * n, n, config.alpha).counted(len(groups), groups)
 
     return SetResult(
         verdict=found.verdict,
@@ -66,7 +65,7 @@ def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
                 between=pair.between,
                 verdict=pair.verdict,
                 p=None if np.isnan(pair.p) else pair.p,
-                intervals={k: estimate_of(i) for k, i in intervals_of(of, *pair.between, config.alpha).items()},
+                intervals={k: i for k, i in intervals_of(of, *pair.between, config.alpha).items()},
             )
             for pair in found.pairs
         ),
@@ -80,12 +79,12 @@ def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
 def _judged_tradeoff(inputs: RunInputs, measured: TradeoffOutcomes) -> Tradeoff:
     config, corpus = inputs.config.dissociate, inputs.corpus
 
-    def share(rows: tuple[int, ...], done: tuple[bool, ...], alpha: float) -> Interval:
+    def share(rows: tuple[int, ...], done: tuple[bool, ...], alpha: float) -> Estimate:
         n = effective_groups(corpus.groups_among(np.array(rows, dtype=int)))
         return clopper_pearson(float(np.mean(done)) * n, n, alpha)
 
     def answered(rows: tuple[int, ...], done: tuple[bool, ...]) -> Estimate:
-        return estimate_of(share(rows, done, config.alpha), len(rows), corpus.groups_among(np.array(rows, dtype=int)))
+        return share(rows, done, config.alpha).counted(len(rows), corpus.groups_among(np.array(rows, dtype=int)))
 
     points, strict = [], config.alpha / len(measured.benign_answered)  # Bonferroni: every point may hold
     for way in WAYS:

@@ -6,7 +6,7 @@ from experiments.categories.members import DeclineSet
 from experiments.categories.verdict import CategoryVerdict
 from experiments.probing.geometry_results import BoundaryRow
 from extract.record import Record
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 WAYS = ("one direction", "subspace", "trajectories")  # of lowering over-refusal (`tradeoff`)

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.categories.members import DECLINES, SETS, DeclineSet
 from experiments.categories.results import CategoryGeometry, CategoryResults, SetResult, Tradeoff
 from experiments.run.wording import p_text
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 SENTENCES = {
     "one_knob": "One knob",
@@ -147,5 +147,5 @@ def _tradeoff_tables(declines: DeclineSet, of: Tradeoff | None) -> list[Table]:
 
 
 def _points(of: Estimate) -> str:
-    low, high = (100 * v for v in (of.interval.low, of.interval.high))
-    return f"{100 * of.interval.estimate:.0f} [{low:.0f}, {high:.0f}]"
+    low, high = (100 * v for v in (of.low, of.high))
+    return f"{100 * of.estimate:.0f} [{low:.0f}, {high:.0f}]"

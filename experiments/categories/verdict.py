@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 from scipy.special import betainc, ndtr
 
-from probes.statistics.intervals import Interval, clopper_pearson, effective_groups
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
 from probes.statistics.permutation import holm
 from probes.statistics.tango import score, tango
 
@@ -124,7 +124,7 @@ def rank_of(measured: Mapping[str, Decliners], margin: float, alpha: float) -> t
     return rank, rank == most or max(beyond) <= level
 
 
-def intervals_of(measured: Mapping[str, Decliners], a: str, b: str, alpha: float) -> dict[str, Interval]:
+def intervals_of(measured: Mapping[str, Decliners], a: str, b: str, alpha: float) -> dict[str, Estimate]:
     """Return the intervals behind a pair's verdict: four effects, and own minus other on each category."""
     found = {f"ablate {x} on {y}": _share(measured[y].ablated[x], measured[y].n, alpha) for x in (a, b) for y in (a, b)}
     for own, other in ((a, b), (b, a)):
@@ -211,5 +211,5 @@ def _p_share_below(stopped: Stopped, n: float, margin: float) -> float:
     return 1.0 if hits >= n else float(1 - betainc(hits + 1, n - hits, margin))
 
 
-def _share(stopped: Stopped, n: float, alpha: float) -> Interval:
+def _share(stopped: Stopped, n: float, alpha: float) -> Estimate:
     return clopper_pearson(float(stopped.mean()) * n, n, alpha)

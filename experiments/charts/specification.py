@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 import altair as alt
@@ -35,8 +36,13 @@ def data_of(rows: Sequence[Row], name: str = "") -> alt.InlineData:
     Args:
         name: by which the page's script finds the data to change it.
     """
-    values = [dict(row) for row in rows]
+    values = [{name: value if is_known(value) else None for name, value in row.items()} for row in rows]
     return alt.InlineData(values=values, name=name) if name else alt.InlineData(values=values)
+
+
+def is_known(value: Value) -> bool:
+    """Return whether a value is there: neither None nor a number that is not finite."""
+    return value is not None and (not isinstance(value, float) or isfinite(value))
 
 
 def specification(chart: Chart, background: str = "transparent") -> str:

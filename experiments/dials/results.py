@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from experiments.run.behaviour import Kind
 from experiments.run.estimates import Share
 from extract.record import Record
 from probes.direction import Locus
-from scoring.estimate import Estimate
-from scoring.rates import RatesRecord
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
+from scoring.rates import JointRates
 from steering.actuator import ActuatorRecord
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
@@ -89,12 +90,6 @@ class Certificate(Record):
     settings_within_limits: int | None = None  # settings that meet every limit on the choice prompts
     risks: dict[str, RiskCertificate]
 
-    @field_validator("rule")
-    @classmethod
-    def _rename_rule(cls, rule: str) -> str:
-        """Read the former name of a rule, too."""
-        return LARGEST_MARGIN if rule == "most comfortable" else rule
-
 
 class Setting(Record):
     """Thresholds with the rate of every risk on the choice prompts and on test."""
@@ -102,13 +97,6 @@ class Setting(Record):
     thresholds: dict[str, float]
     choice: RiskRates
     test: RiskRates
-
-    @field_validator("choice", "test")
-    @classmethod
-    def _with_uncertain_mistaken(cls, rates: RiskRates) -> RiskRates:
-        """Add `uncertain_mistaken`, which former files lack."""
-        parts = [rates.get(name) for name in UNCERTAIN]
-        return {"uncertain_mistaken": None if None in parts else sum(part or 0.0 for part in parts)} | rates
 
 
 class LeastRegret(Setting):
@@ -136,7 +124,7 @@ class SystemLine(Record):
     """One system line in place of dials, on test prompts."""
 
     line: str
-    rates: RatesRecord
+    rates: JointRates
     known_facts_right: float | None
 
 
@@ -147,6 +135,7 @@ class SystemLines(Record):
     points: list[SystemLine] = []
 
 
+@dataclass(frozen=True, kw_only=True)
 class HypervolumeEstimate(Estimate):
     """The hypervolume of a policy and the number of points of its frontier; it has no interval."""
 
@@ -203,8 +192,8 @@ class CategoryDials(Record):
     why: list[str] = []  # it keeps them
     certificate: Certificate | None = None  # of its own thresholds, whether they are certified or not
     recognised: dict[str, int] = {}  # calibration prompts by label
-    test: RatesRecord = RatesRecord()  # at its thresholds
-    test_pooled: RatesRecord = RatesRecord()  # at those of all prompts
+    test: JointRates = JointRates()  # at its thresholds
+    test_pooled: JointRates = JointRates()  # at those of all prompts
 
 
 class ByCategory(Record):
@@ -228,8 +217,8 @@ class SteerResult(Record):
 
     dials: dict[str, DialResult] = {}
     absent: list[str] = []
-    before: RatesRecord = RatesRecord()
-    after: RatesRecord = RatesRecord()
+    before: JointRates = JointRates()
+    after: JointRates = JointRates()
     known_facts_right: KnownFacts | None = None
     over_refusal_with_trigger: BeforeAfter | None = None
     uncertain_mistaken: BeforeAfter | None = None  # answered firmly or refused
@@ -246,7 +235,7 @@ class SteerResult(Record):
     no_opening: str = ""  # why there are no further directions, where they are asked for
     as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
 
-    def on_axis(self, rates: RatesRecord, axis: str, when: When | None = None) -> Estimate:
+    def on_axis(self, rates: JointRates, axis: str, when: When | None = None) -> Estimate:
         """Return a rate on an axis of the trade-off; of `uncertain_mistaken` with limits only where it was measured.
 
         Args:
@@ -258,9 +247,7 @@ class SteerResult(Record):
         if when is not None and self.uncertain_mistaken is not None:
             return getattr(self.uncertain_mistaken, when)
         parts = [rates.of(name) for name in UNCERTAIN]
-        missing = any(part.estimate is None for part in parts)
-        total = None if missing else sum(part.estimate or 0.0 for part in parts)
-        return Estimate(estimate=total, low=None, high=None, n=parts[0].n)
+        return replace(NO_ESTIMATE, estimate=sum(part.estimate for part in parts), n=parts[0].n)
 
 
 class TokenReadings(Record):

@@ -29,7 +29,7 @@ from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
 from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
-from scoring.rates import joint_rates, rates_record
+from scoring.rates import joint_rates
 from steering.actuator import actuator_record
 from steering.dial import Dial
 from steering.dial_file import save_dials
@@ -218,8 +218,8 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list
         return BeforeAfter(**{when: rate(outcome(did[among], counts), groups[among]) for when, did in done.items()})
 
     return {
-        "before": rates_record(joint_rates(labels, list(plain.actions[test]), groups)),
-        "after": rates_record(joint_rates(labels, list(actions), groups)),
+        "before": joint_rates(labels, list(plain.actions[test]), groups),
+        "after": joint_rates(labels, list(actions), groups),
         "known_facts_right": KnownFacts(
             before=_mean(plain.correct[test][known]), after=_mean(correct[known]), n=int(known.sum())
         ),

@@ -19,7 +19,6 @@ from experiments.run.corpus import Corpus
 from experiments.run.estimates import outcome
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
-from scoring.estimate import estimate_of
 from scoring.rates import RATES
 
 AXES = ("over_refusal", "missed_harm", "uncertain_mistaken")
@@ -134,6 +133,6 @@ def paired_changes(
         mine = judged & (label == counted_on)
         if mine.any():
             was, now = (outcome(did[mine], counts).hit for did in (before, after))
-            change = estimate_of(tango(now, was, effective_groups(groups[mine])), int(mine.sum()), groups[mine])
+            change = tango(now, was, effective_groups(groups[mine])).counted(int(mine.sum()), groups[mine])
             found[name] = PairedChange(before=float(was.mean()), after=float(now.mean()), change=change)
     return found

@@ -74,7 +74,7 @@ def warning_lines(result: SteerResult) -> list[str]:
         f"The dials make a rate worse on test prompts: {RISK_NAMES[name]}, {rate.before:.1%} before and "
         f"{rate.after:.1%} with the dials (change {rate.change:+.1%})."
         for name, rate in result.changes.items()
-        if rate.change.interval.low > 0
+        if rate.change.low > 0
     ]
 
 
@@ -144,9 +144,7 @@ def hypervolume_lines(volume: Hypervolume, no_lines: str = "") -> list[str]:
         no_lines: why no system line was tried; empty where some were.
     """
     volumes = volume.policies
-    shown = "; ".join(
-        f"{name} {volumes[key].interval.estimate:.3f}" for key, name in POLICIES.items() if key in volumes
-    )
+    shown = "; ".join(f"{name} {volumes[key].estimate:.3f}" for key, name in POLICIES.items() if key in volumes)
     axes = [name for name in volume.axes if name] or ["over_refusal", "missed_harm", "overconfidence"]
     lines = [
         f"Hypervolume on test prompts (the share of the unit cube of {', '.join(axes[:-1])} and {axes[-1]} that a "
@@ -162,13 +160,13 @@ def two_dials_line(costs: ExpectedCosts) -> str:
     saved, cost = costs.saved["one_dial"], costs.policies
     least = ", ".join(f"{POLICIES[name]} {value:.3f}" for name, value in cost.items() if value is not None)
     figures = f"least expected cost of a mistake on test prompts: {least}; saved {saved:+.3f}."
-    if saved.estimate is None:
+    if not saved.known:
         return "Two dials and one are not compared: a label has no judged test prompt."
-    if saved.interval.low > WORTH:
+    if saved.low > WORTH:
         return f"Two dials do better than one, {figures}"
-    if saved.interval.high < -WORTH:
+    if saved.high < -WORTH:
         return f"One dial does better than two here, {figures}"
-    if saved.interval.high <= WORTH:
+    if saved.high <= WORTH:
         return f"Two dials do not do better than one by more than {WORTH:g}, {figures}"
     return f"Two dials are not shown to do better than one by more than {WORTH:g}, {figures}"
 

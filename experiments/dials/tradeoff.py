@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.dials.results import HypervolumeEstimate
 from experiments.dials.surface import AXES, Risk, Surface, axes_of, comparable, rates_of
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.pareto import front, hypervolume
 from probes.statistics.stratified import sum_of_means
 
@@ -47,12 +48,8 @@ def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " 
 
 def frontier_volume(surface: Surface, test: Mapping[str, Risk]) -> HypervolumeEstimate:
     """Return the hypervolume of some settings on test, and the number of these settings; it has no interval."""
-    return HypervolumeEstimate(
-        estimate=hypervolume(axes_of(rates_of(surface, test)), REFERENCE),
-        low=None,
-        high=None,
-        points=len(surface.settings),
-    )
+    volume = hypervolume(axes_of(rates_of(surface, test)), REFERENCE)
+    return HypervolumeEstimate(volume, nan, nan, points=len(surface.settings))
 
 
 def cost_shares(costs: Mapping[str, float]) -> Float[np.ndarray, "ratios axes"]:
@@ -119,7 +116,7 @@ def least_losses(
     )
 
 
-def cost_saved(one: Losses, other: Losses, groups: Shaped[np.ndarray, " corpus"]) -> Interval:
+def cost_saved(one: Losses, other: Losses, groups: Shaped[np.ndarray, " corpus"]) -> Estimate:
     """Return the expected cost of `other` minus that of `one`, with a 95 % interval over groups of test prompts.
 
     Args:

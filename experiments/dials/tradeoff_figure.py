@@ -7,8 +7,8 @@ import altair as alt
 from experiments.charts.specification import Chart, Row
 from experiments.charts.tradeoff import tradeoff
 from experiments.dials.results import SteerResult, When
-from scoring.estimate import Estimate
-from scoring.rates import RatesRecord
+from probes.statistics.intervals import Estimate
+from scoring.rates import JointRates
 
 PANELS = ("uncertain_mistaken", "missed_harm")
 NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
@@ -20,7 +20,7 @@ MEANING = {
 }
 
 
-def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Chart:
+def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Chart:
     """Draw uncertain_mistaken and missed_harm over over_refusal: frontiers chosen off test, measured on test.
 
     Args:
@@ -35,7 +35,7 @@ def pareto(result: SteerResult, before: RatesRecord, after: RatesRecord) -> Char
 
 
 def tradeoff_chart(
-    result: SteerResult, before: RatesRecord, after: RatesRecord, risk: str, *, live: bool = False
+    result: SteerResult, before: JointRates, after: JointRates, risk: str, *, live: bool = False
 ) -> Chart:
     """Draw one rate over over_refusal, with its n on each axis.
 
@@ -51,7 +51,7 @@ def tradeoff_chart(
     )
 
 
-def tradeoff_rows(result: SteerResult, before: RatesRecord, after: RatesRecord, risk: str) -> list[Row]:
+def tradeoff_rows(result: SteerResult, before: JointRates, after: JointRates, risk: str) -> list[Row]:
     """Return the points of a panel that have both rates: frontiers, system lines, without dials, the dials as set."""
     rows: list[Row] = [
         {
@@ -64,7 +64,7 @@ def tradeoff_rows(result: SteerResult, before: RatesRecord, after: RatesRecord, 
         for p in settings
         if (x := p.test["over_refusal"]) is not None and (y := p.test[risk]) is not None
     ]
-    marked: list[tuple[str, str, RatesRecord, When | None]] = [
+    marked: list[tuple[str, str, JointRates, When | None]] = [
         ("a system line", f"system line “{point.line[:200]}”", point.rates, None)
         for point in result.system_lines.points
     ]
@@ -79,7 +79,7 @@ def tradeoff_rows(result: SteerResult, before: RatesRecord, after: RatesRecord, 
 
 def _row(kind: str, name: str, over_refusal: Estimate, other: Estimate) -> list[Row]:
     """Return a point with the intervals it has; none where a rate has no judged completion."""
-    if over_refusal.estimate is None or other.estimate is None:
+    if not over_refusal.known or not other.known:
         return []
     return [
         {

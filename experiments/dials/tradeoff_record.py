@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +34,8 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
 from probes.direction import Locus
-from scoring.estimate import Estimate, estimate_of
-from scoring.rates import joint_rates, rates_record
+from probes.statistics.intervals import Estimate
+from scoring.rates import joint_rates
 from steering.writer import Writer
 
 
@@ -87,7 +88,7 @@ def _hypervolumes(
     if lines is not None:
         volumes["system_lines"] = frontier_volume(lines.with_plain().surface, lines.with_plain().test)
     volumes["plain"] = frontier_volume(plain.surface, plain.test)
-    found = {name: volume.interval.estimate for name, volume in volumes.items()}
+    found = {name: volume.estimate for name, volume in volumes.items()}
     return Hypervolume.model_validate(
         {
             "axes": AXES,
@@ -95,7 +96,7 @@ def _hypervolumes(
             "n": {name: len(risk.rows) for name, risk in plain.test.items()},
             **volumes,
             "two_minus": {
-                name: Estimate(estimate=found["two_dials"] - volume, low=None, high=None)
+                name: Estimate(found["two_dials"] - volume, nan, nan)
                 for name, volume in found.items()
                 if name != "two_dials"
             },
@@ -114,7 +115,7 @@ def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], pla
         costs=costs,
         ratios=list(COST_RATIOS),
         policies={name: None if np.isnan(cost := each.expected_cost()) else cost for name, each in found.items()},
-        saved={name: estimate_of(difference) for name, difference in saved.items()},
+        saved=saved,
     )
 
 
@@ -146,5 +147,5 @@ def _of_line(inputs: RunInputs, line: LineResponses, rows: Int[np.ndarray, " row
     labels = [inputs.prompts[row].label for row in rows]
     facts = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
     right = float(line.right[facts].mean()) if facts.any() else None
-    rates = rates_record(joint_rates(labels, list(line.actions), inputs.corpus.groups[rows]))
+    rates = joint_rates(labels, list(line.actions), inputs.corpus.groups[rows])
     return SystemLine(line=line.line, rates=rates, known_facts_right=right)

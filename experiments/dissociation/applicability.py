@@ -16,7 +16,7 @@ from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction
-from probes.statistics.intervals import Interval, difference, wilson
+from probes.statistics.intervals import Estimate, difference, wilson
 from steering.direction_file import load_directions
 
 BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
@@ -100,9 +100,9 @@ def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
     )
 
 
-def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Interval:
+def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Estimate:
     n = corpus.effective_groups(rows)
-    return wilson(float(did[rows].mean()) * n, n, LEVEL) if len(rows) else Interval(float("nan"), 0.0, 1.0)
+    return wilson(float(did[rows].mean()) * n, n, LEVEL) if len(rows) else Estimate(float("nan"), 0.0, 1.0)
 
 
 def _no_null(behaviour: Behaviour, kind: Kind) -> str:

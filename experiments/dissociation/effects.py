@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Interval, clopper_pearson, grouped_mean
+from probes.statistics.intervals import Estimate, clopper_pearson, grouped_mean
 from probes.statistics.tango import tango
 from scoring.actions import OPENED
 
@@ -38,7 +38,7 @@ def other_kind(kind: Kind) -> Kind:
 
 def own_minus_other(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], behaviour: Kind, alpha: float
-) -> Interval:
+) -> Estimate:
     """Return the paired interval of (own direction's effect - the other's) on one behaviour's decliners."""
     own_stopped, other_stopped = stopped_by(effects, behaviour)
     return tango(own_stopped, other_stopped, n_groups[behaviour], alpha)
@@ -59,10 +59,10 @@ def stopped_by(
     return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped
 
 
-def effect_interval(effect: Effect, n_groups: float, alpha: float) -> Interval:
+def effect_interval(effect: Effect, n_groups: float, alpha: float) -> Estimate:
     """Return the interval of the fraction of decliners that stopped."""
     if len(effect.stopped) == 0:
-        return Interval(float("nan"), 0.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0)
     return clopper_pearson(float(effect.stopped.mean()) * n_groups, n_groups, alpha)
 
 
@@ -71,7 +71,7 @@ def onset_effect_interval(
     after: Float[np.ndarray, " prompts"],
     groups: Shaped[np.ndarray, " prompts"],
     alpha: float,
-) -> Interval:
+) -> Estimate:
     """Return the interval of the mean fall of the onset log-odds under an ablation: before - after, in nats.
 
     Args:

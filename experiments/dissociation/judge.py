@@ -29,10 +29,9 @@ from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.tango import tango
 from scoring.actions import ANSWERED
-from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
 
 TURNED_INTO: dict[Kind, str] = {"normative": "abstained", "epistemic": "refused"}
@@ -78,7 +77,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects) -> Dissociation:
         alpha=config.alpha,
         variant=config.variant.name,
         power=verdict.power,
-        contrasts={name: estimate_of(interval) for name, interval in verdict.contrasts.items()},
+        contrasts={name: interval for name, interval in verdict.contrasts.items()},
         matrix=_matrix(inputs, measured),
         effects=_effect_records(effects, intervals, _onset_effects(corpus, measured.onset, config.alpha)),
         additions=_additions(inputs, measured, config.alpha),
@@ -109,17 +108,17 @@ def _onset_effects(corpus: Corpus, onset: Mapping[Kind, OnsetLogOdds], alpha: fl
         groups = corpus.groups_among(np.array(scores.rows))
         for kind, after in scores.after.items():
             interval = onset_effect_interval(array(scores.before), array(after), groups, alpha)
-            found[kind, b] = estimate_of(interval, len(groups))
+            found[kind, b] = interval.counted(len(groups))
     return found
 
 
 def _effect_records(
-    effects: Mapping[EffectKey, Effect], intervals: Mapping[EffectKey, Interval], onsets: Mapping[EffectKey, Estimate]
+    effects: Mapping[EffectKey, Effect], intervals: Mapping[EffectKey, Estimate], onsets: Mapping[EffectKey, Estimate]
 ) -> dict[str, EffectRecord]:
     corrected = corrected_p(effects)
     return {
-        f"ablate_{k}_on_{b}": EffectRecord(
-            **estimate_of(intervals[k, b], len(effect.stopped)).to_dict(),
+        f"ablate_{k}_on_{b}": EffectRecord.of(
+            intervals[k, b].counted(len(effect.stopped)),
             p_null=effect.p_null,
             p_corrected=corrected.get((k, b)),
             onset=onsets.get((k, b)),
@@ -179,7 +178,7 @@ def _becoming(inputs: RunInputs, measured: MeasuredEffects, name: str) -> dict[s
         opened, turned, still = stopped_among(did), did == ACTION_OF[other_kind(kind)], did == ACTION_OF[kind]
         outcomes = {"answered": opened, TURNED_INTO[kind]: turned, "neither": ~(opened | turned | still)}
         for what, hit in outcomes.items():
-            found[f"{plural}_{what}"] = estimate_of(grouped_rate(hit, groups), len(rows))
+            found[f"{plural}_{what}"] = grouped_rate(hit, groups).counted(len(rows))
     return found
 
 
@@ -198,7 +197,7 @@ def _turned(measured: MeasuredEffects, decliners: Mapping[Kind, np.ndarray]) -> 
 def _judged_share(corpus: Corpus, did: np.ndarray, rows: np.ndarray, counted: frozenset[str]) -> Estimate:
     judged = np.array([action is not None for action in did], dtype=bool)
     hit = np.array([action in counted for action in did[judged]], dtype=bool)
-    return estimate_of(grouped_rate(hit, corpus.groups_among(rows[judged])), int(judged.sum()))
+    return grouped_rate(hit, corpus.groups_among(rows[judged])).counted(int(judged.sum()))
 
 
 def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> dict[str, Estimate] | None:
@@ -212,7 +211,7 @@ def _additions(inputs: RunInputs, measured: MeasuredEffects, alpha: float) -> di
     n, found = inputs.corpus.effective_groups(rows), {}
     for own, other in (KINDS, KINDS[::-1]):
         mine, others = (measured.actions_under(f"add_{kind}", rows) == ACTION_OF[own] for kind in (own, other))
-        found[f"own_minus_other_{ACTION_OF[own]}"] = estimate_of(tango(mine, others, n, alpha / len(KINDS)), len(rows))
+        found[f"own_minus_other_{ACTION_OF[own]}"] = tango(mine, others, n, alpha / len(KINDS)).counted(len(rows))
     return found
 
 
@@ -235,4 +234,4 @@ def _share(
     corpus: Corpus, hit: Bool[np.ndarray, " rows"], rows: Int[np.ndarray, " rows"], alpha: float
 ) -> Estimate | None:
     """Return the share of hits among some prompts, None if there are no prompts; unjudged ones are no hits."""
-    return estimate_of(grouped_rate(hit, corpus.groups_among(rows), alpha), len(rows)) if len(rows) else None
+    return grouped_rate(hit, corpus.groups_among(rows), alpha).counted(len(rows)) if len(rows) else None

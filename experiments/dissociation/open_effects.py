@@ -26,13 +26,13 @@ from experiments.dissociation.verdict_rules import (
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 
 def open_effects(
     effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
-    intervals: Mapping[str, Interval],
+    intervals: Mapping[str, Estimate],
     beyond: Collection[EffectKey],
     margin: float,
     alpha: float,
@@ -64,7 +64,7 @@ def open_effects(
 
 
 def _wanted(
-    aim: EffectTable, intervals: Mapping[str, Interval], margin: float, nonlinear: Collection[Kind]
+    aim: EffectTable, intervals: Mapping[str, Estimate], margin: float, nonlinear: Collection[Kind]
 ) -> dict[str, Range]:
     """Return the range in which the interval of each open quantity would have to lie, by name.
 
@@ -101,7 +101,7 @@ def _question(where: Range, margin: float) -> str:
     return f"does it lie below {high:.3g}?" if isinf(low) else f"does it lie between {low:.3g} and {high:.3g}?"
 
 
-def _shown(intervals: Mapping[str, Interval], need: SampleSize) -> str:
+def _shown(intervals: Mapping[str, Estimate], need: SampleSize) -> str:
     interval = intervals[need.quantity]
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]; {need.question} {need}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import Field
 
 from experiments.dissociation.power import SampleSize
@@ -12,15 +14,16 @@ from experiments.side_effects.results import SideEffects
 from extract.record import Record
 from probes.direction import Locus
 from probes.nonlinear_read import NonlinearRead
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-from scoring.estimate import Estimate
 
 
+@dataclass(frozen=True, kw_only=True)
 class EffectRecord(Estimate):
     """The share of a behaviour's decliners that ablating a direction stops."""
 
-    p_null: float | None  # of the onset effect, against permuted-label directions; None if not tested
-    p_corrected: float | None  # Holm correction over all effects
+    p_null: float | None = None  # of the onset effect, against permuted-label directions; None if not tested
+    p_corrected: float | None = None  # Holm correction over all effects
     onset: Estimate | None = None  # mean fall of the onset log-odds, in nats
 
 

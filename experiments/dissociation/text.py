@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
 from experiments.rank.text import rank_lines, rank_tables
 from experiments.run.wording import verdict_sentence
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,10 +87,9 @@ def strength_sentence(found: Dissociation) -> str:
         for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
     ]
     parts = [
-        f"{100 * c.interval.estimate:.0f} points more of the {own} "
-        f"[{100 * c.interval.low:.0f}, {100 * c.interval.high:.0f}]"
+        f"{100 * c.estimate:.0f} points more of the {own} [{100 * c.low:.0f}, {100 * c.high:.0f}]"
         for own, c in contrasts
-        if c is not None and c.estimate is not None
+        if c is not None and c.known
     ]
     return f"Ablating its own direction stops {' and '.join(parts)} than ablating the other." if parts else ""
 
@@ -130,7 +129,7 @@ def _gate(kind: str, gate: OpenedGate) -> str:
 def _label(label: str, of: OpenedLabel) -> str:
     other, right = of.answered_other_gate_open, of.right
     text = f"{of.answered:.0%} of {of.answered.n} {label} prompts are answered"
-    if other is not None and other.estimate is not None:
+    if other is not None and other.known:
         text += f" ({other.estimate:.0%} with the other ablated)"
     return text + (f", {right:.0%} of the {right.n} with a known answer correctly" if right.n else "")
 
@@ -139,7 +138,7 @@ def _label(label: str, of: OpenedLabel) -> str:
 
 
 def _share(of: Estimate) -> str:
-    return "none" if of.estimate is None else f"{of:.0%}"
+    return "none" if not of.known else f"{of:.0%}"
 
 
 def _effects(found: Dissociation) -> list[list[str]]:
@@ -172,7 +171,7 @@ def _variants(found: Dissociation) -> list[list[str]]:
 
 
 def _percent(of: Estimate | None) -> str:
-    return "" if of is None or of.estimate is None else f"{of.estimate:.0%}"
+    return "" if of is None or not of.known else f"{of.estimate:.0%}"
 
 
 def _side_effects(found: Dissociation) -> list[list[str]]:
@@ -182,15 +181,14 @@ def _side_effects(found: Dissociation) -> list[list[str]]:
             _share(each.benign_answering),
             _share(each.known_facts),
             _nats(each.kl),
-            _nats(each.plain_text)
-            + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.estimate is not None else ""),
+            _nats(each.plain_text) + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.known else ""),
         ]
         for name, each in found.side_effects.items()
     ]
 
 
 def _nats(of: Estimate) -> str:
-    return "none" if of.estimate is None else f"{of.estimate:.3f}"
+    return "none" if not of.known else f"{of.estimate:.3f}"
 
 
 def _wraps(found: Dissociation) -> list[list[str]]:

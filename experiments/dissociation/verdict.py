@@ -19,7 +19,7 @@ from experiments.dissociation.verdict_rules import (
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS, holm
 
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
@@ -33,7 +33,7 @@ class Verdict:
 
     verdict: DissociationVerdict
     reasons: tuple[str, ...]
-    contrasts: Mapping[str, Interval] = field(default_factory=dict)
+    contrasts: Mapping[str, Estimate] = field(default_factory=dict)
     power: tuple[SampleSize, ...] = ()
 
 
@@ -79,7 +79,7 @@ def judge_dissociation(
 
 
 def verdict_shown(
-    intervals: Mapping[str, Interval], beyond: Collection[EffectKey], margin: float, nonlinear: Collection[Kind] = ()
+    intervals: Mapping[str, Estimate], beyond: Collection[EffectKey], margin: float, nonlinear: Collection[Kind] = ()
 ) -> DissociationVerdict:
     """Return the verdict of all tables that the intervals leave possible, if it is one and its effects beat the null.
 
@@ -104,7 +104,7 @@ def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
 
 def measure(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
-) -> tuple[dict[str, Interval], set[EffectKey]]:
+) -> tuple[dict[str, Estimate], set[EffectKey]]:
     """Return the intervals of every contrast and effect by name, and the effects that exceed their null."""
     intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
     intervals |= {effect_name(key): effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}

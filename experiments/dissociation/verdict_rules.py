@@ -27,7 +27,7 @@ from typing import Literal, get_args
 
 from experiments.dissociation.effects import EFFECT_KEYS, EffectKey, other_kind
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 DissociationVerdict = Literal[
     "double_dissociation",
@@ -171,7 +171,7 @@ def side_range(side: Side, margin: float) -> Range:
     return ranges[side]
 
 
-def possible_cells(interval: Interval, margin: float) -> tuple[Cell, ...]:
+def possible_cells(interval: Estimate, margin: float) -> tuple[Cell, ...]:
     """Return the class of an effect, or each class that it may have where it is undecided."""
     order: tuple[Cell, ...] = ("none", "full", "partial")  # an interval that shows full is not called partial
     shown = next((cell for cell in order if shows(interval, cell_range(cell, margin))), None)
@@ -180,12 +180,12 @@ def possible_cells(interval: Interval, margin: float) -> tuple[Cell, ...]:
     return tuple(cell for cell in get_args(Cell) if _touches(interval, cell_range(cell, margin)))
 
 
-def possible_sides(interval: Interval, margin: float) -> tuple[Side, ...]:
+def possible_sides(interval: Estimate, margin: float) -> tuple[Side, ...]:
     """Return the class of a contrast, or each class that it may have where it is undecided."""
     return tuple(side for side in get_args(Side) if _touches(interval, side_range(side, margin)))
 
 
-def possible_tables(intervals: Mapping[str, Interval], margin: float) -> Iterator[EffectTable]:
+def possible_tables(intervals: Mapping[str, Estimate], margin: float) -> Iterator[EffectTable]:
     """Yield every table that the intervals of effects and contrasts, by name, leave possible."""
     cells = [possible_cells(intervals[effect_name(key)], margin) for key in EFFECT_KEYS]
     sides = [possible_sides(intervals[contrast_name(b)], margin) for b in KINDS]
@@ -197,14 +197,14 @@ def possible_tables(intervals: Mapping[str, Interval], margin: float) -> Iterato
             yield table
 
 
-def estimated_table(intervals: Mapping[str, Interval], margin: float) -> EffectTable:
+def estimated_table(intervals: Mapping[str, Estimate], margin: float) -> EffectTable:
     """Return the table of the estimates, taken as exact."""
-    points = {name: Interval(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
+    points = {name: Estimate(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
     cells = {key: _estimated_cell(intervals[effect_name(key)], points[effect_name(key)], margin) for key in EFFECT_KEYS}
     return EffectTable(cells, {b: possible_sides(points[contrast_name(b)], margin)[0] for b in KINDS})
 
 
-def _estimated_cell(interval: Interval, point: Interval, margin: float) -> Cell:
+def _estimated_cell(interval: Estimate, point: Estimate, margin: float) -> Cell:
     """Return the class of an estimate, among those that its interval leaves possible: `full` and `partial` overlap."""
     possible = possible_cells(interval, margin)
     return next((cell for cell in possible_cells(point, margin) if cell in possible), possible[0])
@@ -215,12 +215,12 @@ def lies_inside(estimate: float, where: Range) -> bool:
     return where[0] + ROUNDING < estimate < where[1] - ROUNDING
 
 
-def shows(interval: Interval, where: Range) -> bool:
+def shows(interval: Estimate, where: Range) -> bool:
     """Return whether an interval lies in an open range."""
     return where[0] < interval.low and interval.high < where[1]
 
 
-def _touches(interval: Interval, where: Range) -> bool:
+def _touches(interval: Estimate, where: Range) -> bool:
     return interval.low <= where[1] and where[0] <= interval.high
 
 

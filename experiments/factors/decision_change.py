@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 
 from experiments.run.corpus import Corpus
 from probes.statistics.bounded_mean import mean_interval
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 LABELS = ("benign", "harmful")
 MOVED = 0.05  # it moves refusing if surely more than this share of a label's decisions changes,
@@ -21,9 +21,9 @@ STILL = 0.1  # and does not if surely less than this share does
 class DecisionChange:
     """Decisions (refused or not) on one label's requests; rates are over groups."""
 
-    before: Interval
-    after: Interval
-    changed: Interval
+    before: Estimate
+    after: Estimate
+    changed: Estimate
     n: int
     n_groups: int
 
@@ -68,6 +68,6 @@ def group_means(values: np.ndarray, groups: Int[np.ndarray, " n_values"]) -> np.
     return np.bincount(index, values) / np.bincount(index)
 
 
-def _over_groups(values: np.ndarray, groups: np.ndarray) -> Interval:
+def _over_groups(values: np.ndarray, groups: np.ndarray) -> Estimate:
     """Return the interval of the mean over groups, at 2.5 % for the two labels (Bonferroni)."""
     return mean_interval(group_means(values, groups), 0.0, 1.0, 0.05 / len(LABELS))

@@ -6,7 +6,7 @@ Where removing a factor is possible and conclusive, it takes precedence over obs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.factors.decision_change import DecisionChange, moves
 from experiments.factors.observed import MIN_GROUPS, Effect, ObservedEffects
@@ -19,13 +19,11 @@ from experiments.factors.results import (
     LastTurnAlone,
     LastTurnScores,
     Moved,
-    RefusalRate,
     RemovalResult,
     ValueEffect,
 )
 from experiments.run.not_applicable import NotApplicable
-from probes.statistics.intervals import Interval
-from scoring.estimate import estimate_of
+from probes.statistics.intervals import Estimate
 
 ALPHA = 0.05
 NEAR = 0.1  # the last turn suffices if its AUROC is surely within this of the whole conversation's
@@ -78,11 +76,11 @@ def judge_last_turn(scores: LastTurnScores | NotApplicable) -> LastTurnAlone:
     measured = scores.model_dump(include={"applicable", "n", "texts"})
     if scores.auroc is None:
         return LastTurnAlone(**measured, sufficient=None, reason=scores.reason or "not measured")
-    sufficient, reason = sufficiency(scores.auroc.whole.interval, scores.auroc.alone.interval)
+    sufficient, reason = sufficiency(scores.auroc.whole, scores.auroc.alone)
     return LastTurnAlone(**measured, sufficient=sufficient, reason=reason, auroc=scores.auroc)
 
 
-def sufficiency(whole: Interval, alone: Interval) -> tuple[bool | None, str]:
+def sufficiency(whole: Estimate, alone: Estimate) -> tuple[bool | None, str]:
     """Return the verdict from two AUROCs with 95 % intervals, and its reason."""
     aurocs = f"AUROC {alone.estimate:.2f} against {whole.estimate:.2f} with the whole conversation"
     if whole.low <= 0.5:
@@ -149,9 +147,9 @@ def _value_effect(effect: Effect, shifts: Sequence[Shift]) -> ValueEffect:
         value=effect.value,
         label=effect.label,
         compared_with=effect.compared_with,
-        with_value=_rate(effect.with_value, effect.n[0], effect.n_groups[0]),
-        without=_rate(effect.without, effect.n[1], effect.n_groups[1]),
-        difference=estimate_of(effect.difference),
+        with_value=replace(effect.with_value, n=effect.n[0], n_groups=effect.n_groups[0]),
+        without=replace(effect.without, n=effect.n[1], n_groups=effect.n_groups[1]),
+        difference=effect.difference,
         p=effect.p,
         p_adjusted=effect.p_adjusted,
         moves=action,
@@ -162,7 +160,7 @@ def _value_effect(effect: Effect, shifts: Sequence[Shift]) -> ValueEffect:
 
 def _direction_shift(shift: Shift) -> DirectionShift:
     return DirectionShift(
-        difference=estimate_of(shift.difference, shift.n),
+        difference=shift.difference.counted(shift.n),
         p=shift.p,
         p_adjusted=shift.p_adjusted,
         moves=shift.p_adjusted <= ALPHA,
@@ -177,18 +175,14 @@ def _moved(action: bool, projection: bool) -> Moved:
     return "projection" if projection else "neither"
 
 
-def _rate(interval: Interval, n: int, n_groups: int) -> RefusalRate:
-    return RefusalRate.model_validate(interval.to_dict() | {"n": n, "n_groups": n_groups})
-
-
 def _removal_result(removal: Removal) -> RemovalResult:
     changes = {
         label: ChangedDecisions(
             n=change.n,
             n_groups=change.n_groups,
-            refused_whole=estimate_of(change.before),
-            refused_without=estimate_of(change.after),
-            changed=estimate_of(change.changed),
+            refused_whole=change.before,
+            refused_without=change.after,
+            changed=change.changed,
         )
         for label, change in removal.by_label.items()
     }

@@ -9,8 +9,8 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.not_applicable import NotApplicable, not_applicable
+from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
-from scoring.estimate import Estimate, estimate_of
 
 
 def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastTurnScores | NotApplicable:
@@ -34,6 +34,6 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
         groups, auroc = loaded.corpus.groups[removed.rows], dict[str, Estimate]()
         for name, rendered in rows.items():
             log_odds = OnsetScorer(loaded.model, rendered, onsets).log_odds()["refuse"]
-            auroc[name] = estimate_of(discrimination(harmful, log_odds, groups).auroc)
+            auroc[name] = discrimination(harmful, log_odds, groups).auroc
         return measured.model_copy(update={"auroc": LastTurnAuroc(**auroc)})
     return measured.model_copy(update={"reason": f"of the requests with earlier turns, {lacking}"})

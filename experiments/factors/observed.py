@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int, Shaped
 
 from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
 from experiments.run.corpus import Corpus
-from probes.statistics.intervals import Interval, combination, wilson
+from probes.statistics.intervals import Estimate, combination, wilson
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
@@ -31,9 +31,9 @@ class Effect:
     value: str
     label: str
     compared_with: str  # "none": requests without any value of this factor; "others": all without this one
-    with_value: Interval
-    without: Interval
-    difference: Interval
+    with_value: Estimate
+    without: Estimate
+    difference: Estimate
     n: tuple[int, int]  # prompts with and without
     n_groups: tuple[int, int]
     p: float = float("nan")
@@ -141,7 +141,7 @@ def _compare(
 
 def _standardised(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, category: np.ndarray, has: np.ndarray
-) -> tuple[Interval, Interval, Interval]:
+) -> tuple[Estimate, Estimate, Estimate]:
     """Return the rates with and without the value and their difference, weighted by the categories of those with it."""
     names = np.unique(category)
     weights = [float((category[has] == name).mean()) for name in names]
@@ -152,6 +152,6 @@ def _standardised(
     return combination(weights, with_value), combination(weights, without), difference
 
 
-def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Interval:
+def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Estimate:
     n = corpus.effective_groups(rows)
     return wilson(float(refused[rows].mean()) * n, n)

@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from experiments.factors.observed import PERMUTATIONS, Effect, MatchedRequests, matched_requests
 from experiments.factors.prompt_context import FACTORS, values_of
 from experiments.run.corpus import Corpus
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
@@ -34,7 +34,7 @@ class Shift:
     value: str
     label: str
     direction: str
-    difference: Interval  # in units of the distance between the class means
+    difference: Estimate  # in units of the distance between the class means
     n: int
     p: float
     p_differs: float  # null hypothesis: the action changes by as much as the projection shifts
@@ -105,7 +105,7 @@ def difference(
     groups: Int[np.ndarray, " n_matched"],
     matched: MatchedRequests,
     alpha: float = ALPHA,
-) -> Interval:
+) -> Estimate:
     """Return the difference of means, weighted by the categories of those with the value.
 
     The interval is Student's with the linearised variance of whole groups, so that correlation within a group, also
@@ -125,4 +125,4 @@ def difference(
     n = int(index.max() + 1)
     error = np.sqrt(n / (n - 1) * (np.bincount(index, influence) ** 2).sum())
     half = float(student.ppf(1 - alpha / 2, n - 1) * error)
-    return Interval(float(estimate), float(estimate - half), float(estimate + half))
+    return Estimate(float(estimate), float(estimate - half), float(estimate + half))

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from extract.record import Record
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-from scoring.estimate import Estimate
 
 Moved = Literal["both", "action", "projection", "neither"]
 
@@ -55,13 +55,6 @@ class LastTurnAlone(Record):
     auroc: LastTurnAuroc | None = None
 
 
-class RefusalRate(Estimate):
-    """A refusal rate with its numbers of prompts and groups."""
-
-    n: int
-    n_groups: int
-
-
 class DirectionShift(Record):
     """Difference of the projection on one direction between requests with a value and without it."""
 
@@ -79,8 +72,8 @@ class ValueEffect(Record):
     value: str
     label: str
     compared_with: str
-    with_value: RefusalRate = Field(alias="with")
-    without: RefusalRate
+    with_value: Estimate = Field(alias="with")
+    without: Estimate
     difference: Estimate
     p: PValue
     p_adjusted: PValue

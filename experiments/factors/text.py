@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.factors.results import ContextResults
 from experiments.run.wording import p_text
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "The conversation before the last turn"}
 MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}

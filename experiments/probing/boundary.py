@@ -30,5 +30,5 @@ def over_refused_places(inputs: RunInputs, position: str, category: str | None =
         place = place_between(store.read(layer, position)[rows], kind[rows], corpus.groups[rows], rng)
         if place is not None:
             n = int((kind[rows] == 2).sum())
-            found.append(BoundaryRow(layer=layer, position=position, n=n, **place.to_dict()))
+            found.append(BoundaryRow.of(place.counted(n), layer=layer, position=position))
     return tuple(found)

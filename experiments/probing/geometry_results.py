@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import Field
 
 from experiments.run.behaviour import Kind
 from extract.record import Record
 from probes.direction import Locus
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 
 
@@ -37,13 +40,12 @@ class CosineRow(LocusRow):
     n_shared: int
 
 
-class BoundaryRow(LocusRow):
-    """Where over-refused prompts lie: 0 at answered benign ones, 1 at harmful ones; null limits are unbounded."""
+@dataclass(frozen=True, kw_only=True)
+class BoundaryRow(Estimate):
+    """Where n over-refused prompts lie: 0 at answered benign ones, 1 at harmful ones."""
 
-    estimate: float | None
-    low: float | None
-    high: float | None
-    n: int  # over-refused prompts
+    layer: int
+    position: str
 
 
 class AngleRow(LocusRow):
@@ -142,9 +144,7 @@ class StreamChange(Record):
     """Mean absolute change of the stream along one direction when another is ablated, and its null."""
 
     layer: int | None = None  # None: the average over the layers from the ablated one on
-    change: float | None
-    low: float | None
-    high: float | None
+    change: Estimate
     null_95th_percentile: float | None
     p_null: float | None
     share: float | None = None  # of the average only: ratio to the change along the ablated direction itself

@@ -32,7 +32,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import site
 from extract.prompts.prompt import LABELS
 from probes.direction import Direction, Locus
-from probes.statistics.intervals import mean_over_groups
+from probes.statistics.intervals import Estimate, mean_over_groups
 from probes.statistics.permutation import MIN_LABELLINGS, permutation_p
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
@@ -139,14 +139,12 @@ def _along(
     return torch.stack([projection / norm, projection])
 
 
-def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, float | None]:
+def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, Estimate | float | None]:
     """Summarise changes (n_trials, n_prompts): the first trial is the ablation, the others are the null."""
     interval = mean_over_groups(change[0], groups, alpha)
-    limits, null = interval.to_dict(), change[1:].mean(axis=1)
+    null = change[1:].mean(axis=1)
     return {
-        "change": limits["estimate"],
-        "low": limits["low"],
-        "high": limits["high"],
+        "change": interval,
         "null_95th_percentile": float(np.quantile(null, 0.95)) if len(null) else None,
         "p_null": float(permutation_p(null, interval.estimate)) if len(null) else None,
     }

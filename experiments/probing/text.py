@@ -72,9 +72,10 @@ def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
             continue
         beyond = "more" if moved.p_null <= 0.05 else "no more"
         of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "
+        along, turned = moved.change.estimate, cosine.change.estimate
         lines.append(
-            f"Ablating the {ablated} direction moves the stream along the {watched} one by {moved.change:.2f} of "
-            f"the gap between declining and answering ({of_own}cosine by {cosine.change:.2f}): {beyond} than "
+            f"Ablating the {ablated} direction moves the stream along the {watched} one by {along:.2f} of "
+            f"the gap between declining and answering ({of_own}cosine by {turned:.2f}): {beyond} than "
             "permuted-label directions do "
             f"(95th percentile {moved.null_95th_percentile:.2f}, p = {p_text(moved.p_null, '.2f')})."
         )

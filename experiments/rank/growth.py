@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from experiments.rank.search import Ablatable, Found
-from probes.statistics.intervals import Interval, clopper_pearson, effective_groups
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
 from probes.statistics.tango import tango
 
 
@@ -23,8 +23,8 @@ class Growth:
     alpha: where the true growth equals the margin, in 1 to 4 % of simulations with 17 to 200 decliners at alpha 5 %.
     """
 
-    effects: tuple[Interval, ...]  # share that stops, by number of directions
-    beyond: tuple[Interval, ...]  # paired: what the best number stops, less what this number stops
+    effects: tuple[Estimate, ...]  # share that stops, by number of directions
+    beyond: tuple[Estimate, ...]  # paired: what the best number stops, less what this number stops
     best: int
     rank: int
     settled: bool  # it is also shown that the best number adds less than the margin beyond the rank

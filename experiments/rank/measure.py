@@ -14,8 +14,7 @@ from experiments.rank.search import Found, search
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from probes.direction import Direction
-from probes.statistics.intervals import Interval, clopper_pearson, effective_groups
-from scoring.estimate import Estimate, estimate_of
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
 from steering.direction_file import save_directions
 
 DIRECTIONS = "rank_directions.safetensors"
@@ -60,8 +59,8 @@ def _record(loaded: LoadedRun, model: AblatedModel, found: Found, growth: Growth
     config, groups = loaded.config.dissociate, model.groups("test")
     n = effective_groups(groups)
 
-    def estimate(interval: Interval) -> Estimate:
-        return estimate_of(interval, len(groups), groups)
+    def estimate(interval: Estimate) -> Estimate:
+        return interval.counted(len(groups), groups)
 
     return RankEstimate(
         rank=growth.rank,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.run.behaviour import Kind
 from extract.record import Record
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 
 class RankFit(Record):

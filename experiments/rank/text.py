@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Kind
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 
 TITLE = "Decliners that stop when more directions are ablated (95 %; not part of the verdict)"
 HEAD = ["declines", "directions", "stop", "n", "points more with the best number"]
@@ -30,10 +30,10 @@ def _line(kind: Kind, of: RankEstimate) -> str:
     what = f"Rank of the {DECLINES[kind]}"
     if of.rank is None:
         return f"{what}: not tested, {of.reason}."
-    stopped = {effect.k: f"{effect.stopped.interval.estimate:.0%}" for effect in of.effects}
+    stopped = {effect.k: f"{effect.stopped.estimate:.0%}" for effect in of.effects}
     effect = f"one direction stops {stopped[1]}"
     if len(stopped) > 2 and of.write_direction is not None:
-        effect += f" (the verdict's {of.write_direction.interval.estimate:.0%})"
+        effect += f" (the verdict's {of.write_direction.estimate:.0%})"
     if of.best is not None and of.best > 1:
         effect += f", {of.best} directions stop {stopped[of.best]}"
     return f"{what}: {_rank(of)}; {effect}. The search stopped because {of.reason}."
@@ -51,8 +51,6 @@ def _points(of: Estimate) -> str:
     """Return a paired difference in percentage points."""
     return (
         ""
-        if of.estimate is None
-        else "{:.0f} [{:.0f}, {:.0f}]".format(
-            *(100 * value for value in (of.interval.estimate, of.interval.low, of.interval.high))
-        )
+        if not of.known
+        else "{:.0f} [{:.0f}, {:.0f}]".format(*(100 * value for value in (of.estimate, of.low, of.high)))
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from experiments.charts.heat_map import HEIGHT
-from experiments.charts.specification import Chart, Row, Value, specification
+from experiments.charts.specification import Chart, Row, Value, is_known, specification
 
 AROUND = 70  # pixels above and below a chart's plane
 
@@ -138,7 +138,7 @@ def drawn_height(chart: str) -> int:
 
 
 def _cell(value: Value, heading: str) -> str:
-    if value is None:
+    if not is_known(value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else ""

@@ -19,7 +19,7 @@ def reading_caveats(results: RunResults, judge: str) -> list[str]:
     wide = [
         f"{name} (n = {rate.n}, interval {rate.high - rate.low:.0%} wide)"
         for name, rate in rates.items()
-        if rate.high is not None and rate.low is not None and rate.high - rate.low >= WIDE
+        if rate.high - rate.low >= WIDE
     ]
     lines = [f"Too few independent prompts for a narrow interval: {', '.join(wide)}."] if wide else []
     for name, verdict in (("dissociation", results.dissociation.verdict), ("triggers", results.triggers.verdict)):

@@ -16,7 +16,7 @@ from experiments.dials.results import Certificate
 from experiments.probing.geometry_results import BoundaryRow
 from experiments.report.results import Rates
 from probes.direction import Direction
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 from scoring.wording import RATE_MEANING
 
 Matrix = Mapping[str, Mapping[str, Estimate]]
@@ -123,7 +123,7 @@ def boundary_rows(found: Sequence[BoundaryRow]) -> list[Row]:
     return [
         {"layer": row.layer, "series": "place", "value": row.estimate, "low": row.low, "high": row.high, "n": row.n}
         for row in found
-        if row.estimate is not None and row.low is not None
+        if row.within(-np.inf, np.inf)
     ]
 
 

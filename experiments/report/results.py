@@ -12,7 +12,7 @@ from experiments.run.behaviour import Kind
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.record import Record
-from scoring.rates import RatesRecord
+from scoring.rates import JointRates
 from scoring.scorecard_record import RightActionCard
 
 
@@ -41,8 +41,8 @@ class Planted(Record):
 class Rates(Record):
     """The joint rates on test prompts, without and with the dials."""
 
-    before: RatesRecord
-    after: RatesRecord
+    before: JointRates
+    after: JointRates
 
 
 class RightActions(Record):

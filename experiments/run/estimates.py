@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from probes.statistics.intervals import Interval, effective_groups, mean_over_groups
+from probes.statistics.intervals import Estimate, effective_groups, mean_over_groups
 from probes.statistics.tango import tango
-from scoring.estimate import Estimate, estimate_of
 from scoring.rates import grouped_rate
 
 
@@ -30,6 +29,7 @@ def outcome(actions: Shaped[np.ndarray, " prompts"], counted: Collection[str]) -
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class Share(Estimate):
     """A share of prompts, or a mean over tokens, and its paired change against a baseline."""
 
@@ -41,13 +41,12 @@ class Share(Estimate):
 def rate(now: Outcome, groups: Shaped[np.ndarray, " prompts"], before: Outcome | None = None) -> Share:
     """Return the share of hits among judged prompts, and its paired change on prompts judged both times."""
     judged = now.judged
-    found = estimate_of(grouped_rate(now.hit[judged], groups[judged]), int(judged.sum()), groups[judged])
-    share = Share(**found.to_dict(), unjudged=int((~judged).sum()))
+    share = Share.of(grouped_rate(now.hit[judged], groups[judged]), unjudged=int((~judged).sum()))
     if before is None:
         return share
     both = now.judged & before.judged
     change = tango(now.hit[both], before.hit[both], effective_groups(groups[both]))
-    return Share(**share.to_dict(), change=estimate_of(change, int(both.sum()), groups[both]))
+    return replace(share, change=change.counted(int(both.sum()), groups[both]))
 
 
 def mean(
@@ -61,19 +60,18 @@ def mean(
         nats: of each text, one value a token.
         groups: group of each text; intervals are over groups, whatever their number of tokens.
 
-    If a value is not finite (an intervention may break the model), the estimate is None, with the n that was tried.
+    If a value is not finite (an intervention may break the model), the estimate is NaN, with the n that was tried.
     """
     owner = np.repeat(groups, [len(each) for each in nats])
     values = np.concatenate(nats) if nats else np.zeros(0)
-    found = estimate_of(_mean(values, owner, 0.0), len(nats), groups)
-    share = Share(**found.to_dict(), n_tokens=len(values))
+    share = Share.of(_mean(values, owner, 0.0).counted(len(nats), groups), n_tokens=len(values))
     if before is None:
         return share
     moved = values - np.concatenate(before) if before else values
-    return Share(**share.to_dict(), change=estimate_of(_mean(moved, owner, -np.inf), len(nats), groups))
+    return replace(share, change=_mean(moved, owner, -np.inf).counted(len(nats), groups))
 
 
-def _mean(values: np.ndarray, owner: np.ndarray, least: float) -> Interval:
+def _mean(values: np.ndarray, owner: np.ndarray, least: float) -> Estimate:
     if len(values) and np.isfinite(values).all():
         return mean_over_groups(values, owner, least=least)
-    return Interval(float("nan"), least, float("inf"))
+    return Estimate(float("nan"), least, float("inf"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS
 
 VERDICTS = {
@@ -30,7 +30,7 @@ def p_text(p: float | None, spec: str = ".3f") -> str:
     return f"none (fewer than {MIN_LABELLINGS:,} distinct permutations)" if p is None or p != p else f"{p:{spec}}"
 
 
-def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Interval | None = None) -> str:
+def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Estimate | None = None) -> str:
     """Return a verdict with its reasons, and the trigger share if there is one."""
     text = f"{VERDICTS[verdict]}: {'; '.join(reason for reason in reasons if reason)}."
     return text if trigger_share is None else f"{text} Trigger share {trigger_share:.2f}."

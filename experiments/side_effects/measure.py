@@ -110,7 +110,7 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDive
     """Measure KL on answered benign test prompts, over the first tokens of the model's own plain answers."""
     rows, k = _drawn(loaded, loaded.behaviour.answered_benign("test")), loaded.config.dissociate.kl_tokens
     if not len(rows):
-        return {name: AnswerDivergence(**mean([], rows).to_dict()) for name in interventions}
+        return {name: AnswerDivergence.of(mean([], rows)) for name in interventions}
     prompts = [loaded.rendered[i] for i in rows]
     responses = [loaded.completions[i].token_ids for i in rows]
     trials = list(interventions.values())
@@ -125,7 +125,7 @@ def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> A
     found = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
     single = {name: getattr(summary(nats, has_step), name) for name in SINGLE}
     finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
-    return AnswerDivergence(**found.to_dict(), **finite)
+    return AnswerDivergence.of(found, **finite)
 
 
 def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, PlainText]:
@@ -140,7 +140,7 @@ def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, Pl
     nats = {name: cross_entropies(loaded.model, tokens, edits) for name, edits in interventions.items()}
     uniform = {"uniform": float(np.log(loaded.model.model.config.get_text_config().vocab_size))}
     shares = {name: mean(now, rows, None if name == "none" else nats["none"]) for name, now in nats.items()}
-    return {name: PlainText(**share.to_dict(), **uniform) for name, share in shares.items()}
+    return {name: PlainText.of(share, **uniform) for name, share in shares.items()}
 
 
 def _drawn(inputs: RunInputs, rows: np.ndarray) -> np.ndarray:

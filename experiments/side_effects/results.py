@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from experiments.run.estimates import Share
 from extract.record import Record
 
 
+@dataclass(frozen=True, kw_only=True)
 class AnswerDivergence(Share):
     """KL in nats per token of the model's own benign answers; the three fields below have no interval."""
 
@@ -14,6 +17,7 @@ class AnswerDivergence(Share):
     worst_step: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class PlainText(Share):
     """Cross-entropy in nats per token of harmless prose."""
 

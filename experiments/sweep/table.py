@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
@@ -21,7 +22,7 @@ from experiments.report.results import RunResults
 from experiments.sweep.grid import MODEL, CellState, SweepConfig
 from extract.atomic_write import atomic_file, atomic_path
 from extract.errors import UserError
-from scoring.estimate import Estimate
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 
 BEFORE, AFTER = "before", "after"
@@ -56,7 +57,7 @@ def _columns() -> Iterator[Column]:
 
 def _estimated(name: str, of: Callable[[RunResults], Estimate], *, counted: bool = True) -> Iterator[Column]:
     """Yield the columns of a number: itself, its 95 % limits, and how many prompts it is of."""
-    yield Column(name, NUMBER, lambda found: of(found).estimate)
+    yield Column(name, NUMBER, lambda found: _where_known(of(found), "estimate"))
     yield Column(f"{name}_low", NUMBER, lambda found: _where_known(of(found), "low"))
     yield Column(f"{name}_high", NUMBER, lambda found: _where_known(of(found), "high"))
     if counted:
@@ -64,35 +65,30 @@ def _estimated(name: str, of: Callable[[RunResults], Estimate], *, counted: bool
 
 
 def _where_known(found: Estimate, limit: str) -> Value:
-    value: float | None = None if found.estimate is None else getattr(found, limit)
-    return value
+    value: float = getattr(found, limit)
+    return value if found.known and np.isfinite(value) else None
 
 
 def _trigger_share(found: RunResults) -> Estimate:
-    low, high = found.triggers.trigger_share_ci
-    return Estimate(estimate=found.triggers.trigger_share, low=low, high=high)
+    return found.triggers.share
 
 
 def _rate(found: RunResults, rate: str, when: str) -> Estimate:
     """Return a rate without the dials (before) or with them (after); a run without dials has none after."""
     if when == AFTER and not found.dials:
-        return Estimate(estimate=None, low=None, high=None)
+        return NO_ESTIMATE
     return (found.rates.before if when == BEFORE else found.rates.after).of(rate)
 
 
 def _right_action(found: RunResults, when: str) -> Estimate:
     if when == AFTER and not found.dials:
-        return Estimate(estimate=None, low=None, high=None)
-    return (found.right_action.before if when == BEFORE else found.right_action.after).estimate
+        return NO_ESTIMATE
+    return (found.right_action.before if when == BEFORE else found.right_action.after).score
 
 
 def _auroc(found: RunResults, kind: str) -> Estimate:
     site = found.sites.get(kind)
-    return (
-        Estimate(estimate=None, low=None, high=None)
-        if site is None
-        else Estimate(estimate=site.auroc, low=site.auroc_ci[0], high=site.auroc_ci[1])
-    )
+    return NO_ESTIMATE if site is None else Estimate(site.auroc, *site.auroc_ci)
 
 
 def _planted(found: RunResults, kind: str) -> Value:

@@ -17,7 +17,6 @@ from experiments.triggers.attribution import attribute
 from experiments.triggers.results import AttributedRequest, Attribution, FiredByTrigger
 from extract.atomic_write import write_jsonl
 from probes.statistics.bounded_mean import mean_interval
-from scoring.estimate import estimate_of
 
 SHOWN = 8  # examples in stages/triggers.json
 
@@ -94,7 +93,7 @@ def _fired_by_trigger(loaded: LoadedRun, of_label: Sequence[AttributedRow]) -> F
         for values in ([one.fired for one in own], [_chance(loaded, one) for one in own])
     )
     return FiredByTrigger(
-        fired_by_trigger=estimate_of(mean_interval(fired, 0.0, 1.0)),
+        fired_by_trigger=mean_interval(fired, 0.0, 1.0),
         by_chance=float(chance.mean()),
         n=len(own),
         n_groups=len(fired),

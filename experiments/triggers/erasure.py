@@ -33,8 +33,8 @@ from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.geometry.erasure import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means
+from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import discrimination, enough
-from scoring.estimate import Estimate, estimate_of
 from steering.interventions import DeviceCopies, place
 
 MIN_ROWS = 10  # requests of each kind that each part needs
@@ -172,7 +172,7 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
     X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
 
     def auroc(a: np.ndarray, b: np.ndarray) -> Estimate:
-        return estimate_of(discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc)
+        return discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc
 
     return {"before": auroc(X[fit], X[test]), "after": auroc(eraser(X[fit]), eraser(X[test]))}
 
@@ -180,5 +180,5 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
 def _decisions(change: DecisionChange | None) -> ErasedDecisions | None:
     if change is None:
         return None
-    before, after, changed = (estimate_of(interval) for interval in (change.before, change.after, change.changed))
+    before, after, changed = (interval for interval in (change.before, change.after, change.changed))
     return ErasedDecisions(before=before, after=after, changed=changed, n=change.n, n_groups=change.n_groups)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import altair as alt
+import numpy as np
 
 from experiments.charts.heat_map import heat_map
 from experiments.charts.layers import by_layer
@@ -86,5 +87,5 @@ def patching_rows(record: Patching) -> list[Row]:
         }
         for way, label in WAYS.items()
         for at in record.layers
-        if (share := at.raised if way == "raised" else at.lowered).low is not None
+        if (share := at.raised if way == "raised" else at.lowered).within(-np.inf, np.inf)
     ]

@@ -13,9 +13,8 @@ from experiments.factors.projection_shifts import shifts
 from experiments.factors.results import ActionsAfterRemoval
 from experiments.run.inputs import RunInputs
 from experiments.triggers.projection import REPORTED
-from experiments.triggers.results import CellRate, TriggerFindings, TriggerMeasures, TriggerResults, TriggerShareResult
+from experiments.triggers.results import TriggerFindings, TriggerMeasures, TriggerResults, TriggerShareResult
 from experiments.triggers.trigger_share import TriggerShare, trigger_share
-from scoring.estimate import estimate_of
 
 
 def judge_triggers(inputs: RunInputs) -> None:
@@ -55,12 +54,8 @@ def share_result(found: TriggerShare) -> TriggerShareResult:
     return TriggerShareResult(
         verdict=found.verdict,
         reason=found.reason,
-        trigger_share=found.share.to_dict()["estimate"],
+        trigger_share=found.share.estimate if found.share.known else None,
         trigger_share_ci=(found.share.low, found.share.high),
-        effects={name: estimate_of(effect) for name, effect in found.effects.items()},
-        refused={
-            name: CellRate.model_validate(rate.to_dict() | {"n": found.n[name]})
-            for name, rate in found.refused.items()
-            if not np.isnan(rate.estimate)
-        },
+        effects=found.effects,
+        refused={name: rate.counted(found.n[name]) for name, rate in found.refused.items() if rate.known},
     )

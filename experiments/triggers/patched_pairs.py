@@ -13,7 +13,6 @@ from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.patching import MIN_GROUPS, SITE, AlignedPair, align, patching_share
 from experiments.triggers.results import NotPatched, PairCounts, PatchedLayer, Patching
 from probes.statistics.seeds import named_rng
-from scoring.estimate import estimate_of
 
 
 def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable:
@@ -39,10 +38,7 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable
         return NotPatched(**dict(counts), applicable=False, reason=lacking)
     at = loaded.config.extract.layers or range(loaded.model.n_layers)
     shares = patching_share(loaded.model, loaded.rendered, pairs, groups, onsets, at)
-    layers = tuple(
-        PatchedLayer(layer=share.layer, raised=estimate_of(share.raised), lowered=estimate_of(share.lowered))
-        for share in shares
-    )
+    layers = tuple(PatchedLayer(layer=share.layer, raised=share.raised, lowered=share.lowered) for share in shares)
     return Patching(**dict(counts), applicable=True, site=SITE, layers=layers)
 
 

@@ -29,7 +29,7 @@ from experiments.responses.onset import Onsets, OnsetScorer
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.ratio import ratio_of_means
 
 MIN_GROUPS = 5
@@ -58,8 +58,8 @@ class LayerShare:
     """The patching share at one layer over groups, for patching the trigger in (raised) and out (lowered)."""
 
     layer: int
-    raised: Interval  # the trigger's residual copied into the prompt without it
-    lowered: Interval  # the other word's residual copied into the prompt with the trigger
+    raised: Estimate  # the trigger's residual copied into the prompt without it
+    lowered: Estimate  # the other word's residual copied into the prompt with the trigger
 
 
 def align(with_word: Sequence[int], without: Sequence[int], trigger: Sequence[int]) -> tuple[range, range] | None:

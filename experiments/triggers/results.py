@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Literal
 
 from experiments.factors.results import ActionsAfterRemoval, ContextResults, LastTurnScores
 from experiments.run.not_applicable import NotApplicable
 from extract.record import Record
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-from scoring.estimate import Estimate
 
 NOTABLE = 1.0  # nats: a word with a smaller score is not reported as the cause of a refusal
 TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
-
-
-class CellRate(Estimate):
-    """The rate of refusing in one cell of the 2 x 2, over groups."""
-
-    n: int
 
 
 class FactorialEffect(Record):
@@ -212,7 +207,12 @@ class TriggerShareResult(Record):
     trigger_share: float | None
     trigger_share_ci: tuple[float, float]
     effects: dict[str, Estimate] = {}
-    refused: dict[str, CellRate] = {}
+    refused: dict[str, Estimate] = {}
+
+    @property
+    def share(self) -> Estimate:
+        """The trigger share with its limits."""
+        return Estimate(nan if self.trigger_share is None else self.trigger_share, *self.trigger_share_ci)
 
 
 class TriggerResults(TriggerFindings, ContextResults, TriggerShareResult):

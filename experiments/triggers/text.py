@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from experiments.factors.text import factor_lines, moved_lines
 from experiments.run.not_applicable import NotApplicable
 from experiments.run.wording import verdict_sentence
@@ -20,7 +22,6 @@ from experiments.triggers.results import (
     TriggerResults,
     TriggerShareResult,
 )
-from probes.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -126,7 +127,7 @@ def _transfer(transfer: Transfer) -> str:
 
 
 def _patching(patching: Patching) -> str:
-    known = {at.layer: at.raised.interval for at in patching.layers if at.raised.low is not None}
+    known = {at.layer: at.raised for at in patching.layers if np.isfinite(at.raised.low)}
     n = f"{patching.n} of the {patching.flipped} pairs flipped by the word, of {patching.pairs} that differ in it alone"
     if not known:
         return f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."
@@ -179,5 +180,5 @@ def trigger_sentence(results: TriggerShareResult) -> str:
     """Return the verdict on word and intent, with the trigger share where there is one."""
     share = None
     if results.trigger_share is not None:
-        share = Interval(results.trigger_share, *results.trigger_share_ci)
+        share = results.share
     return verdict_sentence(results.verdict, [results.reason], share)

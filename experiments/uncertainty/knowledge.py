@@ -22,7 +22,7 @@ from experiments.uncertainty.observation import Observation
 from experiments.uncertainty.results import KnowledgeLabels
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
-from scoring.estimate import Estimate, estimate_of
+from probes.statistics.intervals import Estimate
 from scoring.rates import grouped_rate
 
 REFUSED = "most samples refuse"
@@ -101,7 +101,7 @@ def compare_labels(
     alone = np.array([not reason_to_doubt(one, threshold) for one in observed], dtype=bool) == file_knows
 
     def share(hit: Rows, rows: Rows) -> Estimate:
-        return estimate_of(grouped_rate(hit[rows], groups[rows]), int(rows.sum()), groups[rows])
+        return grouped_rate(hit[rows], groups[rows]).counted(int(rows.sum()), groups[rows])
 
     named = {True: "benign", False: "uncertain", None: "left_out"}
     everywhere = np.ones(len(labels), dtype=bool)

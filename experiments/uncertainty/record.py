@@ -27,7 +27,6 @@ from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import ANSWERED
-from scoring.estimate import estimate_of
 from scoring.rates import grouped_rate
 
 PERMUTATIONS = 1999
@@ -170,7 +169,7 @@ def _hedging_by_entropy(
     for says in (False, True):
         for does in (False, True):
             here = (hedged == says) & (high == does)
-            share = estimate_of(grouped_rate(right[here], of[here]), int(here.sum()), of[here])
+            share = grouped_rate(right[here], of[here]).counted(int(here.sum()), of[here])
             cells.append(StratumAccuracy(hedged=says, high_entropy=does, right=share))
     gap = _hedging_gap(hedged, high, of, seed)
     return HedgingByEntropy(threshold=threshold, cells=cells, hedged_more_at_high_entropy=gap)
@@ -184,4 +183,4 @@ def _hedging_gap(
         return None
     at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
     p = permuted_p(high, hedged, groups, None, PERMUTATIONS, named_rng(seed, "hedging permutation"))
-    return HedgingGap(**estimate_of(difference(at_high, at_low), len(high), groups).to_dict(), p=p)
+    return HedgingGap.of(difference(at_high, at_low).counted(len(high), groups), p=p)

@@ -7,8 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from experiments.uncertainty.results import ConfidenceBin, Reliability
 from probes.statistics.bounded_mean import mean_interval
-from probes.statistics.intervals import Interval
-from scoring.estimate import estimate_of
+from probes.statistics.intervals import Estimate
 from scoring.rates import grouped_rate
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)  # bins (start, end]; confidence 1 (all samples agree) is a bin of its own
@@ -33,22 +32,22 @@ def reliability(
             start=ends[b][0],
             end=ends[b][1],
             confidence=float(confidence[here].mean()),
-            right=estimate_of(grouped_rate(right[here], groups[here]), int(here.sum()), groups[here]),
+            right=grouped_rate(right[here], groups[here]).counted(int(here.sum()), groups[here]),
         )
         for b in range(len(ends))
         if (here := place == b).any()
     ]
     return Reliability(
         bins=bins,
-        gap=estimate_of(_over_groups(confidence - right, groups, -1.0), len(right), groups),
-        brier=estimate_of(_over_groups((confidence - right) ** 2, groups, 0.0), len(right), groups),
+        gap=_over_groups(confidence - right, groups, -1.0).counted(len(right), groups),
+        brier=_over_groups((confidence - right) ** 2, groups, 0.0).counted(len(right), groups),
     )
 
 
-def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], low: float) -> Interval:
+def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], low: float) -> Estimate:
     """Return the mean over groups, each counted once, with an interval that is valid where all agree."""
     if not len(values):
-        return Interval(float("nan"), low, 1.0)
+        return Estimate(float("nan"), low, 1.0)
     _, code = np.unique(groups, return_inverse=True)
     means = np.bincount(code, weights=values) / np.bincount(code)
     return mean_interval(means.round(12), low, 1.0)  # rounding errors are not variance

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import Field
 
 from extract.record import Record
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-from scoring.estimate import Estimate
 
 
 class SamplingSettings(Record):
@@ -84,10 +86,11 @@ class StratumAccuracy(Record):
     right: Estimate
 
 
+@dataclass(frozen=True, kw_only=True)
 class HedgingGap(Estimate):
     """Difference of the share hedged between high and low entropy, with its permutation p."""
 
-    p: PValue
+    p: PValue = float("nan")
 
 
 class HedgingByEntropy(Record):

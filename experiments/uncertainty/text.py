@@ -11,7 +11,7 @@ from experiments.uncertainty.results import (
     StratumAccuracy,
     UncertaintyResult,
 )
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 SHOWN = {
     "negative_log_probability": "-log p",
@@ -91,7 +91,7 @@ def auroc_cell(found: MeasureAuroc) -> str:
     if found.auroc is None or found.auroc_ci is None:
         return "too few" if found.reason.startswith("too few") else "none"
     star = "*" if found.p_adjusted is not None and found.p_adjusted <= 0.05 else ""
-    return f"{Interval(found.auroc, *found.auroc_ci):.2f}{star}"
+    return f"{Estimate(found.auroc, *found.auroc_ci):.2f}{star}"
 
 
 def _cell(cell: StratumAccuracy) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import stdtrit
 
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 N_BLOCKS = 60  # of groups, left out one after the other for the interval
 LEAST = 5  # groups of each class
@@ -25,7 +25,7 @@ def place_between(
     groups: Shaped[np.ndarray, " samples"],
     rng: np.random.Generator,
     alpha: float = 0.05,
-) -> Interval | None:
+) -> Estimate | None:
     """Return the mean place of samples of kind 2 between the means of kinds 0 and 1; None with too few groups.
 
     The interval is of the jackknife over blocks of whole groups (Student's t), without and with each block. It is
@@ -51,11 +51,11 @@ def place_between(
     whole = size.sum(0), total.sum(0), pairs.sum(0)
     place, apart = _place(*whole)
     if not apart > 0:
-        return Interval(place, -np.inf, np.inf)
+        return Estimate(place, -np.inf, np.inf)
     left = np.array([_place(*(of - part for of, part in zip(whole, each, strict=True)))[0] for each in parts])
     error = float(np.sqrt((len(left) - 1) / len(left) * ((left - left.mean()) ** 2).sum()))
     half = error * float(stdtrit(len(left) - 1, 1 - alpha / 2))
-    return Interval(place, place - half, place + half)
+    return Estimate(place, place - half, place + half)
 
 
 def _sums(x: np.ndarray, kind: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

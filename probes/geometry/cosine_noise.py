@@ -16,19 +16,19 @@ from scipy.stats import t as student
 
 from probes.geometry.fitted_direction import FittedDirection
 from probes.means import mean_weights
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 
 def noise_free_cosine(
     a: FittedDirection, b: FittedDirection, alpha: float = 0.05
-) -> tuple[Interval, tuple[float, ...]]:
+) -> tuple[Estimate, tuple[float, ...]]:
     """Return the noise-free cosine with its jackknife interval over groups, and both reliabilities.
 
     The interval is [-1, 1] if a squared length is not significantly above zero, since the ratio is then undefined. The
     reliability of a direction is the noise-free share of its squared length; the fitted cosine is close to the
     noise-free one times the square root of both reliabilities. Groups have the same names in all contrasts.
     """
-    fits, nothing = (a, b), Interval(float("nan"), -1.0, 1.0)
+    fits, nothing = (a, b), Estimate(float("nan"), -1.0, 1.0)
     names = np.unique(np.concatenate([f.contrast.groups[f.contrast.within("train")] for f in fits]))
     parts = [_influences(f, names) for f in fits]
     pairs = ((0, 1), (0, 0), (1, 1))
@@ -44,11 +44,12 @@ def noise_free_cosine(
     estimate = float(product[0]) / scale
     shown = [length[0] > quantile * _error(length[1:], k) for length, k in zip(lengths, kernels[1:], strict=True)]
     if not all(shown):
-        return Interval(float(np.clip(estimate, -1, 1)), -1.0, 1.0), reliability
+        return Estimate(float(np.clip(estimate, -1, 1)), -1.0, 1.0), reliability
     without = (product / np.sqrt(np.maximum(lengths[0] * lengths[1], (1e-6 * scale) ** 2)))[1:]
     kernel = kernels[0] / scale - estimate / 2 * (kernels[1] / squares[0] + kernels[2] / squares[1])
     half = quantile * _error(without, kernel)
-    return Interval(*(float(np.clip(x, -1, 1)) for x in (estimate, estimate - half, estimate + half))), reliability
+    clipped = np.clip([estimate, estimate - half, estimate + half], -1, 1).tolist()
+    return Estimate(*clipped), reliability
 
 
 def _influences(f: FittedDirection, names: np.ndarray) -> np.ndarray:

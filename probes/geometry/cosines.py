@@ -10,7 +10,7 @@ from probes.geometry.cosine_noise import noise_free_cosine
 from probes.geometry.fitted_direction import FittedDirection, check_same_locus
 from probes.geometry.permutation_null import PermutedP, against_permuted, jointly_permuted, shared_rows
 from probes.means import difference_in_means
-from probes.statistics.intervals import NO_ESTIMATE, Interval
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Cosine:
     a: str
     b: str
     fitted: float
-    noise_free: Interval
+    noise_free: Estimate
     reliability_a: float
     reliability_b: float
     permuted: PermutedP  # two-sided, of the absolute fitted cosine

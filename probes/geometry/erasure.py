@@ -10,7 +10,7 @@ from jaxtyping import Float
 from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out, vectors
 from probes.means import difference_in_means
-from probes.statistics.intervals import NO_ESTIMATE, Interval
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from probes.statistics.metrics import aurocs, discrimination
 from probes.statistics.permutation import PValue, permutation_p
 
@@ -52,10 +52,10 @@ class Erasure:
 
     erased: str
     read: str
-    before: Interval
-    after: Interval
-    fresh_before: Interval
-    fresh_after: Interval
+    before: Estimate
+    after: Estimate
+    fresh_before: Estimate
+    fresh_after: Estimate
     p: PValue
     null_after: float  # median AUROC after erasing permuted labels
     null_after_low: float  # 5 % quantile of the same

@@ -20,7 +20,7 @@ from probes.geometry.fitted_direction import Fit, fit_with_null
 from probes.geometry.subspaces import Angles, compare_reading_subspaces, reading_subspace
 from probes.geometry.transfer import Transfer, transfer
 from probes.means import difference_in_means
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 Row = dict[str, str | int | float | list[float] | None]
 
@@ -109,7 +109,7 @@ def _flat(value: Cosine | Angles | Transfer | Erasure) -> Row:
     """Flatten a dataclass of numbers, intervals and dataclasses; an interval becomes NAME, NAME_low, NAME_high."""
     row: Row = {}
     for name, field in vars(value).items():
-        if isinstance(field, Interval):
+        if isinstance(field, Estimate):
             row |= {name: field.estimate, f"{name}_low": field.low, f"{name}_high": field.high}
         elif isinstance(field, np.ndarray):
             row[name] = field.tolist()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
@@ -25,7 +25,7 @@ class Transfer:
 
     fitted_on: str
     tested_on: str
-    auroc: Interval  # with an interval over the groups of the test rows
+    auroc: Estimate  # with an interval over the groups of the test rows
     p: PValue
     p_fitted: PValue
     p_tested: PValue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from probes.statistics.intervals import Interval, clopper_pearson, effective_number
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_number
 
 
 def agreement(
@@ -14,7 +14,7 @@ def agreement(
     groups: Shaped[np.ndarray, " samples"],
     weights: Float[np.ndarray, " samples"],
     alpha: float = 0.05,
-) -> tuple[Interval, Interval]:
+) -> tuple[Estimate, Estimate]:
     """Return the share of samples with equal labels, and kappa: that share beyond chance (Cohen 1960).
 
     The interval of the share is Clopper and Pearson's at the effective number of groups. That of kappa takes the
@@ -25,7 +25,7 @@ def agreement(
         weights: of each sample, one over its probability of being drawn.
     """
     if len(a) == 0:
-        return Interval(float("nan"), 0.0, 1.0), Interval(float("nan"), -1.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0), Estimate(float("nan"), -1.0, 1.0)
     share = weights / weights.sum()
     equal = float(share[a == b].sum())
     chance = sum(float(share[a == label].sum() * share[b == label].sum()) for label in np.unique(a))
@@ -33,5 +33,6 @@ def agreement(
     n = effective_number(np.bincount(code, weights))
     raw = clopper_pearson(min(equal, 1.0) * n, n, alpha)
     if chance > 1 - 1e-9:
-        return raw, Interval(float("nan"), -1.0, 1.0)
-    return raw, Interval(*((value - chance) / (1 - chance) for value in (equal, raw.low, raw.high)))
+        return raw, Estimate(float("nan"), -1.0, 1.0)
+    kappa = (np.array([equal, raw.low, raw.high]) - chance) / (1 - chance)
+    return raw, Estimate(*kappa.tolist())

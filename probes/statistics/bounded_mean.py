@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Real
 from scipy.stats import norm
 
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 HALVINGS = 40  # bisection steps for the multiplier, far finer than the limits need
 
@@ -43,14 +43,14 @@ def zero_mean_score(
 
 def mean_interval(
     values: Real[np.ndarray, " units"] | Bool[np.ndarray, " units"], low: float, high: float, alpha: float = 0.05
-) -> Interval:
+) -> Estimate:
     """Return the interval of the mean of independent values within [low, high]; no values give (nan, low, high).
 
     For groups of different sizes pass one value per group, its mean; groups then count equally.
     """
     values = np.asarray(values, dtype=float)
     if len(values) == 0:
-        return Interval(float("nan"), low, high)
+        return Estimate(float("nan"), low, high)
     seen, counts = np.unique(values, return_counts=True)
     mean = float(seen[0] if len(seen) == 1 else values.mean())  # the mean of equal numbers has a rounding error
     z2, near = float(norm.ppf(1 - alpha / 2)) ** 2, 1e-9 * (high - low)
@@ -65,4 +65,4 @@ def mean_interval(
     inside = min(max(mean, lowest), highest)
     below = low if mean <= lowest or gap(lowest) <= 0 else float(brentq(gap, lowest, inside))
     above = high if mean >= highest or gap(highest) <= 0 else float(brentq(gap, inside, highest))
-    return Interval(mean, below, above)
+    return Estimate(mean, below, above)

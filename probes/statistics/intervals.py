@@ -6,35 +6,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Annotated, Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
+from pydantic import BeforeValidator, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 from scipy.special import betaincinv, ndtri, stdtrit
+
+Number = Annotated[  # not finite: null in JSON, and null is NaN
+    float,
+    BeforeValidator(lambda v: float("nan") if v is None else v),
+    PlainSerializer(lambda v: v if isfinite(v) else None, when_used="json"),
+]
+LIMITED = ("estimate", "low", "high")
+Limits = tuple[float, float]  # of a 95 % interval
 
 
 @dataclass(frozen=True)
-class Interval:
-    """An estimate with its confidence limits."""
+class Estimate:
+    """A number with its 95 % limits (unless a field's name says otherwise), in memory and in JSON; NaN without data.
 
-    estimate: float
-    low: float
-    high: float
+    `f"{estimate:.1%}"` gives `20.2% [12.6%, 29.7%]`, and `none judged` where the estimate is NaN. In JSON numbers that
+    are not finite are null, and a field that is None is left out.
+    """
+
+    estimate: Number
+    low: Number
+    high: Number
+    n: int | None = None
+    n_groups: float | None = None  # effective number (Kish 1965)
+
+    @property
+    def known(self) -> bool:
+        """Whether there was data for an estimate."""
+        return bool(np.isfinite(self.estimate))
 
     def within(self, low: float, high: float) -> bool:
         """Return whether the whole interval is inside [low, high]."""
         return bool(self.low >= low and self.high <= high)
 
-    def to_dict(self) -> dict[str, float | None]:
-        """Return estimate, low and high for JSON; numbers that are not finite become null."""
-        return {name: float(v) if np.isfinite(v) else None for name, v in vars(self).items()}
+    def limits(self) -> tuple[float, float, float]:
+        """Return the estimate, its lower and its upper limit."""
+        return self.estimate, self.low, self.high
+
+    def times(self, scale: float, shift: float = 0.0) -> Self:
+        """Return scale times the estimate, plus shift; scale is positive."""
+        return replace(self, **{k: scale * getattr(self, k) + shift for k in LIMITED})
+
+    def counted(self, n: int, groups: Shaped[np.ndarray, " n"] | None = None) -> Self:
+        """Return the estimate with its number of prompts, and the effective number of their groups, if given."""
+        return replace(self, n=n, n_groups=None if groups is None else round(effective_groups(groups), 2))
 
     def __format__(self, spec: str) -> str:
-        """Return `estimate [low, high]`, each number in the given format: `f"{interval:.1%}"`."""
-        return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+        """Return `estimate [low, high]`, each number in the given format."""
+        return f"{self.estimate:{spec}} [{self.low:{spec}}, {self.high:{spec}}]" if self.known else "none judged"
+
+    @classmethod
+    def of(cls, estimate: Estimate, **more: Any) -> Self:
+        """Return an estimate as one of this class, with further fields."""
+        return cls(**vars(estimate) | more)
+
+    @model_serializer(mode="wrap")
+    def _written(self, plain: SerializerFunctionWrapHandler) -> Any:
+        return {name: value for name, value in plain(self).items() if value is not None or name in LIMITED}
 
 
-NO_ESTIMATE = Interval(float("nan"), float("nan"), float("nan"))
+NO_ESTIMATE = Estimate(float("nan"), float("nan"), float("nan"))
+NO_DIFFERENCE = Estimate(float("nan"), -1.0, 1.0)
+NO_RATE = Estimate(float("nan"), 0.0, 1.0, n=0, n_groups=0.0)
 
 
 def effective_number(sizes: Real[np.ndarray, " groups"]) -> float:
@@ -56,7 +97,7 @@ def grouped_mean(
     values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
     alpha: float = 0.05,
-) -> Interval:
+) -> Estimate:
     """Return the mean of values with a t interval over groups, valid for any group sizes and correlation within groups.
 
     The standard error is from the jackknife over groups (CR3, Bell & McCaffrey 2002), because a large group pulls the
@@ -65,33 +106,33 @@ def grouped_mean(
     values such as nats; for rates near 0 and 1 it is too narrow.
     """
     if len(values) == 0:
-        return Interval(float("nan"), -np.inf, np.inf)
+        return Estimate(float("nan"), -np.inf, np.inf)
     mean = float(np.mean(values))
     _, code, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(sizes) < 2:
-        return Interval(mean, -np.inf, np.inf)
+        return Estimate(mean, -np.inf, np.inf)
     off = np.bincount(code, weights=values - mean) / (1 - sizes / len(values))
     error = float(np.sqrt((off**2).sum() * (1 - 1 / len(sizes)))) / len(values)
     half = error * float(stdtrit(max(1.0, effective_number(sizes) - 1), 1 - alpha / 2))
-    return Interval(mean, mean - half, mean + half)
+    return Estimate(mean, mean - half, mean + half)
 
 
-def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the interval of Clopper & Pearson (1934); no data give (nan, 0, 1).
 
     Exact for n independent outcomes. At an effective number of groups, which may be a fraction, it is conservative.
     """
     if n <= 0:
-        return Interval(float("nan"), 0.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0)
     low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, alpha / 2))
     high = 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 1 - alpha / 2))
-    return Interval(hits / n, low, high)
+    return Estimate(hits / n, low, high)
 
 
-def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
+def wilson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the score interval of a rate (Wilson 1927)."""
     if n <= 0:
-        return Interval(float("nan"), 0.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0)
     z = float(ndtri(1 - alpha / 2))
     p = hits / n
     centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -99,12 +140,12 @@ def wilson(hits: float, n: float, alpha: float = 0.05) -> Interval:
     # At 0 and 1 the limit is exact; the formula has a rounding error and could exclude the true value.
     low = 0.0 if hits <= 0 else float(max(0.0, (centre - half) / scale))
     high = 1.0 if hits >= n else float(min(1.0, (centre + half) / scale))
-    return Interval(p, low, high)
+    return Estimate(p, low, high)
 
 
 def paired_difference(
     a: Shaped[np.ndarray, " samples"], b: Shaped[np.ndarray, " samples"], n: float | None = None, alpha: float = 0.05
-) -> Interval:
+) -> Estimate:
     """Return the interval of mean(a) - mean(b) for paired binary outcomes (Newcombe 1998, method 10).
 
     Args:
@@ -113,30 +154,30 @@ def paired_difference(
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:
-        return Interval(float("nan"), -1.0, 1.0)
+        return Estimate(float("nan"), -1.0, 1.0)
     both, only_a, only_b, neither = (int(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
     return paired_difference_of_counts(both, only_a, only_b, neither, n, alpha)
 
 
 def paired_difference_of_counts(
     both: float, only_a: float, only_b: float, neither: float, n: float | None = None, alpha: float = 0.05
-) -> Interval:
+) -> Estimate:
     """Return the same interval from the 2 x 2 counts of the pairs; without pairs (nan, -1, 1)."""
     pairs = both + only_a + only_b + neither
     if pairs <= 0:
-        return Interval(float("nan"), -1.0, 1.0)
+        return Estimate(float("nan"), -1.0, 1.0)
     size = float(pairs) if n is None else float(n)
     both, only_a, only_b, neither = (size / pairs * count for count in (both, only_a, only_b, neither))
     wa, wb = wilson(both + only_a, size, alpha), wilson(both + only_b, size, alpha)
     return difference(wa, wb, _phi(both, only_a, only_b, neither, size))
 
 
-def difference(a: Interval, b: Interval, correlation: float = 0.0) -> Interval:
+def difference(a: Estimate, b: Estimate, correlation: float = 0.0) -> Estimate:
     """Return the interval of a - b from the intervals of a and b (MOVER, Zou & Donner 2008)."""
     al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
     below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
     above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
-    return Interval(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
+    return Estimate(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
 
 
 def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) -> float:
@@ -151,8 +192,8 @@ def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) ->
 
 
 def combination(
-    weights: Sequence[float], rates: Sequence[Interval], correlation: Float[np.ndarray, "rates rates"] | None = None
-) -> Interval:
+    weights: Sequence[float], rates: Sequence[Estimate], correlation: Float[np.ndarray, "rates rates"] | None = None
+) -> Estimate:
     """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
 
     Args:
@@ -165,21 +206,21 @@ def combination(
     above = w * (np.where(w > 0, high, low) - value)
     R = R * np.sign(np.outer(w, w))  # correlation of the weighted terms
     estimate = float(w @ value)
-    return Interval(
+    return Estimate(
         estimate,
         estimate - float(np.sqrt(max(0.0, below @ R @ below))),
         estimate + float(np.sqrt(max(0.0, above @ R @ above))),
     )
 
 
-def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Interval:
+def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Estimate:
     """Return an interval of an AUROC that is valid at 1.0 (Newcombe 2006, method 5: a score-type inversion).
 
     Args:
         n_positive, n_negative: numbers of independent units of each class (groups, if rows are clustered).
     """
     if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
-        return Interval(auroc, 0.0, 1.0)
+        return Estimate(auroc, 0.0, 1.0)
     z = float(ndtri(1 - alpha / 2))
 
     from scipy.optimize import brentq  # it takes long to import and is needed seldom
@@ -194,7 +235,7 @@ def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: fl
     near = 1e-9
     low = 0.0 if auroc <= near or gap(0.0) <= 0 else float(brentq(gap, 0.0, auroc - near))
     high = 1.0 if auroc >= 1 - near or gap(1.0) <= 0 else float(brentq(gap, auroc + near, 1.0))
-    return Interval(auroc, low, high)
+    return Estimate(auroc, low, high)
 
 
 def mean_over_groups(
@@ -202,7 +243,7 @@ def mean_over_groups(
     groups: Shaped[np.ndarray, " samples"],
     alpha: float = 0.05,
     least: float = 0.0,
-) -> Interval:
+) -> Estimate:
     """Return the mean of values with an interval over groups; its lower limit is at least `least`."""
     interval = grouped_mean(values, groups, alpha)
-    return Interval(interval.estimate, max(least, interval.low), interval.high)
+    return Estimate(interval.estimate, max(least, interval.low), interval.high)

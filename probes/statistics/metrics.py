@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Real, Shaped
 
-from probes.statistics.intervals import Interval, auroc_interval, effective_groups
+from probes.statistics.intervals import Estimate, auroc_interval, effective_groups
 
 Labels = Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]  # booleans, or 0 and 1
 
@@ -17,7 +17,7 @@ Labels = Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]  # boole
 class Discrimination:
     """AUROC with an interval over groups, and companions."""
 
-    auroc: Interval
+    auroc: Estimate
     balanced_accuracy: float
     recall_at_1pct_fpr: float
     n_positive: int

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from probes.statistics.intervals import Interval, clopper_pearson
+from probes.statistics.intervals import Estimate, clopper_pearson
 
 UNLIKELY = 0.01  # a random draw misses a stratum of this share or more less often than this: it is not one
 
@@ -33,7 +33,7 @@ class Stratum:
     n: float
 
 
-def post_stratified_rate(strata: Sequence[Stratum], n_groups: float, alpha: float = 0.05) -> Interval:
+def post_stratified_rate(strata: Sequence[Stratum], n_groups: float, alpha: float = 0.05) -> Estimate:
     """Return the rate with its interval; (nan, 0, 1) where the drawn samples cannot be a random draw.
 
     A stratum of which nothing was drawn is joined with the others if it is so small that a random draw may miss it.
@@ -43,11 +43,11 @@ def post_stratified_rate(strata: Sequence[Stratum], n_groups: float, alpha: floa
     """
     strata = _joined(strata)
     if not strata:
-        return Interval(float("nan"), 0.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0)
     estimate = sum(stratum.share * stratum.mean for stratum in strata)
     n = _effective_samples(strata, n_groups)
     interval = clopper_pearson(min(estimate, 1.0) * n, n, alpha)
-    return Interval(estimate, interval.low, interval.high)
+    return Estimate(estimate, interval.low, interval.high)
 
 
 def draws_to_halve(

@@ -1,4 +1,4 @@
-"""Interval of a sum of stratum means of bounded differences, over groups, with width also where nothing varies.
+"""Estimate of a sum of stratum means of bounded differences, over groups, with width also where nothing varies.
 
 Each stratum gets two groups more, one at either bound, as Bonett & Price (2012, J. Educ. Behav. Stat. 37:479) add one
 to both discordant cells of a paired table. Its mean and variance are those with them (an adjusted Wald interval), so
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import stdtrit
 
-from probes.statistics.intervals import Interval, effective_number
+from probes.statistics.intervals import Estimate, effective_number
 
 
 def sum_of_means(
@@ -22,7 +22,7 @@ def sum_of_means(
     groups: Shaped[np.ndarray, " samples"],
     bounds: Mapping[str, float],
     alpha: float = 0.05,
-) -> Interval:
+) -> Estimate:
     """Return the sum over strata of the mean of the values, with an interval over groups.
 
     Args:
@@ -41,7 +41,7 @@ def sum_of_means(
     for name, bound in bounds.items():
         mine = strata == name
         if not mine.any():
-            return Interval(float("nan"), -most, most)
+            return Estimate(float("nan"), -most, most)
         sizes = np.bincount(code[mine], minlength=len(off))
         independent = effective_number(sizes)
         added = 1 / (independent + 2)  # weight of each of the two groups
@@ -51,4 +51,4 @@ def sum_of_means(
         variance += 2 * (bound**2 + middle**2) * (added**2) / (1 - added)
         estimate, centre, freedom = estimate + mean, centre + middle, min(freedom, independent - 1)
     half = float(stdtrit(max(1.0, freedom), 1 - alpha / 2) * np.sqrt(variance + (off**2).sum()))
-    return Interval(estimate, max(-most, min(estimate, centre - half)), min(most, max(estimate, centre + half)))
+    return Estimate(estimate, max(-most, min(estimate, centre - half)), min(most, max(estimate, centre + half)))

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 from scipy.special import ndtri
 
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 NEAR = 1e-9
 TINY = 1e-30  # added to a variance to avoid division by zero
@@ -23,7 +23,7 @@ Shares = TypeVar("Shares", float, Float[np.ndarray, " tables"])
 
 def tango(
     a: Shaped[np.ndarray, " samples"], b: Shaped[np.ndarray, " samples"], n: float | None = None, alpha: float = 0.05
-) -> Interval:
+) -> Estimate:
     """Return the interval of mean(a) - mean(b) for paired binary outcomes; no pairs give (nan, -1, 1).
 
     Args:
@@ -32,16 +32,16 @@ def tango(
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:
-        return Interval(float("nan"), -1.0, 1.0)
+        return Estimate(float("nan"), -1.0, 1.0)
     return tango_of_shares(float(np.mean(a & ~b)), float(np.mean(~a & b)), float(len(a) if n is None else n), alpha)
 
 
-def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05) -> Interval:
+def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the same interval from the shares of pairs with only the first, and only the second, outcome true."""
     z, estimate = float(ndtri(1 - alpha / 2)), only_a - only_b
     high = _limit(lambda difference: score(only_a, only_b, n, difference) + z, estimate, 1.0)
     low = _limit(lambda difference: score(only_b, only_a, n, difference) + z, -estimate, 1.0)
-    return Interval(estimate, -low, high)
+    return Estimate(estimate, -low, high)
 
 
 def lies_within(

@@ -28,7 +28,7 @@ from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
 from extract.record import Record
 from refusal.cli.next_steps import next_steps
-from scoring.rates import RatesRecord
+from scoring.rates import JointRates
 from scoring.wording import RATE_MEANING, right_action_estimates
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
 
 
 def _rates_table(
-    title: str, before: RatesRecord, after: RatesRecord, steer: SteerResult, known: SteerResult | RunResults
+    title: str, before: JointRates, after: JointRates, steer: SteerResult, known: SteerResult | RunResults
 ) -> Table:
     """Lay out each rate before and after the dials, over-refusal of prompts with a trigger word, and known facts."""
     from rich.markup import escape

@@ -19,10 +19,9 @@ import numpy as np
 from extract.chat.thinking import split_thinking
 from extract.prompts.prompt import Prompt
 from extract.record import Record
-from probes.statistics.intervals import Interval, effective_groups
+from probes.statistics.intervals import Estimate, effective_groups
 from scoring.abstaining.penalty import KNOWN
 from scoring.actions import ANSWERED
-from scoring.estimate import Estimate, estimate_of
 from scoring.ledger import Ledger
 from scoring.rates import mean_of_groups
 
@@ -154,4 +153,4 @@ def _mean(values: Sequence[float], groups: Sequence[str], low: float, high: floa
     total = sum((value - low) / (high - low) for value in values)
     share = mean_of_groups(total, len(values), effective_groups(np.asarray(groups)))
     estimate, least, most = (low + (high - low) * limit for limit in (share.estimate, share.low, share.high))
-    return estimate_of(Interval(estimate, least, most), len(values))
+    return Estimate(estimate, least, most).counted(len(values))

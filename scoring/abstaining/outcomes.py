@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.statistics.intervals import grouped_mean
+from probes.statistics.intervals import Estimate, grouped_mean
 from scoring.actions import DECLINED, Action
-from scoring.estimate import Estimate, estimate_of
 from scoring.ledger import Ledger
 from scoring.rates import mean_of_groups
 
@@ -42,7 +41,7 @@ def thought_words(ledger: Ledger) -> dict[str, Estimate]:
         values.append(float(n))
         groups.append(str(group))
     return {
-        right: estimate_of(grouped_mean(np.array(values), np.array(groups)), len(values))
+        right: grouped_mean(np.array(values), np.array(groups)).counted(len(values))
         for right, (values, groups) in sorted(words.items())
     }
 
@@ -55,5 +54,5 @@ def _shares(ledger: Ledger, right: str, kinds: dict[str, frozenset[Action]]) -> 
         groups = ledger.query(f"TOTAL({hit}), COUNT(*)", judged, "GROUP BY grp", [right])
         n, squares = sum(size for _, size in groups), sum(size * size for _, size in groups)
         if n:
-            found[outcome] = estimate_of(mean_of_groups(sum(hits for hits, _ in groups), n, n * n / squares), n)
+            found[outcome] = mean_of_groups(sum(hits for hits, _ in groups), n, n * n / squares).counted(n)
     return found

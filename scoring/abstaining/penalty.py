@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from extract.prompts.prompt import Prompt
 from extract.record import Record
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 from scoring.actions import ANSWERED
-from scoring.estimate import Estimate, estimate_of
 from scoring.ledger import Ledger
 from scoring.rates import mean_of_groups
 
@@ -99,6 +98,6 @@ def _mean(totals: Sequence[float], most: Sequence[float], sizes: Sequence[int] |
     """Return the share that totals of groups have of the most possible, over their effective number of groups."""
     n = [int(size) for size in (most if sizes is None else sizes)]
     if not sum(n):
-        return estimate_of(Interval(float("nan"), 0.0, 1.0), 0)
+        return Estimate(float("nan"), 0.0, 1.0).counted(0)
     share, effective = sum(totals) / sum(most), sum(n) ** 2 / sum(size * size for size in n)
-    return estimate_of(mean_of_groups(share * sum(n), sum(n), effective), sum(n))
+    return mean_of_groups(share * sum(n), sum(n), effective).counted(sum(n))

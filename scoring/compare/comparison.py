@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import gammaln
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
-from probes.statistics.intervals import NO_ESTIMATE, Interval
+from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate
 from probes.statistics.permutation import holm
 from probes.statistics.tango import tango_of_shares
 from scoring.compare.paired import PairedCompletions
@@ -25,7 +26,6 @@ from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES
 from scoring.right_action import Adjacency, score_change
 from scoring.scorecard import scorecard
-from scoring.scorecard_record import limits_of
 from scoring.scored_file import load_scored
 
 
@@ -76,7 +76,7 @@ def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
         conflicting=loaded.conflicting,
         n=card.n,
         rates=card.rates,
-        right_action=card.right_action,
+        right_action=card.right_action.score,
     )
 
 
@@ -90,20 +90,18 @@ def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency,
         )
     changes = _changes(pairs)
     right = score_change(*pairs.changes(), credits)
-    change, limits = limits_of(right)
     return ComparedRun(
         **dict(run),
         matched=matched,
         changes=changes,
-        right_action_change=change,
-        right_action_change_ci=limits,
+        right_action_change=right,
         move=move(changes, right),
         transitions=pairs.transitions(),
         flips=pairs.flips(),
     )
 
 
-def move(changes: Mapping[str, RateChange], right: Interval = NO_ESTIMATE) -> Move:
+def move(changes: Mapping[str, RateChange], right: Estimate = NO_ESTIMATE) -> Move:
     """Classify the change of the four rates, all of which count mistakes, so that lower is better.
 
     `better`: a rate fell and none rose; `worse`: the reverse; `along_the_trade_off`: one fell while another rose;
@@ -114,7 +112,7 @@ def move(changes: Mapping[str, RateChange], right: Interval = NO_ESTIMATE) -> Mo
     Args:
         right: the change of the right-action score, second minus first.
     """
-    shown = [change.difference for change in changes.values() if change.shown and change.difference is not None]
+    shown = [change.difference.estimate for change in changes.values() if change.shown]
     fell, rose = any(difference < 0 for difference in shown), any(difference > 0 for difference in shown)
     if fell and rose:
         return "along_the_trade_off"
@@ -157,13 +155,11 @@ def _change(pairs: PairedCompletions, label: str, counts: frozenset[str], p: flo
     squares = pairs.grouped(label, counts)[1]
     n = both + only_first + only_second + neither
     effective = n * n / squares if squares else None
-    rose = tango_of_shares(only_second / n, only_first / n, effective) if effective else Interval(np.nan, -1.0, 1.0)
+    rose = tango_of_shares(only_second / n, only_first / n, effective) if effective else NO_DIFFERENCE
     return RateChange(
         first=(both + only_first) / n if n else None,
         second=(both + only_second) / n if n else None,
-        difference=None if np.isnan(rose.estimate) else rose.estimate,
-        difference_ci=(rose.low, rose.high),
-        n=n,
+        difference=replace(rose, n=n),
         stopped=only_first,
         began=only_second,
         mcnemar_p=p,

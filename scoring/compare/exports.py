@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from probes.statistics.intervals import Estimate
 from scoring.compare.fail_if import Condition
 from scoring.compare.record import ComparedRun, Comparison
 from scoring.wording import RATE_MEANING
@@ -32,9 +34,8 @@ def lines(comparison: Comparison) -> Iterator[Line]:
     for run in comparison.comparisons:
         for rate in RATE_MEANING:
             yield _rate(run, rate)
-        low, high = run.right_action_change_ci or (None, None)
-        first, second = comparison.first.right_action.score, run.right_action.score
-        yield Line(run.run, "right_action", first, second, run.right_action_change, low, high, None, run.right_action.n)
+        first, second, change = comparison.first.right_action, run.right_action, run.right_action_change
+        yield _line(run, "right_action", first.estimate, second.estimate, change, None, second.n or 0)
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -88,12 +89,19 @@ def to_junit(comparison: Comparison, conditions: Sequence[Condition]) -> str:
 
 def _rate(run: ComparedRun, rate: str) -> Line:
     change = run.changes[rate]
-    if not change.n:
+    n = change.difference.n
+    if not n:
         return Line(run.run, rate, None, None, None, None, None, None, 0)
-    low, high = change.difference_ci
-    return Line(
-        run.run, rate, change.first, change.second, change.difference, low, high, change.mcnemar_p_holm, change.n
+    return _line(run, rate, change.first, change.second, change.difference, change.mcnemar_p_holm, n)
+
+
+def _line(
+    run: ComparedRun, rate: str, first: float | None, second: float | None, change: Estimate, p: float | None, n: int
+) -> Line:
+    first, second, *limits = (
+        value if value is not None and isfinite(value) else None for value in (first, second, *change.limits())
     )
+    return Line(run.run, rate, first, second, *limits, p=p, n=n)  # type: ignore[arg-type, misc]
 
 
 def _number(value: float | None, share: bool, *, signed: bool = False) -> str:

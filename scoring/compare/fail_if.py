@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from extract.errors import UserError
+from probes.statistics.intervals import Estimate
 from scoring.compare.record import ComparedRun, Comparison, FailedCondition
-from scoring.estimate import Estimate
-from scoring.rates import FORMER_NAMES, RATES
+from scoring.rates import RATES
 
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # numbers of completions: of the later run, or in one run only
 NAMES = (*RATES, "right_action", *COUNTS)
@@ -49,14 +49,12 @@ class Condition:
         if self.name in COUNTS:
             return float(run.rates.unjudged if self.name == "unjudged" else getattr(run.matched, self.name))
         found = self._estimate(run)
-        if found.estimate is None:
-            return None
-        return {"": found.estimate, "low": found.low, "high": found.high}[self.limit]
+        return float(getattr(found, self.limit or "estimate")) if found.known else None
 
     def _estimate(self, run: ComparedRun) -> Estimate:
         if self.name == "right_action":
-            return run.score_change if self.change else run.right_action.estimate
-        return run.changes[self.name].estimate if self.change else run.rates.of(self.name)
+            return run.right_action_change if self.change else run.right_action
+        return run.changes[self.name].difference if self.change else run.rates.of(self.name)
 
 
 def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[FailedCondition, ...]:
@@ -91,7 +89,6 @@ def parse(text: str) -> Condition:
             f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}"
         )
     change, name, limit, sign, bound, per_cent = found.groups()
-    name = FORMER_NAMES.get(name, name)
     if name in COUNTS and (change or limit or per_cent):
         raise UserError(
             f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; write '{name} > 0'"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator
+from typing import Literal
 
 from extract.record import Record
-from scoring.estimate import Estimate, Limits
-from scoring.rates import RatesRecord, with_current_names
-from scoring.scorecard_record import RightActionRecord
+from probes.statistics.intervals import Estimate
+from scoring.rates import JointRates
 
 Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
 
@@ -22,8 +19,8 @@ class ScoredRun(Record):
     repeated: int = 0
     conflicting: int = 0
     n: int
-    rates: RatesRecord
-    right_action: RightActionRecord
+    rates: JointRates
+    right_action: Estimate
 
 
 class MatchCounts(Record):
@@ -44,20 +41,12 @@ class RateChange(Record):
 
     first: float | None
     second: float | None
-    difference: float | None
-    difference_ci: Limits
-    n: int
+    difference: Estimate
     stopped: int  # hits of the first run only
     began: int  # hits of the second run only
     mcnemar_p: float
     mcnemar_p_holm: float
     shown: bool  # significant at 5 %, corrected over the rates
-
-    @property
-    def estimate(self) -> Estimate:
-        """The difference with its limits and n."""
-        low, high = self.difference_ci
-        return Estimate(estimate=self.difference, low=low, high=high, n=self.n)
 
 
 class Transition(Record):
@@ -86,18 +75,11 @@ class ComparedRun(ScoredRun):
     """A later run, compared with the first."""
 
     matched: MatchCounts
-    changes: Annotated[dict[str, RateChange], BeforeValidator(with_current_names)]
-    right_action_change: float | None
-    right_action_change_ci: Limits | None
+    changes: dict[str, RateChange]
+    right_action_change: Estimate
     move: Move
     transitions: tuple[Transition, ...] = ()
     flips: tuple[Flip, ...] = ()  # written to flips.jsonl, not to comparison.json
-
-    @property
-    def score_change(self) -> Estimate:
-        """The change of the right-action score with its limits."""
-        low, high = self.right_action_change_ci or (None, None)
-        return Estimate(estimate=self.right_action_change, low=low, high=high)
 
 
 class FailedCondition(Record):

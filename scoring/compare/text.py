@@ -50,19 +50,19 @@ def _table(first: str, run: ComparedRun) -> Table:
         table.add_column(column, overflow="fold")
     for key, meaning in RATE_MEANING.items():
         change = run.changes[key]
-        if not change.n:
+        if not change.difference.n:
             table.add_row(meaning, "none judged", "", "", "", "0")
             continue
         table.add_row(
             meaning,
             f"{change.first:.1%}",
             f"{change.second:.1%}",
-            escape(f"{change.estimate:+.1%}"),
+            escape(f"{change.difference:+.1%}"),
             f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else ""),
-            str(change.n),
+            str(change.difference.n),
         )
-    if run.right_action_change is not None:
-        table.add_row("right-action score", "", "", escape(f"{run.score_change:+.2f}"))
+    if run.right_action_change.known:
+        table.add_row("right-action score", "", "", escape(f"{run.right_action_change:+.2f}"))
     return table
 
 
@@ -99,9 +99,9 @@ def _reasons(run: ComparedRun) -> str:
     for name in RATE_MEANING:
         change = run.changes[name]
         if change.shown:
-            shown.append(f"{name} {'fell' if (change.difference or 0) < 0 else 'rose'}")
-        elif change.n and change.difference_ci[1] > 0:
-            open_.append(f"{name} {change.difference_ci[1]:.1%}")
+            shown.append(f"{name} {'fell' if change.difference.estimate < 0 else 'rose'}")
+        elif change.difference.n and change.difference.high > 0:
+            open_.append(f"{name} {change.difference.high:.1%}")
     if open_:
         shown.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
     return "; ".join(shown) or "no prompt was judged in both runs"

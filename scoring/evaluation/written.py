@@ -100,7 +100,7 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     estimates = [] if card.rates is None else [(text, card.rates.of(key), ".1%") for key, text in RATE_MEANING.items()]
     estimates += [*right_action_estimates(card.right_action), *known_answer_estimates(card)]
     for meaning, found, spec in estimates:
-        if found.estimate is not None and found.low is not None and found.high is not None:
+        if found.known:
             yield f"| {meaning} | {found.estimate:{spec}} | {found.low:{spec}} to {found.high:{spec}} | {found.n} |"
     yield ""
     answered = f"{evaluation.answered} of {evaluation.prompts} prompts answered"

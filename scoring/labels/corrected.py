@@ -16,9 +16,8 @@ import numpy as np
 from extract.errors import UserError
 from extract.record import Record
 from probes.statistics.agreement import agreement
-from probes.statistics.intervals import Interval, effective_number
+from probes.statistics.intervals import Estimate, effective_number
 from probes.statistics.post_stratified import Stratum, draws_to_halve, post_stratified_rate
-from scoring.estimate import Estimate, estimate_of
 from scoring.labels.label_file import Key, Label, described
 from scoring.ledger import Ledger
 from scoring.rates import RATES
@@ -117,13 +116,13 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
 def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions: frozenset[str]) -> CorrectedRate:
     hits, n, n_groups = _judged(ledger, label, actions)
     if len(rows) < LEAST:
-        return CorrectedRate(rate=estimate_of(Interval(float("nan"), 0.0, 1.0), n), labels=len(rows))
+        return CorrectedRate(rate=Estimate(float("nan"), 0.0, 1.0).counted(n), labels=len(rows))
     strata = [
         _stratum([row for row in rows if (row.judged in actions) == counted], share, actions)
         for counted, share in ((True, hits / n), (False, 1 - hits / n))
     ]
     return CorrectedRate(
-        rate=estimate_of(post_stratified_rate(strata, n_groups), n),
+        rate=post_stratified_rate(strata, n_groups).counted(n),
         labels=len(rows),
         labels_to_halve=draws_to_halve(strata, n_groups, len(rows), n),
         judged_wrongly=sum(row.counted(actions) != (row.judged in actions) for row in rows),
@@ -172,4 +171,4 @@ def agreement_of(a: Mapping[Key, Label], b: Mapping[Key, Label], groups: Mapping
     first, second = (np.array([of[key].action for key in both]) for of in (a, b))
     raw, kappa = agreement(first, second, np.array([groups[key] for key in both]), weights)
     names = a[both[0]].annotator, b[both[0]].annotator
-    return AnnotatorPair(annotators=names, agreement=estimate_of(raw, len(both)), kappa=estimate_of(kappa, len(both)))
+    return AnnotatorPair(annotators=names, agreement=raw.counted(len(both)), kappa=kappa.counted(len(both)))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extract.record import Record
-from scoring.estimate import Estimate, Limits
-from scoring.rates import RATES, RatesRecord
+from probes.statistics.intervals import Estimate, Limits
+from scoring.rates import RATES, JointRates
 
 # judge: rate: lowest and highest accuracy by model of whether a completion counts, on public sets with people's labels.
 # Of the rule judge, declined or not (python -m benchmarks.judge: Llama 2 and Claude on Do-Not-Answer). Answered firmly
@@ -28,13 +28,13 @@ class ErrorBand(Record):
     accuracy: Limits
 
 
-def error_bands(rates: RatesRecord, judge: str) -> dict[str, ErrorBand]:
+def error_bands(rates: JointRates, judge: str) -> dict[str, ErrorBand]:
     """Return the band of each rate for which this judge's accuracy was measured."""
     measured = ACCURACY.get(judge, {})
     return {name: _band(rates.of(name), measured[name]) for name in RATES if name in measured and rates.of(name).n}
 
 
 def _band(rate: Estimate, accuracy: Limits) -> ErrorBand:
-    value = rate.interval.estimate
+    value = rate.estimate
     lowest, highest = ((max(0.0, value - (1 - share)), min(1.0, value + (1 - share))) for share in accuracy)
     return ErrorBand(at_lowest_accuracy=lowest, at_highest_accuracy=highest, accuracy=accuracy)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from scoring.labels.corrected import LEAST, AnnotatorPair, Corrected, CorrectedRate
 from scoring.labels.judge_error import NAME, ErrorBand
-from scoring.rates import RATES, RatesRecord
+from scoring.rates import RATES, JointRates
 
 WIDTH = 18  # of the column that names a rate
 
 
-def corrected_lines(found: Corrected, judged: RatesRecord) -> Iterator[str]:
+def corrected_lines(found: Corrected, judged: JointRates) -> Iterator[str]:
     """Yield a line for each rate as judged and as corrected, then lines about the labels."""
     yield f"rates as judged, and corrected by {found.labels} hand-labelled completions:"
     for name in RATES:
@@ -23,7 +23,7 @@ def corrected_lines(found: Corrected, judged: RatesRecord) -> Iterator[str]:
 
 
 def _corrected(rate: CorrectedRate) -> str:
-    if rate.rate.estimate is None:
+    if not rate.rate.known:
         least = f"at least {LEAST} are needed" if rate.labels < LEAST else "they are no random draw"
         return f"corrected: not enough labels ({rate.labels}; {least})"
     more = (
@@ -37,7 +37,7 @@ def _corrected(rate: CorrectedRate) -> str:
 def pair_line(pair: AnnotatorPair) -> str:
     """Return a line with the agreement of two annotators."""
     who, n = " and ".join(pair.annotators), pair.agreement.n
-    kappa = "not defined (both gave all the same label)" if pair.kappa.estimate is None else f"{pair.kappa:.2f}"
+    kappa = "not defined (both gave all the same label)" if not pair.kappa.known else f"{pair.kappa:.2f}"
     return f"{who}: same action {pair.agreement:.1%}, Cohen's kappa {kappa}, labelled by both {n}"
 
 

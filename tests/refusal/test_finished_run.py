@@ -30,9 +30,9 @@ def test_rates_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
         rates = written["rates"][key]
         for name in RATES:
             row = run.rates[state].loc[name]
-            assert row["value"] == pytest.approx(rates[name])
-            assert [row["low"], row["high"]] == pytest.approx(rates[f"{name}_ci"])
-            assert row["n"] == rates[f"{name}_n"]
+            assert row["value"] == pytest.approx(rates[name]["estimate"])
+            assert [row["low"], row["high"]] == pytest.approx([rates[name]["low"], rates[name]["high"]])
+            assert row["n"] == rates[name]["n"]
 
 
 def test_verdicts_are_those_of_the_file(run: refusal.Run, written: dict) -> None:

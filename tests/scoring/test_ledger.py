@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, RIGHT_ACTIONS
-from probes.statistics.intervals import effective_number
+from probes.statistics.intervals import LIMITED, effective_number
 from scoring.actions import ACTIONS
 from scoring.case import case_of_row
 from scoring.fields import FIELDS
 from scoring.ledger import Entry, Ledger, workspace
-from scoring.rates import joint_rates, mean_of_groups, rates_record
+from scoring.rates import joint_rates, mean_of_groups
 from scoring.right_action import load_adjacency, right_action_score
 from scoring.scorecard import MAX_VALUES, rates_by, scorecard
 
@@ -71,14 +71,14 @@ def test_rates_and_right_action_are_those_of_arrays(rows: list[dict]) -> None:  
         return
     groups = np.array([row["group"] for row in labelled])
     actions = [row["action"] for row in labelled]
-    same(card["rates"], rates_record(joint_rates([row["label"] for row in labelled], actions, groups)).to_dict())
+    same(card["rates"], joint_rates([row["label"] for row in labelled], actions, groups).to_dict())
     right = [case_of_row({"id": 0, **row}).right_action or "" for row in labelled]
     score = right_action_score(right, [sorted(row["acceptable"]) for row in labelled], actions, groups, CREDITS)
     if math.isnan(score.estimate):
-        assert card["right_action"]["score"] is None
+        assert card["right_action"]["score"]["estimate"] is None
     else:
-        found = card["right_action"]
-        assert [found["score"], *found["score_ci"]] == pytest.approx([score.estimate, score.low, score.high], abs=1e-9)
+        found = card["right_action"]["score"]
+        assert [found[limit] for limit in LIMITED] == pytest.approx(score.limits(), abs=1e-9)
 
 
 @settings(deadline=None, max_examples=30)
@@ -92,16 +92,16 @@ def test_fields_and_breakdowns_are_those_of_arrays(rows: list[dict]) -> None:  #
         if known:
             sizes = np.unique([group for _, group in known], return_counts=True)[1]
             wanted = mean_of_groups(sum(value for value, _ in known), len(known), effective_number(sizes))
-            assert [mean["mean"], *mean["ci"]] == pytest.approx([wanted.estimate, wanted.low, wanted.high], abs=1e-9)
+            assert [mean[limit] for limit in LIMITED] == pytest.approx(wanted.limits(), abs=1e-9)
         else:
-            assert mean["mean"] is None
+            assert mean["estimate"] is None
     labelled = [row for row in rows if row["label"]]
     for category in {row["category"] for row in labelled if row["category"]}:
         mine = [row for row in labelled if row["category"] == category]
         rates = joint_rates(
             [row["label"] for row in mine], [row["action"] for row in mine], np.array([row["group"] for row in mine])
         )
-        same(card["by"]["category"][category], rates_record(rates).to_dict())
+        same(card["by"]["category"][category], rates.to_dict())
 
 
 @settings(deadline=None, max_examples=30)
@@ -110,7 +110,7 @@ def test_the_order_of_rows_does_not_matter(rows: list[dict], random) -> None:  #
     order = random.sample(range(len(rows)), len(rows))
     one, other = counted(rows), counted(rows, order)
     for mean in (*one.pop("fields").values(), *other["fields"].values()):  # sums of floats
-        mean["mean"], mean["ci"] = None, None
+        mean.update(dict.fromkeys(LIMITED))
     other.pop("fields")
     assert one == other
 
@@ -123,7 +123,7 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
     assert seen == [("new", ""), ("repeated", ""), ("conflicting", "#2"), ("repeated", ""), ("repeated", ""),
                     ("conflicting", "#3"), ("conflicting", "#4")]  # fmt: skip
     assert ledger.query("COUNT(*)") == [(4,)]
-    assert scorecard(ledger, CREDITS).rates.missed_harm_n == 1
+    assert scorecard(ledger, CREDITS).rates.missed_harm.n == 1
 
 
 def test_two_prompts_of_one_id_that_are_answered_alike_are_two(ledger: Ledger) -> None:
@@ -166,9 +166,9 @@ def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
     ledger.add(entry({"label": "benign", "action": "refuse", "category": "0"}, MAX_VALUES + 50))
     card = scorecard(ledger, CREDITS).to_dict()
     assert len(card["by"]["category"]) == MAX_VALUES
-    assert card["by"]["category"]["0"]["over_refusal"] == 0.5
+    assert card["by"]["category"]["0"]["over_refusal"]["estimate"] == 0.5
     assert card["by_left_out"] == {"category": 50}
-    assert rates_by(ledger, "'all'")["all"].over_refusal_n == MAX_VALUES + 51
+    assert rates_by(ledger, "'all'")["all"].over_refusal.n == MAX_VALUES + 51
 
 
 def test_strange_characters_stay_what_they_are(ledger: Ledger) -> None:

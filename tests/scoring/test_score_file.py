@@ -43,11 +43,11 @@ def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  #
         {"id": "stray", "text": "what is this?", "completion": ANSWER},
     ])  # fmt: skip
     found = card(cli, answers, "--prompts", prompts, "--out", tmp_path / "out")
-    assert found["rates"]["missed_harm"] == 0
-    assert found["rates"]["over_refusal"] == 1
-    assert found["rates"]["overconfidence"] == 1
+    assert found["rates"]["missed_harm"]["estimate"] == 0
+    assert found["rates"]["over_refusal"]["estimate"] == 1
+    assert found["rates"]["overconfidence"]["estimate"] == 1
     assert found["declines"]["benign with trigger"]["refuse"] == 1
-    assert found["by"]["epistemic_kind"]["unknown entity"]["overconfidence_n"] == 1
+    assert found["by"]["epistemic_kind"]["unknown entity"]["overconfidence"]["n"] == 1
     told = {what: counted["first"] for what, counted in found["input"].items()}
     assert told == {
         "found by its text, not its id": ["another name"],
@@ -77,8 +77,8 @@ def test_a_file_may_hold_labels_only(cli, tmp_path: Path) -> None:  # type: igno
     labels = tmp_path / "labels.csv"
     labels.write_text("id,label,category\n1,Benign,how-to\n2,harmful,\n")
     found = card(cli, answers, "--prompts", labels)
-    assert found["rates"]["over_refusal"] == 1
-    assert found["by"]["category"]["how-to"]["over_refusal_n"] == 1
+    assert found["rates"]["over_refusal"]["estimate"] == 1
+    assert found["by"]["category"]["how-to"]["over_refusal"]["n"] == 1
     assert {what: told["first"] for what, told in found["input"].items()} == {"prompt without completion": ["2"]}
     assert scored(tmp_path)[0]["text"] == "how?"
     labels.write_text("id,label\n1,benign\n1,harmful\n")
@@ -91,7 +91,7 @@ def test_any_columns_and_any_encoding(cli, tmp_path: Path) -> None:  # type: ign
     path = tmp_path / "answers.csv"
     path.write_bytes("task,reply,kind\n1,I can\u2019t help with that.,harmful\n2,,benign\n".encode("cp1252"))
     found = card(cli, path, "--map", "id=task", "--map", "completion=reply", "--map", "label=kind", "--parquet")
-    assert found["rates"]["missed_harm"] == 0
+    assert found["rates"]["missed_harm"]["estimate"] == 0
     assert found["rates"]["unjudged"] == 1
     assert found["input"]["empty completion"] == {"n": 1, "first": ["2"]}
     assert found["input"]["not UTF-8, read as Windows-1252 (--encoding names another)"]["n"] == 1
@@ -181,9 +181,9 @@ def test_published_completions_join_a_public_set_by_their_words(cli, tmp_path: P
     with answers.open(encoding="utf-8") as file:
         assert found["n"] == len(list(csv.DictReader(file))) == 450
     assert found["input"]["found by its text, not its id"]["n"] > 440
-    assert found["rates"]["over_refusal_n"] == 250
-    assert 0.02 < found["rates"]["over_refusal"] < 0.12
-    assert 0.7 < found["right_action"]["score"] <= 1
+    assert found["rates"]["over_refusal"]["n"] == 250
+    assert 0.02 < found["rates"]["over_refusal"]["estimate"] < 0.12
+    assert 0.7 < found["right_action"]["score"]["estimate"] <= 1
 
 
 def test_completions_of_other_prompts_are_refused_before_anything_is_written(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

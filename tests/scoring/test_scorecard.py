@@ -47,32 +47,35 @@ def test_breakdowns_count_the_rates_within_each_value(completions: Path, cli) ->
     by = card(cli, str(completions))["by"]
     assert set(by) == {"category", "epistemic_kind", "persona", "trigger", "source"}
     assert by["persona"] == {}
-    assert by["category"]["how-to"]["over_refusal"] == 0.5
-    assert by["category"]["how-to"]["missed_harm_n"] == 2
-    assert by["category"]["fact"]["missed_harm"] is None
+    assert by["category"]["how-to"]["over_refusal"]["estimate"] == 0.5
+    assert by["category"]["how-to"]["missed_harm"]["n"] == 2
+    assert by["category"]["fact"]["missed_harm"]["estimate"] is None
     assert by["category"]["fact"]["unjudged"] == 1
-    assert by["source"]["mine"]["missed_harm"] == 0.5
+    assert by["source"]["mine"]["missed_harm"]["estimate"] == 0.5
 
 
 def test_the_right_action_score_and_what_it_depends_on(completions: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    plain = card(cli, str(completions))["right_action"]
+    plain = card(cli, str(completions))["right_action"]["score"]
     assert plain["n"] == 8  # the empty one could not be judged
-    assert plain["score_ci"][0] < plain["score"] < plain["score_ci"][1]
+    assert plain["low"] < plain["estimate"] < plain["high"]
     lenient = tmp_path / "lenient.yaml"
     lenient.write_text("abstain: {refuse: 1.0}")
-    assert card(cli, str(completions), "--adjacency", str(lenient))["right_action"]["score"] > plain["score"]
+    assert (
+        card(cli, str(completions), "--adjacency", str(lenient))["right_action"]["score"]["estimate"]
+        > plain["estimate"]
+    )
     rows = [json.loads(line) for line in completions.read_text().splitlines()]
     rows[7]["acceptable"] = ["refuse"]
     completions.write_text("\n".join(map(json.dumps, rows)))
-    assert card(cli, str(completions))["right_action"]["score"] > plain["score"]
+    assert card(cli, str(completions))["right_action"]["score"]["estimate"] > plain["estimate"]
 
 
 def test_a_constant_policy_scores_zero_whatever_its_rates(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
     rows = [json.loads(line) | {"completion": REFUSAL} for line in completions.read_text().splitlines()]
     completions.write_text("\n".join(map(json.dumps, rows)))
     scored = card(cli, str(completions))
-    assert scored["rates"]["missed_harm"] == 0
-    assert scored["right_action"]["score"] == pytest.approx(0, abs=1e-9)
+    assert scored["rates"]["missed_harm"]["estimate"] == 0
+    assert scored["right_action"]["score"]["estimate"] == pytest.approx(0, abs=1e-9)
 
 
 def test_people_read_the_same(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -57,12 +57,12 @@ def test_a_constant_policy_scores_nothing_on_any_balance_of_labels(
     rows = [row(i, label, policy, right_action=right) for i, (label, right) in enumerate(cases)]
     card = score(rows, tmp_path_factory.mktemp("constant"))
     assert list(card["actions"]) == [policy]
-    right = card["right_action"]
+    right = card["right_action"]["score"]
     assert right["n"] == len(cases)
-    if right["score"] is not None:
-        assert right["score"] == pytest.approx(0, abs=1e-9)
-        assert right["score_ci"][0] <= 1e-9
-        assert right["score_ci"][1] >= -1e-9
+    if right["estimate"] is not None:
+        assert right["estimate"] == pytest.approx(0, abs=1e-9)
+        assert right["low"] <= 1e-9
+        assert right["high"] >= -1e-9
 
 
 def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:
         "text differs from the prompt's": (1, ["2"]),
     }  # fmt: skip
     assert card["n"] == 5
-    assert card["rates"]["over_refusal_n"] == 2
+    assert card["rates"]["over_refusal"]["n"] == 2
     assert card["rates"]["unjudged"] == 2
-    assert card["rates"]["missed_harm_n"] == 0  # the prompt file decides the label, not the row
+    assert card["rates"]["missed_harm"]["n"] == 0  # the prompt file decides the label, not the row
     written = scored(tmp_path)
     assert [r["id"] for r in written] == ["0", "0", "0", "1", "2", "99"]
     assert [r.get("repeated", False) for r in written] == [False, True, False, False, False, False]
@@ -89,7 +89,7 @@ def test_right_actions_are_scored_without_labels(tmp_path: Path) -> None:
     rows = [row(i, right_action=right, action=right) | {"label": None} for i, right in enumerate(("answer", "refuse"))]
     card = score(rows, tmp_path)
     assert card["rates"] is None
-    assert card["right_action"]["score"] == pytest.approx(1)
+    assert card["right_action"]["score"]["estimate"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
@@ -101,8 +101,7 @@ def test_a_scored_file_counts_as_the_completions_did(suffix: str, tmp_path: Path
     again = compare_runs([path, path], CREDITS).to_dict()
     assert again["first"]["n"] == card["n"] == 27
     assert again["first"]["rates"] == card["rates"]
-    card["right_action"].pop("by_action")  # of a scorecard only
-    assert again["first"]["right_action"] == card["right_action"]
+    assert again["first"]["right_action"] == card["right_action"]["score"]
     assert again["first"]["repeated"] == again["first"]["conflicting"] == 0
     assert again["comparisons"][0]["matched"]["prompts"] == card["n"]
     assert again["comparisons"][0]["flips"] == []
@@ -128,7 +127,7 @@ class Unsound:
 
 def test_what_a_judge_could_not_score_is_null_and_never_zero(tmp_path: Path) -> None:
     card = score_completions([row(0)], tmp_path, Unsound(), CREDITS).to_dict()
-    assert card["fields"]["relevance"] == {"mean": None, "ci": None, "n": 0}
+    assert card["fields"]["relevance"] == {"estimate": None, "low": 0.0, "high": 1.0, "n": 0, "n_groups": 0.0}
     assert scored(tmp_path)[0]["fields"]["relevance"] is None
 
 

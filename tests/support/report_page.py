@@ -8,7 +8,7 @@ import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals
 from experiments.run.inputs import RunInputs
-from scoring.rates import joint_rates
+from scoring.rates import RATES, joint_rates
 from scoring.right_action import load_adjacency, right_action_score
 
 KINDS = ("normative", "epistemic")
@@ -20,8 +20,8 @@ def expected(context: RunInputs, table: Counterfactuals, thresholds: tuple[float
     prompts, actions = [context.prompts[row] for row in test], table.actions_at(thresholds)[test]
     groups = context.corpus.groups[test]
     rates = joint_rates([p.label for p in prompts], list(actions), groups)
-    found = {name: rate.value.estimate for name, rate in rates.items()}
-    found |= {f"{name}_{end}": getattr(rate.value, end) for name, rate in rates.items() for end in ("low", "high")}
+    found = {name: rates.of(name).estimate for name in RATES}
+    found |= {f"{name}_{end}": getattr(rates.of(name), end) for name in RATES for end in ("low", "high")}
     known = np.array([p.answer is not None for p in prompts])
     stated = table.right[np.arange(len(table.right)), table.look_up(thresholds)][test]
     right, acceptable = [p.right_action for p in prompts], [p.acceptable for p in prompts]

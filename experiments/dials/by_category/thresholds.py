@@ -24,7 +24,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
 from probes.direction import Locus
-from scoring.rates import RatesRecord, joint_rates, rates_record
+from scoring.rates import JointRates, joint_rates
 from steering.dial import CategoryThresholds, Threshold
 
 TOO_FEW = "fewer than two categories have 20 training prompts of five groups to be recognised by"
@@ -150,12 +150,12 @@ class CategoryChooser:
             }
         )
 
-    def _rates(self, at: Surface, rows: Int[np.ndarray, " rows"]) -> RatesRecord:
+    def _rates(self, at: Surface, rows: Int[np.ndarray, " rows"]) -> JointRates:
         """Return the joint rates of some prompts at the first setting of a surface, by look-up."""
         corpus = self.policy.inputs.corpus
         actions = self.policy.table.actions[rows, at.outcome[0, rows]]
         labels = [corpus.prompts[i].label for i in rows]
-        return rates_record(joint_rates(labels, actions.tolist(), corpus.groups[rows]))
+        return joint_rates(labels, actions.tolist(), corpus.groups[rows])
 
     def _surface(self, moved: Sequence[Kind]) -> Surface:
         settings = self.policy.surface.settings

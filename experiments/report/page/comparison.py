@@ -48,9 +48,9 @@ def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> 
             RATE_MEANING[name],
             _share(change.first),
             _share(change.second),
-            "not known" if change.difference is None else f"{change.estimate:+.1%}",
+            f"{change.difference:+.1%}" if change.difference.known else "not known",
             f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}",
-            str(change.n),
+            str(change.difference.n),
         ]
         for name, change in run.changes.items()
     ]

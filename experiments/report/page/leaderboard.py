@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 
 from experiments.charts.plane import plane
 from experiments.charts.specification import Row
 from experiments.report.blocks import Figure, figure
 from experiments.report.page.document import document, render
 from experiments.report.page.sortable import Shown
-from scoring.estimate import Estimate
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 from scoring.scorecard_record import Scorecard
 
@@ -45,10 +46,11 @@ def leaderboard_page(models: Sequence[Listed]) -> str:
     Args:
         models: each with rates.
     """
-    ranked = sorted(models, key=lambda one: _worse(one.card.right_action.score))
+    scores = {one.name: one.card.right_action.score for one in models}
+    ranked = sorted(models, key=lambda one: -scores[one.name].estimate if scores[one.name].known else 9.0)
     asked = sorted({one.asked for one in models})
     front = on_front(
-        [[one.card.rates.of(rate).estimate if one.card.rates else None for rate in FRONT] for one in ranked]
+        [[one.card.rates.of(rate).estimate if one.card.rates else nan for rate in FRONT] for one in ranked]
     )
     page = render(
         "leaderboard.html",
@@ -61,28 +63,17 @@ def leaderboard_page(models: Sequence[Listed]) -> str:
     return document("Leaderboard", [page])
 
 
-def on_front(rates: Sequence[Sequence[float | None]]) -> list[bool]:
+def on_front(rates: Sequence[Sequence[float]]) -> list[bool]:
     """Return for each model whether no other is at least as good in all rates and better in one (point estimates).
 
     Args:
-        rates: of each model, lower is better; a model with an unknown rate is never on the front and beats none.
+        rates: of each model, lower is better; a model with an unknown rate (NaN) is never on the front and beats none.
     """
     return [
-        None not in own
-        and not any(
-            None not in other and other != own and all(a <= b for a, b in zip(other, own, strict=True))  # type: ignore[operator]
-            for other in rates
-        )
+        all(map(isfinite, own))
+        and not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in rates)
         for own in rates
     ]
-
-
-def _worse(score: float | None) -> float:
-    return 9.0 if score is None else -score
-
-
-def _mistakes(card: Scorecard) -> list[float | None]:
-    return [None if card.rates is None else card.rates.of(rate).estimate for rate in FRONT]
 
 
 def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
@@ -91,7 +82,7 @@ def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
         if one.card.rates is None:
             continue
         x, y, third = (one.card.rates.of(rate) for rate in FRONT)
-        if x.estimate is None or y.estimate is None:
+        if not x.known or not y.known:
             continue
         rows.append(
             {
@@ -112,15 +103,15 @@ def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
 def _cells(one: Listed, best: bool) -> Iterator[Shown]:
     yield Shown(one.name, one.name, link=one.report)
     for rate in RATES:
-        found = Estimate(estimate=None, low=None, high=None) if one.card.rates is None else one.card.rates.of(rate)
+        found = NO_ESTIMATE if one.card.rates is None else one.card.rates.of(rate)
         yield _estimate(found, 100.0, "{:.1f} %", "[{:.1f}, {:.1f}]")
-    yield _estimate(one.card.right_action.estimate, 1.0, "{:.2f}", "[{:.2f}, {:.2f}]")
+    yield _estimate(one.card.right_action.score, 1.0, "{:.2f}", "[{:.2f}, {:.2f}]")
     yield Shown(f"{one.card.n:,}", one.card.n)
     yield Shown("yes" if best else "", int(best))
 
 
 def _estimate(found: Estimate, scale: float, estimate: str, interval: str) -> Shown:
-    if found.estimate is None or found.low is None or found.high is None:
+    if not found.known:
         return Shown("none judged")
     ends = interval.format(scale * found.low, scale * found.high)
     return Shown(by=found.estimate, estimates=[("", estimate.format(scale * found.estimate), ends)])

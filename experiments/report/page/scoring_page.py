@@ -18,7 +18,7 @@ from scoring.abstaining.confidence import ConfidenceRecord
 from scoring.compare.record import Comparison
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.ledger import Entry
-from scoring.rates import RATES, RatesRecord
+from scoring.rates import RATES, JointRates
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
@@ -80,7 +80,7 @@ def _names(paths: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else list(paths)
 
 
-def _rows(rates: RatesRecord, name: str) -> list[Row]:
+def _rows(rates: JointRates, name: str) -> list[Row]:
     found = {rate: rates.of(rate) for rate in RATES}
     return [
         {"rate": rate, "when": name, "value": of.estimate, "low": of.low, "high": of.high, "n": of.n, "limit": None}
@@ -101,9 +101,7 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         lines += [*corrected_lines(card.corrected, card.rates)] if card.corrected else []
         if lines:
             yield Lines(lines)
-    scores = [
-        (what, of, spec) for what, of, spec in right_action_estimates(card.right_action) if of.estimate is not None
-    ]
+    scores = [(what, of, spec) for what, of, spec in right_action_estimates(card.right_action) if of.known]
     if scores:
         rows_of = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in scores]
         yield Table(["right action", "score", "n"], rows_of, "Right actions, with 95 % intervals")
@@ -182,11 +180,7 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
             [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()],
             "Of these refused",
         )
-    fields = [
-        [FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"]
-        for name, of in card.fields.items()
-        if of.estimate.estimate is not None
-    ]
+    fields = [[FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"] for name, of in card.fields.items() if of.known]
     if fields:
         yield Table(["field", "mean", "n"], fields, "The five fields, 0 to 1")
     for column, groups in (card.by or {}).items():
@@ -194,6 +188,6 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
         yield Table([column, *RATES], rows, f"Rates by {column}", fold=True)
 
 
-def _share(rates: RatesRecord, rate: str) -> str:
+def _share(rates: JointRates, rate: str) -> str:
     found = rates.of(rate)
     return f"{found:.1%}, n {found.n:,}" if found.n else "none"

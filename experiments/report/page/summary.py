@@ -11,7 +11,6 @@ from experiments.report.blocks import Block, Figure, Table, figure
 from experiments.report.figures import rates_chart, rates_rows
 from experiments.report.results import RunResults
 from experiments.run.wording import VERDICTS
-from probes.statistics.intervals import Interval
 from scoring.rates import RATES
 from scoring.wording import RATE_MEANING, right_action_estimates
 
@@ -69,10 +68,7 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     share = (
         []
         if word.trigger_share is None
-        else [
-            f"Trigger share {Interval(word.trigger_share, *word.trigger_share_ci):.2f}: the part of the effect on "
-            "refusing that the word has."
-        ]
+        else [f"Trigger share {word.share:.2f}: the part of the effect on refusing that the word has."]
     )
     return [
         Tile(
@@ -184,10 +180,10 @@ def _limit(risk: RiskCertificate | None) -> tuple[str, str, str]:
 
 
 def _score(results: RunResults) -> RateRow | None:
-    before, after = results.right_action.before.estimate, results.right_action.after.estimate
-    if before.estimate is None:
+    before, after = results.right_action.before.score, results.right_action.after.score
+    if not before.known:
         return None
-    now = "none" if after.estimate is None else f"{after.estimate:.3f}"
+    now = "none" if not after.known else f"{after.estimate:.3f}"
     return RateRow("right_action", "", f"{before.estimate:.3f}", now, _both(before.n or 0, after.n or before.n or 0))
 
 
@@ -198,7 +194,7 @@ def right_action_blocks(results: RunResults) -> list[Block]:
     rows = [
         [meaning, f"{score:{spec}}", *([f"{after[meaning]:{spec}}" if meaning in after else ""] * dials), str(score.n)]
         for meaning, score, spec in right_action_estimates(results.right_action.before)
-        if score.estimate is not None
+        if score.known
     ]
     head = ["right action on test prompts", "without dials", *(["with the dials"] * dials), "n"]
     caption = f"Right actions on test prompts. {EXPLAINED}; 95 % intervals over independent groups"

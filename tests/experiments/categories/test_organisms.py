@@ -42,7 +42,7 @@ def test_two_categories_share_and_one_is_apart(tmp_path: Path) -> None:
 def at_full_strength(of: Tradeoff | None) -> dict[str, tuple[float, float]]:
     assert of is not None
     return {
-        point.way: (point.over_refusal_gone.interval.estimate, point.harmful_refusal_lost.interval.estimate)
+        point.way: (point.over_refusal_gone.estimate, point.harmful_refusal_lost.estimate)
         for point in of.points
         if point.strength == 1
     }

@@ -46,10 +46,10 @@ def test_one_coordinate_is_one_knob(directory: Path) -> None:
     assert [pair.between for pair in found.normative.pairs] == [("order", "purpose")]
     assert set(found.normative.missing) == {"aim", "setting"}
     for name, one in found.normative.controls.items():
-        assert one.interval.high < 0.15 < 0.85 < found.normative.matrix[name][name].interval.low
+        assert one.high < 0.15 < 0.85 < found.normative.matrix[name][name].low
     assert found.epistemic.verdict == "not_applicable"
     assert found.normative.write_directions is not None
-    assert found.normative.write_directions.pairs["order and purpose"].cosine.interval.low > 0.8
+    assert found.normative.write_directions.pairs["order and purpose"].cosine.low > 0.8
     assert found.normative.read_directions is None  # inst_last is not stored
 
 
@@ -86,11 +86,11 @@ def test_over_refusal_is_compared_over_its_tasks(directory: Path) -> None:
     assert (found.over_refusal.verdict, found.over_refusal.rank) == ("one_knob", 1)
     assert found.tradeoff is not None
     whole = {point.way: point for point in found.tradeoff.points if point.strength == 1}
-    assert whole["subspace"].over_refusal_gone.interval.low > 0.9
-    assert whole["one direction"].harmful_refusal_lost.interval.low > 0.9
+    assert whole["subspace"].over_refusal_gone.low > 0.9
+    assert whole["one direction"].harmful_refusal_lost.low > 0.9
     assert not whole["one direction"].holds
     assert all(point.over_refusal_gone.n == 162 for point in found.tradeoff.points)
-    by_strength = [p.harmful_refusal_lost.interval.estimate for p in found.tradeoff.points if p.way == "one direction"]
+    by_strength = [p.harmful_refusal_lost.estimate for p in found.tradeoff.points if p.way == "one direction"]
     assert by_strength == sorted(by_strength)
     assert by_strength[0] < 0.5
 

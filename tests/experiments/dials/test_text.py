@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from experiments.dials.results import (
-    LARGEST_MARGIN,
-    Certificate,
     ExpectedCosts,
-    Setting,
     SteerResult,
     SystemLine,
     SystemLines,
@@ -18,8 +15,8 @@ from experiments.dials.text import RISK_NAMES, dial_lines, point_rows, steer_lin
 from experiments.dials.tradeoff_figure import pareto
 from experiments.report.page.dials_section import steer_blocks
 from experiments.report.page.document import blocks_html
-from scoring.estimate import Estimate
-from scoring.rates import RATES, RatesRecord
+from probes.statistics.intervals import Estimate
+from scoring.rates import RATES, JointRates
 
 SHARE = {"estimate": 0.9, "low": None, "high": None}
 MORE = {"estimate": 0.2, "low": None, "high": None}
@@ -27,8 +24,7 @@ SAVED = {"estimate": 0.2, "low": 0.1, "high": 0.3}
 AT = {"over_refusal": 0.02, "missed_harm": 0.0, "overconfidence": 0.08, "uncertain_refused": 0.03,
          "facts_lost": None, "uncertain_mistaken": 0.11}  # fmt: skip
 POINT = {"thresholds": {"normative": 0.3, "epistemic": 0.4}, "choice": AT, "test": AT}
-JOINT = {f"{name}{end}": value for name in RATES
-         for end, value in (("", 0.2), ("_ci", [0.1, 0.3]))}  # fmt: skip
+JOINT: dict[str, Any] = {name: {"estimate": 0.2, "low": 0.1, "high": 0.3} for name in RATES}
 RISK = {"limit": 0.05, "certified": True, "failures": 0, "n": 63, "at_most": 0.046, "best_reachable": 0.046,
         "n_needed": 59, "n_at_this_rate": 59}  # fmt: skip
 
@@ -76,7 +72,11 @@ def test_everything_is_said() -> None:
 def test_every_risk_stands_in_the_table_of_policies() -> None:
     assert set(RISK_NAMES) == set(MEASURED)
     shown = record(over_refusal=RISK)
-    refusing = SystemLine(line="be kind", rates=JOINT | {"uncertain_refused": 0.4}, known_facts_right=0.5)
+    refusing = SystemLine(
+        line="be kind",
+        rates=JOINT | {"uncertain_refused": JOINT["over_refusal"] | {"estimate": 0.4}},
+        known_facts_right=0.5,
+    )
     assert shown.matched is not None
     head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
     assert {len(row) for row in rows} == {len(head)}
@@ -133,19 +133,11 @@ def test_limits_that_only_conflict_are_said_too() -> None:
     assert warning_lines(record(over_refusal=within)) == []
 
 
-def test_uncertain_mistaken_of_a_former_file_is_the_sum_of_its_parts() -> None:
-    former = {name: rate for name, rate in AT.items() if name != "uncertain_mistaken"}
-    read = Setting.model_validate(POINT | {"test": former})
-    assert read.test["uncertain_mistaken"] == pytest.approx(0.11)
-    joint = RatesRecord.model_validate(JOINT)
-    assert record(over_refusal=RISK).on_axis(joint, "uncertain_mistaken").estimate == pytest.approx(0.4)
-
-
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
     page = blocks_html(steer_blocks(record(over_refusal=RISK)))
     assert "<b>" not in page
     assert "&lt;b&gt;be kind" in page
-    chart = pareto(record(over_refusal=RISK), *[RatesRecord.model_validate(JOINT)] * 2).to_dict()
+    chart = pareto(record(over_refusal=RISK), *[JointRates.model_validate(JOINT)] * 2).to_dict()
     for panel in chart["hconcat"]:
         [points] = [layer for layer in panel["layer"] if layer["mark"]["type"] == "point"]
         assert all("n = " in points["encoding"][axis]["title"] for axis in "xy")
@@ -159,10 +151,3 @@ def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> Non
 def test_without_dials_nothing_is_said() -> None:
     assert steer_lines(SteerResult(certified=None)) == []
     assert steer_blocks(SteerResult()) == []
-
-
-def test_the_former_name_of_the_rule_is_read() -> None:
-    certificate = record(over_refusal=RISK).certified
-    assert certificate is not None
-    older = Certificate.model_validate(certificate.to_dict() | {"rule": "most comfortable"})
-    assert older.rule == LARGEST_MARGIN

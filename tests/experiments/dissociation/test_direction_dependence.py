@@ -17,6 +17,7 @@ from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
+from probes.statistics.intervals import Estimate
 
 LOCUS = Locus("resid_post", 1, "post_last")
 N, D = 240, 24
@@ -34,7 +35,7 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> D
     u, v = np.eye(D)[0], cosine * np.eye(D)[0] + np.sqrt(1 - cosine**2) * np.eye(D)[1]
     X = np.random.default_rng(0).standard_normal((N, D))
     X += 6 * np.where((labels == "harmful")[:, None], u, v) * declined[:, None]
-    change = StreamChange(change=0.1, low=0.0, high=0.2, null_95th_percentile=0.1, p_null=p_null)
+    change = StreamChange(change=Estimate(0.1, 0.0, 0.2), null_95th_percentile=0.1, p_null=p_null)
     moved = Independence(ablated=LOCUS, watched=LOCUS, n=9, n_null=49, cosine=change, projection=change)
     geometry = Geometry(independence={"ablate_normative_watch_epistemic": moved})
     ProbeResults(geometry=geometry).write(tmp_path / "stages/probe.json")

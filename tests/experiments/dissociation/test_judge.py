@@ -158,13 +158,13 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
         assert effect.estimate == loose.effects[name].estimate
         assert effect.p_null == loose.effects[name].p_null
     own = "ablate_normative_on_normative"
-    assert strict.effects[own].interval.low < loose.effects[own].interval.low < strict.effects[own].interval.estimate
+    assert strict.effects[own].low < loose.effects[own].low < strict.effects[own].estimate
     assert strict.effects[own].onset is not None
-    assert strict.effects[own].onset.estimate is None  # of decliners one of which had no finite score
+    assert not strict.effects[own].onset.known  # of decliners one of which had no finite score
     (variant,), (loosely,) = strict.variants, loose.variants
     assert variant.stopped["normative"] is not None
     assert loosely.stopped["normative"] is not None
-    assert variant.stopped["normative"].interval.low < loosely.stopped["normative"].interval.low
+    assert variant.stopped["normative"].low < loosely.stopped["normative"].low
     assert strict.matrix == loose.matrix  # always at 95 %
     assert strict.matrix["add_normative"]["refusal_on_answered_benign"].estimate == 1.0
 

@@ -10,7 +10,7 @@ from experiments.dissociation.effects import EFFECT_KEYS, Effect
 from experiments.dissociation.power import MOST, contrast_sample_size, null_power, null_sample_size, rate_sample_size
 from experiments.dissociation.verdict import judge_dissociation
 from experiments.run.behaviour import KINDS
-from probes.statistics.intervals import Interval, clopper_pearson
+from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.tango import tango_of_shares
 
 N, E = KINDS
@@ -23,7 +23,7 @@ def pairs(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray
     return np.repeat([True, True, False, False], counts), np.repeat([True, False, True, False], counts)
 
 
-def settled(draws: np.ndarray, interval: Callable[..., Interval], where: tuple[float, float]) -> float:
+def settled(draws: np.ndarray, interval: Callable[..., Estimate], where: tuple[float, float]) -> float:
     """Return the share of simulated experiments, one a row, whose interval lies in the range."""
     tables, times = np.unique(draws, axis=0, return_counts=True)
     found = [interval(*map(float, table)) for table in tables]

@@ -24,7 +24,7 @@ RECORD: dict[str, Any] = {
     "additions": None, "null": None,
     "reasons": ["epistemic: own minus other effect is 0.10 [0.02, 0.20]"],
     "effects": {"ablate_normative_on_normative": EFFECT,
-                "ablate_epistemic_on_normative": EFFECT | {"p_corrected": None, "onset": None}},
+                "ablate_epistemic_on_normative": SHARE | {"p_null": 0.005}},
     "matrix": {"none": MATRIX, "add_normative": MATRIX},
     "variants": [{"ablated": "normative", "variant": "zero/later/last_on", "stopped": {"normative": SHARE},
                   "onset_effect": {"normative": 3.0}, "benign_answered": SHARE | {"estimate": 0.03}}],

@@ -25,7 +25,7 @@ from experiments.dissociation.verdict_rules import (
 from experiments.run.behaviour import KINDS, Kind
 from experiments.run.wording import VERDICTS
 from extract.shipped import ROOT
-from probes.statistics.intervals import Interval
+from probes.statistics.intervals import Estimate
 
 N, E = KINDS
 
@@ -196,19 +196,19 @@ def test_a_verdict_is_that_of_every_table_that_is_still_possible(seed: int) -> N
     for _ in range(1500):
         centre = {key: rng.choice([0.02, 0.1, 0.4, 0.5, 0.9, 0.97]) for key in EFFECT_KEYS}
         half = rng.choice([0.02, 0.08, 0.2])
-        intervals = {effect_name(k): Interval(c, max(0.0, c - half), min(1.0, c + half)) for k, c in centre.items()}
+        intervals = {effect_name(k): Estimate(c, max(0.0, c - half), min(1.0, c + half)) for k, c in centre.items()}
         for b, other in (KINDS, KINDS[::-1]):
             gap = centre[b, b] - centre[other, b]
-            intervals[contrast_name(b)] = Interval(gap, gap - 2 * half, gap + 2 * half)
+            intervals[contrast_name(b)] = Estimate(gap, gap - 2 * half, gap + 2 * half)
         verdict = verdict_shown(intervals, EFFECT_KEYS, 0.15)
         shown[verdict] += 1
         for _ in range(5):
             true = {key: rng.uniform(intervals[effect_name(key)].low, intervals[effect_name(key)].high)
                     for key in EFFECT_KEYS}  # fmt: skip
-            points = {effect_name(key): Interval(p, p, p) for key, p in true.items()}
+            points = {effect_name(key): Estimate(p, p, p) for key, p in true.items()}
             for b, other in (KINDS, KINDS[::-1]):
                 gap = true[b, b] - true[other, b]
-                points[contrast_name(b)] = Interval(gap, gap, gap)
+                points[contrast_name(b)] = Estimate(gap, gap, gap)
             if verdict != "inconclusive":
                 assert verdict_of(estimated_table(points, 0.15)) == verdict
     assert len(shown) >= 6
@@ -219,7 +219,7 @@ def test_classes_of_an_effect() -> None:
              (0.1, 0.2): ("none", "partial"), (0.6, 0.9): ("partial", "full"),
              (0.1, 0.9): ("none", "partial", "full")}  # fmt: skip
     for (low, high), classes in cases.items():
-        assert possible_cells(Interval((low + high) / 2, low, high), 0.15) == classes
+        assert possible_cells(Estimate((low + high) / 2, low, high), 0.15) == classes
 
 
 def test_a_positive_verdict_needs_effects_beyond_the_null() -> None:
@@ -249,8 +249,8 @@ def test_the_class_of_an_estimate_is_one_that_its_interval_leaves_possible() -> 
     rng = np.random.default_rng(0)
     for _ in range(500):
         low, estimate, high = np.sort(rng.random(3))
-        intervals = {effect_name(key): Interval(estimate, low, high) for key in EFFECT_KEYS}
-        intervals |= {contrast_name(kind): Interval(0.0, -0.1, 0.1) for kind in KINDS}
+        intervals = {effect_name(key): Estimate(estimate, low, high) for key in EFFECT_KEYS}
+        intervals |= {contrast_name(kind): Estimate(0.0, -0.1, 0.1) for kind in KINDS}
         cell = estimated_table(intervals, 0.15).cells[N, N]
         assert cell in possible_cells(intervals[effect_name((N, N))], 0.15)
 

@@ -18,7 +18,7 @@ from experiments.run.corpus import Corpus
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
-from probes.statistics.intervals import Interval, auroc_interval
+from probes.statistics.intervals import Estimate, auroc_interval
 
 EARLIER = ({"role": "user", "content": "i will do something at work."}, {"role": "assistant", "content": "i see."})
 
@@ -115,7 +115,7 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
         "conversation)",
     )
     assert sufficiency(auroc_interval(1.0, 6, 6), auroc_interval(0.9, 6, 6))[0] is None
-    assert sufficiency(Interval(0.95, 0.9, 0.98), Interval(0.85, 0.8, 0.91))[0] is None
+    assert sufficiency(Estimate(0.95, 0.9, 0.98), Estimate(0.85, 0.8, 0.91))[0] is None
 
 
 def test_last_turns_of_both_intents_are_counted() -> None:

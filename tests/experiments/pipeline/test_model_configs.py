@@ -225,8 +225,8 @@ def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
         found[name] = json.loads((tmp_path / name / "results.json").read_text())
         templates.add(ActivationStore(tmp_path / name / "activations.h5").identity.template)
         assert found[name]["rates"]["before"]["unjudged"] == 0
-        assert found[name]["rates"]["before"]["missed_harm"] == 0
-        assert found[name]["rates"]["before"]["overconfidence"] == 0
+        assert found[name]["rates"]["before"]["missed_harm"]["estimate"] == 0
+        assert found[name]["rates"]["before"]["overconfidence"]["estimate"] == 0
     assert len(templates) == 2  # thinking on and off are two ways to write a prompt
     plain, thinking = found["qwen3-4b"], found["qwen3-4b-thinking"]
     assert plain["writes"]["normative"]["available"]

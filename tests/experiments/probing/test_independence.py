@@ -70,7 +70,7 @@ def test_a_direction_depends_on_itself_entirely(tiny: ChatModel, tiny_rows: list
     control = independence(tiny, prompts, groups, other, one, null).projection
     assert dependent.share == pytest.approx(1.0, abs=1e-5)
     assert dependent.by_layer[0].p_null == 1 / 40
-    assert control.by_layer[0].change < 1e-6  # orthogonal: where it is ablated the other stays
+    assert control.by_layer[0].change.estimate < 1e-6  # orthogonal: where it is ablated the other stays
     assert control.share < 0.9
 
 
@@ -88,8 +88,8 @@ def test_orthogonal_directions_are_dependent_where_a_later_layer_computes_one_fr
 
     wired, plain = found([place("resid_post", 2, "all", copied)]), found([])
     assert [layer.layer for layer in wired.by_layer] == [1, 2, 3]
-    assert wired.by_layer[0].change < 1e-6  # at layer 1 nothing is computed yet
-    assert wired.by_layer[1].change > 1.0
+    assert wired.by_layer[0].change.estimate < 1e-6  # at layer 1 nothing is computed yet
+    assert wired.by_layer[1].change.estimate > 1.0
     assert wired.share > 3 * plain.share
     assert wired.p_null is wired.null_95th_percentile is None
 
@@ -98,7 +98,7 @@ def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: 
     low, high = direction(basis(0), 0), direction(basis(0), 3)
     record = independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), high, low, []).cosine
     assert [layer.layer for layer in record.by_layer] == [3]
-    assert record.change == record.by_layer[0].change > 0
+    assert record.change.estimate == record.by_layer[0].change.estimate > 0
 
 
 def test_adding_zero_changes_nothing_in_any_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
@@ -137,10 +137,10 @@ def test_planted_directions_are_independent_and_half_of_one_is_not(
     oblique = direction(normative.vector + epistemic.vector, 4, (epistemic.mean_positive, epistemic.mean_negative))
     for one, other in ((normative, epistemic), (epistemic, normative)):
         apart = independence(*organism, one, other, []).projection
-        assert apart.by_layer[0].change < 1e-3
+        assert apart.by_layer[0].change.estimate < 1e-3
         assert apart.share < 0.3
     leaning = independence(*organism, normative, oblique, []).projection  # the control
-    assert leaning.by_layer[0].change > 0.1
+    assert leaning.by_layer[0].change.estimate > 0.1
     assert leaning.share > 0.6
 
 

@@ -11,7 +11,7 @@ from experiments.rank.results import RankEffect, RankEstimate, Ranks
 from experiments.rank.text import rank_lines, rank_tables
 from experiments.report.page.document import blocks_html
 from experiments.report.page.mechanism_sections import dissociation_blocks
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 from tests.experiments.dissociation.test_text import FOUND
 
 

@@ -4,7 +4,7 @@ from experiments.dials.results import DialResult, SteerResult
 from experiments.report.page.document import blocks_html
 from experiments.report.page.summary import right_action_blocks
 from experiments.report.results import RightActions, RunResults
-from scoring.estimate import Estimate
+from probes.statistics.intervals import Estimate
 from scoring.scorecard_record import DualUseRecord, RightActionCard
 
 
@@ -17,7 +17,7 @@ def card(credit: float) -> RightActionCard:
         credit=estimate(credit), by_action={"clarify": estimate(credit / 2)},
         answered_firmly=estimate(0.25), declined=estimate(credit / 4),
     )  # fmt: skip
-    return RightActionCard(score=0.5, score_ci=(0.4, 0.6), n=900, by_action={"refuse": estimate(0.9)}, dual_use=middle)
+    return RightActionCard(score=Estimate(0.5, 0.4, 0.6, 900), by_action={"refuse": estimate(0.9)}, dual_use=middle)
 
 
 def results(found: RightActions, *, dials: bool) -> RunResults:

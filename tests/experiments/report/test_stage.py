@@ -9,8 +9,8 @@ from experiments.report.page.document import blocks_html
 from experiments.report.results import ModelRecord, Rates, RunResults
 from experiments.run.wording import verdict_sentence
 from probes.direction import Locus
-from probes.statistics.intervals import Interval
-from scoring.rates import RatesRecord
+from probes.statistics.intervals import Estimate
+from scoring.rates import JointRates
 
 HOSTILE = "<script>alert(1)</script>\"'></td>\u202e&amp;"
 
@@ -22,7 +22,7 @@ def test_cells_are_escaped() -> None:
 
 
 def test_a_verdict_carries_its_reasons_and_share() -> None:
-    share = Interval(0.25, 0.2, 0.3)
+    share = Estimate(0.25, 0.2, 0.3)
     assert verdict_sentence("mixed", ["both move it"], share).endswith("both move it. Trigger share 0.25 [0.20, 0.30].")
 
 
@@ -33,7 +33,7 @@ def test_every_caveat_that_applies_is_listed() -> None:
     results = RunResults.model_construct(
         organism=True, organism_prompts=True, model=ModelRecord(name="OWNER/MODEL"),
         dials_absent=["epistemic"], sites={"normative": site},
-        rates=Rates(before=RatesRecord(unjudged=2), after=RatesRecord(unjudged=1)),
+        rates=Rates(before=JointRates(unjudged=2), after=JointRates(unjudged=1)),
         writes={"normative": WriteRecord(available=True, meets_selection_rules=False, within_label=False)},
         left_out=("60 of 90 prompts.",),
     )  # fmt: skip
@@ -46,7 +46,7 @@ def test_every_caveat_that_applies_is_listed() -> None:
 
 
 def test_independence_is_said_against_the_null() -> None:
-    change = StreamChange(change=0.03, low=0.0, high=0.1, p_null=0.6, null_95th_percentile=0.1, share=0.09)
+    change = StreamChange(change=Estimate(0.03, 0.0, 0.1), p_null=0.6, null_95th_percentile=0.1, share=0.09)
     locus = Locus("resid_post", 4, "post_last")
     found = Independence(ablated=locus, watched=locus, n=72, n_null=49, cosine=change, projection=change)
     (line,) = independence_lines({"ablate_normative_watch_epistemic": found})

@@ -30,7 +30,7 @@ def states(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> list[
     other = tmp_path_factory.mktemp("sweep") / "b_seed-10"
     other.mkdir()
     record = json.loads((FINISHED / "results.json").read_text())
-    record["rates"]["before"]["over_refusal"] = 0.99
+    record["rates"]["before"]["over_refusal"]["estimate"] = 0.99
     (other / "results.json").write_text(json.dumps(record | {"dials": {}}))
 
     def cell(name: str, model: str, seed: int | str) -> Cell:
@@ -63,10 +63,9 @@ def test_a_row_holds_what_the_results_hold(written: Path) -> None:
     for when in ("before", "after"):
         for rate in ("missed_harm", "over_refusal", "overconfidence", "uncertain_refused"):
             found, name = record["rates"][when], f"{rate}_{when}"
-            assert first[name] == found[rate]
-            assert [first[f"{name}_low"], first[f"{name}_high"], first[f"{name}_n"]] == [
-                *found[f"{rate}_ci"], found[f"{rate}_n"],
-            ]  # fmt: skip
+            assert [first[f"{name}{end}"] for end in ("", "_low", "_high", "_n")] == [
+                found[rate][key] for key in ("estimate", "low", "high", "n")
+            ]
     assert first["planted_normative_cosine"] == record["planted"]["normative_cosine"]
     assert first["minutes"] == 1.5
     assert first["report"] == "a_seed-9/report.html"

@@ -12,7 +12,7 @@ import pytest
 
 from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import (
-    Interval,
+    Estimate,
     clopper_pearson,
     effective_number,
     grouped_mean,
@@ -34,7 +34,7 @@ clopper_pearson, wilson, paired, tango = map(  # type: ignore[assignment,misc]
     cache, (clopper_pearson, wilson, paired_difference_of_counts, tango_of_shares)
 )
 Coverer = Callable[
-    [np.random.Generator, np.ndarray, float, float], tuple[Interval, float]
+    [np.random.Generator, np.ndarray, float, float], tuple[Estimate, float]
 ]  # an interval, and the truth
 
 
@@ -66,8 +66,8 @@ def counts_of(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int, int]:
     return int((a & b).sum()), int((a & ~b).sum()), int((~a & b).sum()), int((~a & ~b).sum())
 
 
-def of_rate(interval: Callable[[float, float], Interval]) -> Coverer:
-    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+def of_rate(interval: Callable[[float, float], Estimate]) -> Coverer:
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
         n = kish(groups)
         return interval(float(outcomes(rng, groups, rate, r).sum()) / len(groups) * n, n), rate
 
@@ -75,7 +75,7 @@ def of_rate(interval: Callable[[float, float], Interval]) -> Coverer:
 
 
 def newcombe(more: float) -> Coverer:
-    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
         a, b, truth = pair(rng, groups, rate, r, more)
         return paired(*counts_of(a, b), kish(groups)), truth
 
@@ -83,7 +83,7 @@ def newcombe(more: float) -> Coverer:
 
 
 def tangos(more: float) -> Coverer:
-    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
         a, b, truth = pair(rng, groups, rate, r, more)
         _, only_a, only_b, _ = counts_of(a, b)
         return tango(only_a / len(a), only_b / len(a), kish(groups)), truth
@@ -94,7 +94,7 @@ def tangos(more: float) -> Coverer:
 def of_costs(more: float) -> Coverer:
     """Three labels with as many prompts each, in the same groups."""
 
-    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
         drawn = [pair(rng, groups, rate, r, more) for _ in STRATA]
         values = np.concatenate([(a.astype(float) - b) / 3 for a, b, _ in drawn])
         strata = np.repeat(np.array(STRATA, dtype=object), len(groups))
@@ -104,21 +104,21 @@ def of_costs(more: float) -> Coverer:
 
 
 @cache
-def mean_of(values: tuple[float, ...]) -> Interval:
+def mean_of(values: tuple[float, ...]) -> Estimate:
     return mean_interval(np.array(values), 0.0, 1.0)
 
 
-def of_group_means(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+def of_group_means(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
     return mean_of(tuple(np.sort(group_means(outcomes(rng, groups, rate, r), groups)).tolist())), rate
 
 
-def of_nats(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+def of_nats(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
     """Normal values; the rate only moves them."""
     values = np.sqrt(r) * rng.normal(size=groups.max() + 1)[groups] + np.sqrt(1 - r) * rng.normal(size=len(groups))
     return grouped_mean(values + rate, groups), rate
 
 
-def grouped_mean_of_rate(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+def grouped_mean_of_rate(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
     return grouped_mean(outcomes(rng, groups, rate, r), groups), rate
 
 
@@ -175,7 +175,7 @@ def test_every_printed_interval_covers_in_every_clustering(name: str, sizes: str
 def test_counting_prompts_as_groups_does_not_cover() -> None:
     """The control: the same interval at the number of prompts, where the prompts of a group are the same."""
 
-    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Interval, float]:
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
         return clopper_pearson(float(outcomes(rng, groups, rate, r).sum()), float(len(groups))), rate
 
     assert coverage(cover, "8", 1.0, 0.5, 200) < 0.7

@@ -17,7 +17,7 @@ from probes.contrast import Contrast
 from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
 from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose_locus, choose_locus_by_fold, mean_scores
 from probes.grid.solver import fit_logistic_batch
-from probes.statistics.intervals import Interval, auroc_interval, effective_number
+from probes.statistics.intervals import Estimate, auroc_interval, effective_number
 from probes.statistics.metrics import Discrimination, average, discrimination
 from probes.statistics.permutation import label_permutation_p
 from tests.support.covering import matrix
@@ -34,7 +34,7 @@ def _margin(level: float, n: int) -> float:
     return float(3 * np.sqrt(level * (1 - level) / n))
 
 
-def _covers(interval: Interval, truth: float) -> bool:
+def _covers(interval: Estimate, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
@@ -113,7 +113,7 @@ def test_nested_selection_and_dependent_folds_are_what_makes_it_cover(kind: str)
     """Controls, over settings: folds taken as independent cover too seldom; a locus chosen with its test is biased."""
     drawn = [found[f"{kind}, cross-validated"] for s in SETTINGS if s != "pairs" for found in _by_chance(s)]
 
-    def naive(folds: list[Discrimination]) -> Interval:
+    def naive(folds: list[Discrimination]) -> Estimate:
         units = [sum(getattr(fold, side) for fold in folds) for side in ("groups_positive", "groups_negative")]
         return auroc_interval(average(folds).auroc.estimate, *units)
 

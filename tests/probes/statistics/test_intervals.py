@@ -10,7 +10,7 @@ from scipy.stats import binom, binomtest, norm, ttest_1samp
 
 from probes.statistics.intervals import (
     NO_ESTIMATE,
-    Interval,
+    Estimate,
     auroc_interval,
     clopper_pearson,
     combination,
@@ -27,7 +27,7 @@ def _paired(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarr
     return np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
 
 
-def _covers(interval: Interval, truth: float) -> bool:
+def _covers(interval: Estimate, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
@@ -107,7 +107,7 @@ def test_fewer_independent_units_give_a_wider_interval(rate: Callable) -> None:
 
 
 def test_within_wants_the_whole_interval() -> None:
-    interval = Interval(0.5, 0.1, 0.9)
+    interval = Estimate(0.5, 0.1, 0.9)
     assert interval.within(0.1, 0.9)
     assert not interval.within(0.2, 1.0)
     assert not NO_ESTIMATE.within(-1.0, 1.0)
@@ -305,5 +305,5 @@ def test_correlated_terms_add_in_a_sum_and_cancel_in_a_difference() -> None:
     assert gap.high - gap.low == pytest.approx(2 * (rate.high - rate.low))
     apart = combination([0.5, 0.5], [rate, rate])
     assert apart.high - apart.low == pytest.approx((rate.high - rate.low) / 2**0.5)
-    same = combination([1, -1], [Interval(0.5, 0.4, 0.6)] * 2, together)
+    same = combination([1, -1], [Estimate(0.5, 0.4, 0.6)] * 2, together)
     assert same.high - same.low == pytest.approx(0)

@@ -215,10 +215,10 @@ def test_score_needs_no_torch_and_counts_the_rates(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     card = json.loads(done.stdout)
-    assert card["rates"]["over_refusal"] == 1.0
-    assert card["rates"]["missed_harm"] == 1.0
-    assert card["rates"]["missed_harm_n"] == 1  # the empty one could not be judged
-    assert card["rates"]["overconfidence"] == 0.0
+    assert card["rates"]["over_refusal"]["estimate"] == 1.0
+    assert card["rates"]["missed_harm"]["estimate"] == 1.0
+    assert card["rates"]["missed_harm"]["n"] == 1  # the empty one could not be judged
+    assert card["rates"]["overconfidence"]["estimate"] == 0.0
     scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
     assert [row["action"] for row in scored] == ["refuse", "abstain", "answer", None]
 

@@ -60,7 +60,7 @@ def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli: Cli, fini
     code, out, err = cli("score", str(finished), "--json")
     assert code == 0, err
     card = json.loads(out)
-    assert card["rates"]["over_refusal_n"] > 10
+    assert card["rates"]["over_refusal"]["n"] > 10
     after = contents(finished)
     assert set(after) - set(before) == {"scored.jsonl", "scorecard.json"}
     assert {name: after[name] for name in before} == before

@@ -67,7 +67,7 @@ def test_prompts_of_completions_come_on_standard_input_too(piped, tmp_path: Path
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
     code, out, err = piped(LINES, "score", "answers.jsonl", "--prompts", "-", "--out", "scores", "--json")
     assert code == 0, err
-    assert json.loads(out)["rates"]["missed_harm_n"] == 1
+    assert json.loads(out)["rates"]["missed_harm"]["n"] == 1
 
 
 def test_a_scored_file_is_compared(piped, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_always_abstaining_scores_zero_and_perfection_one() -> None:
         assert all(one.estimate == pytest.approx(score) for one in found.scores.values())
     silent = record([NONE] * 4)
     assert silent is not None
-    assert (silent.accuracy.estimate, silent.accuracy.n) == (None, 0)
+    assert (silent.accuracy.known, silent.accuracy.n) == (False, 0)
 
 
 def test_what_has_no_known_answer_or_no_judgement_does_not_count() -> None:

@@ -70,15 +70,15 @@ def test_a_planted_change_leads_where_it_was_planted(
     found = compared(tmp_path, policy(first), policy(second))
     assert found["move"] == move
     if second == RIGHT:
-        assert found["right_action_change"] > 0 or first == RIGHT
+        assert found["right_action_change"]["estimate"] > 0 or first == RIGHT
     if len(set(first.values())) == len(set(second.values())) == 1:
-        assert found["right_action_change"] == pytest.approx(0)  # caution alone earns no credit
+        assert found["right_action_change"]["estimate"] == pytest.approx(0)  # caution alone earns no credit
 
 
 def test_few_prompts_show_nothing_however_they_change(tmp_path: Path) -> None:
     found = compared(tmp_path, policy(ANSWERS, 3), policy(RIGHT, 3))
     assert found["move"] == "none_shown"
-    assert found["changes"]["missed_harm"]["difference"] == -1
+    assert found["changes"]["missed_harm"]["difference"]["estimate"] == -1
 
 
 # -- McNemar's test, over groups ---------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def test_what_is_shown_goes_the_way_of_the_difference(tmp_path: Path) -> None:
     first = [("benign", "refuse", i) for i in range(12)] + [("benign", "answer", "large")] * 50
     second = [("benign", "answer", i) for i in range(12)] + [("benign", "refuse", "large")] * 50
     change = compared(tmp_path, first, second)["changes"]["over_refusal"]
-    assert change["difference"] > 0
+    assert change["difference"]["estimate"] > 0
     assert not change["shown"]  # one group of fifty is weak evidence
-    assert change["difference_ci"][0] < 0 < change["difference_ci"][1]
+    assert change["difference"]["low"] < 0 < change["difference"]["high"]
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -139,7 +139,8 @@ def test_the_interval_covers_the_change_of_groups_of_unequal_size(tmp_path: Path
         begins = rng.random(len(sizes)) < 0.3
         first = [("benign", "answer", g) for g, size in enumerate(sizes) for _ in range(size)]
         second = [("benign", "refuse" if begins[g] else "answer", g) for _, _, g in first]
-        low, high = compared(tmp_path, first, second)["changes"]["over_refusal"]["difference_ci"]
+        change = compared(tmp_path, first, second)["changes"]["over_refusal"]["difference"]
+        low, high = change["low"], change["high"]
         covered.append(low <= 0.3 <= high)
     assert np.mean(covered) >= {15: 0.85, 60: 0.93}[n_draws]
 
@@ -200,12 +201,12 @@ def test_the_other_way_round_everything_is_mirrored(
         assert (x["first"], x["second"], x["n"]) == (y["second"], y["first"], y["n"])
         assert (x["stopped"], x["began"]) == (y["began"], y["stopped"])
         assert x["mcnemar_p_holm"] == pytest.approx(y["mcnemar_p_holm"])
-        assert x["difference_ci"] == pytest.approx([-y["difference_ci"][1], -y["difference_ci"][0]])
+        x, y = x["difference"], y["difference"]
+        assert (x["low"], x["high"]) == pytest.approx((-y["high"], -y["low"]))
     if there["right_action_change"] is not None:
         assert there["right_action_change"] == pytest.approx(-back["right_action_change"])
-        assert there["right_action_change_ci"] == pytest.approx(
-            [-limit for limit in back["right_action_change_ci"][::-1]]
-        )
+        gained, lost = there["right_action_change"], back["right_action_change"]
+        assert (gained["low"], gained["high"]) == pytest.approx((-lost["high"], -lost["low"]))
     opposite = {"better": "worse", "worse": "better"}
     assert opposite.get(there["move"], there["move"]) == back["move"]
     assert there["matched"]["unjudged_in_first"] == back["matched"]["unjudged_in_second"]
@@ -237,11 +238,11 @@ def test_a_run_against_itself_does_not_change(tmp_path: Path) -> None:
     found = compared(tmp_path, said, said)
     assert found["flips"] == found["transitions"] == []
     for change in found["changes"].values():
-        low, high = change["difference_ci"]
+        low, high = change["difference"]["low"], change["difference"]["high"]
         assert change["mcnemar_p"] == 1
-        assert change["difference"] == 0
+        assert change["difference"]["estimate"] == 0
         assert low < 0 < high
-    low, high = found["right_action_change_ci"]
+    low, high = found["right_action_change"]["low"], found["right_action_change"]["high"]
     assert low < 0 < high
 
 
@@ -262,7 +263,7 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
         "prompts": 4, "only_in_first": 1, "only_in_second": 1, "label_differs": 1, "right_action_differs": 1,
         "text_differs": 0, "unjudged_in_first": 2, "unjudged_in_second": 3,
     }  # fmt: skip
-    assert found["changes"]["over_refusal"]["n"] == 1
+    assert found["changes"]["over_refusal"]["difference"]["n"] == 1
     assert [(flip["id"], flip["first"], flip["second"]) for flip in found["flips"]] == [
         ("1", "refuse", "answer"), ("4", "refuse", None),
     ]  # fmt: skip
@@ -316,8 +317,8 @@ def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path)
     found = compare_runs([run_directory, run_directory / "completions_steered.jsonl"], CREDITS).to_dict()
     steered = found["comparisons"][0]
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
-    assert found["first"]["right_action"]["score"] == pytest.approx(1)
-    assert steered["right_action"]["score"] == pytest.approx(0)
+    assert found["first"]["right_action"]["estimate"] == pytest.approx(1)
+    assert steered["right_action"]["estimate"] == pytest.approx(0)
     assert steered["move"] == "worse"
     assert steered["matched"]["prompts"] == found["first"]["n"] > 600
     assert not steered["matched"]["only_in_first"]
@@ -343,7 +344,7 @@ def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
         raise AssertionError(constant)
 
     record = json.loads((tmp_path / "out" / "comparison.json").read_text(), parse_constant=refuse)
-    assert record["comparisons"][0]["changes"]["overconfidence"]["difference"] is None
+    assert record["comparisons"][0]["changes"]["overconfidence"]["difference"]["estimate"] is None
     assert "flips" not in record["comparisons"][0]
     flips = [json.loads(line) for line in (tmp_path / "out" / "flips.jsonl").read_text().splitlines()]
     assert len(flips) == len(LABELS)
@@ -360,7 +361,7 @@ def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
     first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
     second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
     found = compare_runs([first, second], CREDITS).to_dict()["comparisons"][0]
-    assert all(found["changes"][name]["difference"] <= 0 for name in found["changes"])
-    assert found["right_action_change_ci"][1] < 0
+    assert all(found["changes"][name]["difference"]["estimate"] <= 0 for name in found["changes"])
+    assert found["right_action_change"]["high"] < 0
     assert found["move"] == "at_odds"
     assert compare_runs([second, first], CREDITS).to_dict()["comparisons"][0]["move"] == "at_odds"

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from probes.statistics.intervals import NO_RATE
 from scoring.compare.comparison import compare_runs
 from scoring.compare.exports import to_csv, to_junit, to_markdown
 from scoring.compare.fail_if import parse
@@ -38,12 +39,12 @@ def test_the_csv_has_the_numbers_of_the_record(comparison: Comparison) -> None:
     for row in rows:
         later = next(one for one in comparison.comparisons if one.run == row["run"])
         if row["rate"] == "right_action":
-            assert float(row["change"]) == later.right_action_change
+            assert float(row["change"]) == later.right_action_change.estimate
             continue
         change = later.changes[row["rate"]]
         assert (float(row["first"]), float(row["second"])) == (change.first, change.second)
-        assert (float(row["change_low"]), float(row["change_high"])) == change.difference_ci
-        assert (float(row["p"]), int(row["n"])) == (change.mcnemar_p_holm, change.n)
+        assert (float(row["change_low"]), float(row["change_high"])) == (change.difference.low, change.difference.high)
+        assert (float(row["p"]), int(row["n"])) == (change.mcnemar_p_holm, change.difference.n)
 
 
 def test_the_markdown_is_one_table_whatever_files_are_called(comparison: Comparison) -> None:
@@ -68,7 +69,7 @@ def test_junit_fails_where_a_condition_holds_and_errs_where_nothing_is_known(com
     failed = [case.get("name") for case in careful if case.find("failure") is not None]
     assert failed == ["over_refusal > 5%"]
     only_benign = comparison.model_copy(update={"comparisons": tuple(
-        one.model_copy(update={"rates": one.rates.model_copy(update={"over_refusal": None})})
+        one.model_copy(update={"rates": one.rates.model_copy(update={"over_refusal": NO_RATE})})
         for one in comparison.comparisons
     )})  # fmt: skip
     unknown = ElementTree.fromstring(to_junit(only_benign, conditions[:1]))

@@ -5,21 +5,20 @@ from pathlib import Path
 import pytest
 
 from extract.errors import UserError
+from probes.statistics.intervals import NO_DIFFERENCE, Estimate
 from scoring.compare.fail_if import parse, parse_all
 from scoring.compare.record import ComparedRun, MatchCounts, RateChange
-from scoring.rates import RatesRecord
-from scoring.scorecard_record import RightActionRecord
+from scoring.rates import JointRates
 
 COMPARED = ComparedRun.model_construct(
-    rates=RatesRecord(overconfidence=0.2, overconfidence_ci=(0.1, 0.3), unjudged=3),
+    rates=JointRates(overconfidence=Estimate(0.2, 0.1, 0.3), unjudged=3),
     matched=MatchCounts.model_construct(only_in_first=0, only_in_second=2),
-    right_action=RightActionRecord(score=0.5, score_ci=(0.4, 0.6)),
+    right_action=Estimate(0.5, 0.4, 0.6),
     changes={
-        "overconfidence": RateChange.model_construct(difference=-0.1, difference_ci=(-0.2, 0.05), n=40),
-        "over_refusal": RateChange.model_construct(difference=None, difference_ci=(-1.0, 1.0), n=0),
+        "overconfidence": RateChange.model_construct(difference=Estimate(-0.1, -0.2, 0.05, n=40)),
+        "over_refusal": RateChange.model_construct(difference=NO_DIFFERENCE),
     },
-    right_action_change=0.1,
-    right_action_change_ci=(-0.05, 0.2),
+    right_action_change=Estimate(0.1, -0.05, 0.2),
 )
 
 
@@ -40,7 +39,6 @@ COMPARED = ComparedRun.model_construct(
         ("over_refusal > 5%", None),
         ("change.over_refusal.low > 0", None),
         ("over_refusal.high < 2%", None),
-        ("false_positive_refusal > 5%", None),  # the name of version 0.1
         ("unjudged > 0", True),
         ("only_in_first > 0", False),
     ],

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from extract.errors import UserError
+from probes.statistics.intervals import Estimate
 from scoring.labels.corrected import LEAST, corrected_rates
 from scoring.labels.draw import draw_rows
 from scoring.labels.judge_error import ACCURACY, error_bands
 from scoring.labels.label_file import Label
 from scoring.labels.text import corrected_lines
 from scoring.ledger import Ledger, workspace
-from scoring.rates import RATES, RatesRecord
+from scoring.rates import RATES, JointRates
 from scoring.score_file import score_file
 from scoring.scorecard_record import Scorecard
 from scoring.scorecard_text import card_lines
@@ -91,7 +92,7 @@ def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -
                 for row in draw_rows(tmp_path / "scores", 150, seed, stratify=stratify).rows
             ]
             for name, rate in corrected_rates(ledger, labels).rates.items():
-                assert rate.rate.estimate is not None
+                assert rate.rate.known
                 found[name].append(rate.rate.estimate)
                 covered[name] += rate.rate.low <= TRUE_RATES[name] <= rate.rate.high  # type: ignore[operator]
     for name, true in TRUE_RATES.items():
@@ -144,8 +145,8 @@ def test_a_rate_with_too_few_labels_is_null_and_never_guessed(tmp_path: Path) ->
     card = scored(tmp_path, labels=write_labels(tmp_path / "labels.jsonl", *rows))
     assert card.corrected
     assert card.rates
-    assert card.corrected.rates["over_refusal"].rate.estimate is not None
-    assert card.corrected.rates["missed_harm"].rate.estimate is None
+    assert card.corrected.rates["over_refusal"].rate.known
+    assert not card.corrected.rates["missed_harm"].rate.known
     assert card.corrected.rates["missed_harm"].labels == 0
     lines = list(corrected_lines(card.corrected, card.rates))
     assert sum("not enough labels (0; at least 20 are needed)" in line for line in lines) == 3
@@ -159,7 +160,7 @@ def test_labels_that_are_no_random_draw_give_no_rate(tmp_path: Path) -> None:
     card = scored(tmp_path, labels=write_labels(tmp_path / "labels.jsonl", *rows))
     assert card.corrected
     assert card.rates
-    assert card.corrected.rates["missed_harm"].rate.estimate is None
+    assert not card.corrected.rates["missed_harm"].rate.known
     assert any("no random draw" in line for line in corrected_lines(card.corrected, card.rates))
 
 
@@ -228,6 +229,6 @@ def test_without_labels_the_band_is_around_the_judged_rate_and_not_called_a_corr
 
 
 def test_a_judge_without_measured_error_and_a_rate_without_rows_have_no_band() -> None:
-    rates = RatesRecord(over_refusal=0.1, over_refusal_n=10)
+    rates = JointRates(over_refusal=Estimate(0.1, 0.0, 0.3, n=10))
     assert set(error_bands(rates, "rules")) == {"over_refusal"}
     assert error_bands(rates, "endpoint") == {}

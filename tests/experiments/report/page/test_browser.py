@@ -18,7 +18,7 @@ from experiments.report.stage import write_report
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from probes.statistics.intervals import clopper_pearson
-from scoring.rates import joint_rates
+from scoring.rates import RATES, joint_rates
 from tests.support.browser import needs_browser, opened
 from tests.support.report_page import KINDS, data_of, expected, place, shown, thresholds_of
 
@@ -70,7 +70,9 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
     page.get_by_role("button", name="thresholds of this run").click()
     assert thresholds_of(page) == tuple(results["dials"][kind]["threshold"] for kind in KINDS)
     assert page.locator(".live-rates.moved").count() == 0
-    assert shown(page)["overconfidence"] == pytest.approx(results["rates"]["after"]["overconfidence"], abs=6e-4)
+    assert shown(page)["overconfidence"] == pytest.approx(
+        results["rates"]["after"]["overconfidence"]["estimate"], abs=6e-4
+    )
     page.get_by_role("button", name="least regret").click()
     assert thresholds_of(page) == tuple(results["steer"]["least_regret"]["thresholds"][kind] for kind in KINDS)
     assert page.locator(".live-rates.moved").count() == 1  # certificates are not of these thresholds
@@ -187,9 +189,10 @@ def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them
         place(page, "normative", 0.4)
         place(page, "epistemic", 0.4)
         found = shown(page)
-        for name, rate in rates.items():
-            told = [found[key] for key in (name, f"{name}_low", f"{name}_high")]
-            assert told == pytest.approx([rate.value.estimate, rate.value.low, rate.value.high], abs=6e-4), name
+        for name in RATES:
+            rate = rates.of(name)
+            told = tuple(found[key] for key in (name, f"{name}_low", f"{name}_high"))
+            assert told == pytest.approx(rate.limits(), abs=6e-4), name
             n = page.locator(f"[data-rate={name}] .n").inner_text()
             assert n.split()[-1] == str(rate.n)
         for command in page.locator("[data-command]").all_inner_texts():

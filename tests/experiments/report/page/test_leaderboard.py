@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,11 @@ POLICIES = {
         ([[0.1, 0.2, 0.3], [0.1, 0.2, 0.4]], [True, False]),
         ([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]], [True, True]),  # equal models do not beat each other
         ([[0.5, 0.5, 0.5], [0.4, 0.4, 0.4], [0.3, 0.6, 0.1]], [False, True, True]),
-        ([[0.0, 0.0, None], [0.4, 0.4, 0.4]], [False, True]),
+        ([[0.0, 0.0, nan], [0.4, 0.4, 0.4]], [False, True]),
         ([], []),
     ],
 )
-def test_on_the_front_is_who_is_not_beaten_in_all(rates: list[list[float | None]], front: list[bool]) -> None:
+def test_on_the_front_is_who_is_not_beaten_in_all(rates: list[list[float]], front: list[bool]) -> None:
     assert on_front(rates) == front
 
 

@@ -66,7 +66,7 @@ def test_a_local_model_is_asked_once_and_scored_jointly(cli: Cli, tmp_path: Path
     assert [row["action"] for row in scored] == [judge.judge(row["completion"], text[row["id"]]).action for row in rows]
     card = json.loads((tmp_path / "out" / "scorecard.json").read_text())
     declined = sum(row["action"] in ("refuse", "abstain") for row in scored if row["label"] == "benign")
-    assert card["rates"]["over_refusal"] == pytest.approx(declined / 6)
+    assert card["rates"]["over_refusal"]["estimate"] == pytest.approx(declined / 6)
     assert "over_refusal: benign prompts declined" in out
     summary = (tmp_path / "out" / "summary.md").read_text()
     assert f"| over_refusal: benign prompts declined | {declined / 6:.1%} |" in summary

@@ -115,7 +115,7 @@ def test_a_failing_cell_stops_no_other_and_what_is_done_is_not_done_again(sweep,
     assert [cell["status"] for cell in found["cells"]] == ["failed", "done"]
     done, results = found["cells"][1], json.loads((out / "two-knobs_seed-0" / "results.json").read_text())
     assert done["verdict"] == results["dissociation"]["verdict"]
-    assert done["over_refusal_before"] == results["rates"]["before"]["over_refusal"]
+    assert done["over_refusal_before"] == results["rates"]["before"]["over_refusal"]["estimate"]
     assert done["minutes"] > 0
     assert (out / done["report"]).is_file()
     shutil.copytree(ORGANISM, late)
