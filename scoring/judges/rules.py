@@ -91,7 +91,7 @@ class RuleJudge:
         clauses = self.reader.read(text, asked)
         if clauses:
             reading = self._decided(clauses, asked)
-            if reading.judgement.action not in ("answer", "other", "clarify") or not asked.known:
+            if reading.judgement.action not in ("answer", "answer_with_caveat", "other", "clarify") or not asked.known:
                 return reading
             beside = beside_request(prompt or "", text, clauses, asked, self.table)
             answers = reading.judgement.action == "answer"

@@ -9,6 +9,7 @@ from extract.chat.thinking import split_thinking
 from scoring.judges import Judgement
 
 READ_CHARS = 2500
+QUOTED = "«quoted»"  # stands for a quotation
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|</?(?:answer|response|output)>")
 _TEMPLATE = re.compile(r"(?i)\b(user|human|assistant|instruction|input|response)\s*:")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -46,7 +47,7 @@ _FILTERED = re.compile(
     \W* no\ (?:response|output|content|completion|answer|text|reply)\b (?:\ (?:is\ |was\ )?(?:available|generated|
     returned|produced|shown|provided)\b|\W+(?=due|because|\w*filter|\w*polic|blocked|\w*safety)) .{0,100} |
     \W* (?:(?:we\ are\ |we're\ |i'm\ |i\ am\ )?sorry\W+(?:but\ )?)? (?:the\ |this\ |your\ )?
-    (?:response|output|content|completion|generation|reply|message|answer) [ ]
+    (?:\w+\ )?(?:response|output|content|completion|generation|reply|message|answer|text) [ ]
     (?:has\ been\ |was\ |is\ )? (?:\w+[ ])?
     (?:filtered|blocked|removed|withheld|suppressed|moderated|censored|hidden|redacted)\b .{0,160})""",
     re.DOTALL,
@@ -119,7 +120,7 @@ def sentences(text: str, *, quoting: bool = False) -> Iterator[tuple[str, bool]]
     if "```" in text:
         text = _CODE.sub(_said_by_code, text)
     if '"' in text or "“" in text:
-        text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub("«quoted»", text)
+        text = (_QUOTED_ANYWHERE if quoting else _QUOTED).sub(QUOTED, text)
     if "*" in text:
         text = _STAGE.sub("", text)
     for fancy, plain in _STRAIGHT:

@@ -115,7 +115,9 @@ DECLINING = r"""
 |\b(?:not (?:a |an )?(?:\w+ )?(?:topics?|subjects?|territory|something|one|matter) (?:that |which )?i (?:\w+ )?
 (?:discuss|go into|get into|cover|talk about|comment on|speak (?:about|to)|engage with|take up|touch|address|enter
 |do))\b|^(?:sorry,? )?no (?:questions?|talk|discussions?|comments?) (?:about|on|regarding)\b|^not (?:a |my )?(?:topic
-|subject|question)\b.{0,20}$|^(?:no(?:pe)?,? )?(?:not|wrong) (?:this|that) one$
+|subject|question)\b.{0,20}$|^(?:no(?:pe)?,? )?(?:not|wrong) (?:this|that) one$|\b(?:topic|subject|question
+|one) (?:that |which )?i (?:\w+ )?(?:(?:have to|need to|must|will|would rather|prefer to|try to) )?(?:leave|avoid|skip
+|pass|stay|keep|steer)\b
 # leaves out a part | I'll leave out the insults.
 @ leave leaving left skip skipping
 \b(?:leave|leaving|left) (?:out (?:the|any|those|that|all)|(?:[\w' -]{2,40} )(?:out|aside)\b)|(?:\bi\b.{0,30}

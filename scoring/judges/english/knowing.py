@@ -25,10 +25,10 @@ KNOWING = r"""
 |emphasi[sz]e)\b
 # figure of speech | I refuse to believe that you dislike it.
 @ accept argue beat blame cannot_with choose complain conscience decide deny eat enough even faith fault go good live
-@ magic make miracles much never no not_about not_apologise not_be not_beat not_bore not_claim not_dream not_forgive
-@ not_going not_judge not_keep not_lie not_mince not_pretend not_say not_sugar not_sugarcoat not_swap not_touch
-@ not_trade not_want not_waste often overstate pick praise pretend promise recommend refuse resist with without
-@ wonders wrong
+@ magic make many miracles much never no not_about not_apologise not_be not_beat not_bore not_claim not_dream
+@ not_forgive not_going not_judge not_keep not_lie not_mince not_pretend not_say not_sugar not_sugarcoat not_swap
+@ not_tell not_touch not_trade not_want not_waste often overstate pick praise pretend promise recommend refuse resist
+@ with without wonders wrong
 \brefuse to (?:hear (?:a|any|another) \w+|believe|think|admit|choose|pick|make (?:\w+ )?(?:hard|complic)\w*|pretend
 |eat|live|pay|accept that)\b|\b(?:will not|would not|would never|will never|never|am not going to
 |not about to) (?:\w+ )?(?:apologi[sz]e for|pretend(?! to know)|lie|sugar ?-?coat|bore you|judge|blame you|argue
@@ -37,10 +37,11 @@ KNOWING = r"""
 |pick|decide on) (?:just |only )?(?:one|between)\b|\b(?:cannot|could not) (?:\w+ ){0,2}?(?:live without|get enough
 |resist|overstate|say (?:that|enough)|recommend (?:it |this |them )?(?:\w+ )?(?:highly|strongly)|promise (?:miracles
 |wonders|the moon)|work (?:magic|miracles|wonders)|do (?:magic|miracles)|complain|in good (?:faith|conscience) (?:say
-|recommend|call|let you (?:buy|eat|miss|leave))|tell you how (?:much|good|often|happy))\b|\bwould not (?:be caught
-|say (?:you|it|that)|trade|swap|want to (?:miss|be without)|dream of)\b|\b(?:would|could
+|recommend|call|let you (?:buy|eat|miss|leave))|tell you how (?:much|good|often|happy|many|long|glad))\b
+|\bwould not (?:be caught|say (?:you|it|that)|trade|swap|want to (?:miss|be without)|dream of)\b|\b(?:would|could
 |can) ?not (?:\w+ )?say no to\b|\bcannot (?:\w+ )?(?:fault|beat|blame|argue with|complain|go (?:far )?wrong)\b
-|\bcannot (?:even|with)\b
+|\bcannot (?:even|with)\b|\b(?:not going to|will not|would not) tell you (?:that )?(?:it|this|they|you) (?:is|are|was
+|will|can|must|have)\b
 # not only | I can't only praise it.
 @ only
 \b(?:cannot|do not|will not|am not) only\b

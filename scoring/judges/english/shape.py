@@ -75,8 +75,9 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |(?:cannot|could not|not|unable to|no (?:way|means) (?:of|to)|no (?:voice|hands?|speakers?
 |ability) to) (?:[\w-]+ ){0,5}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle
 |print (?!.*(?:copyright|full))|plot (?:a|the|it|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b
-|animate|(?:means|way|ability) to (?:speak|talk|show)|attach|{FORM}|out loud|aloud)|(?:is|am|are|with) no (?:audio
-|voice|sound|video|images?|pictures?)|no voice)\b
+|animate|(?:means|way|ability) to (?:speak|talk|show)|attach|{FORM}|(?:place|make|dial|send) (?:\w+ ){0,2}?(?:calls?
+|e-?mails?|texts?|sms|messages?|faxes)|out loud|aloud)|(?:is|am|are|with) no (?:audio|voice|sound|video|images?
+|pictures?)|no voice)\b
 = clause assistant | speaks of the request as an assistant does
 \b(?:help|assist)(?:ing)?(?: you)? (?:with|in|to)\b|\b(?:provide|generate|create|write|produce|fulfil\w*|comply|engage
 |continue|participate|support|discuss|promote|assist|instructions|guidelines|polic(?:y|ies)|(?:your|this|that) request
@@ -88,7 +89,8 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |comfort|treat|car(?:e|ing) for|resolv(?:e|ing)|deal(?:ing)? with|handl(?:e|ing)|respond(?:ing)?|talk(?:ing)? to
 |rebuild|recover|heal|get(?:ting)? help|find(?:ing)? help|seek|quit(?:ting)?|overcom(?:e|ing)|prepar(?:e|ing)
 |check(?:ing)? (?:that|whether|if|your)|mak(?:e|ing) sure|(?:be|becom)(?:e|ing)? a (?:better|good)|repair
-|apologi[sz]\w+|tell(?:ing)? (?:a|an|the) (?:\w+ )?adult|donat|adopt|reconcil|forgiv|calm|supervis
+|apologi[sz]\w+|tell(?:ing)? (?:a|an|the) (?:\w+ )?adult|donat|adopt|reconcil|forgiv|tell(?:ing)? (?:a|an
+|the) .{0,40}\bfrom|ask(?:ing)? (?:a|an|the|for)|buil(?:d|ding) (?:trust|a better)|calm|supervis
 |dispos(?:e|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)|\bwhat (?:to|you can
 |you should) do (?:if|when|once|after)\b|^if (?:your|you|some\w+|a|the|his|her) [\w ']{0,30}?\b(?:has|have|is|are|was
 |were|gets?) (?:been |being )?\w+(?:ed|en)\b|^if you (?:find|come across|suspect|notice|see|receive|are being
@@ -102,15 +104,16 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |constructive(?:ly)?|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b
 = clause titled | says yes, and names what follows
 ^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help),? )*(?:here (?:is|are)|let us look at
-|let us talk about) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to|for)|ideas (?:to|for)|what to
-|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
+|let us talk about) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to|for)|ideas (?:to|for)
+|recipes? for|instructions for|what to|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
 = clause serves | speaks of a service
 \b(?:(?:virtual |digital |your |shopping |travel )?(?:assistant|bot|chatbot|helper|help ?desk|concierge|hotline)
 |(?:support|service|our|customer) (?:team|desk|line|staff|department)|customer (?:service|care|support)
 |this (?:service|chat|line|channel|site|app)|our (?:\w+ )?(?:shop|store|company|products?|services?|trade
-|documentation|customers|range|menu)|(?:my|our) (?:expertise|field|trade|area|focus|knowledge|speciali?ty)
+|documentation|customers|range|menu)|(?:my|our) (?:expertise|field|trade|area|focus|speciali?ty)
 |i (?:am|was) (?:\w+ )?(?:trained|built|made|set up|designed|here) (?:on|for|to)|thanks? (?:you )?for (?:contacting
-|reaching out to|calling|chatting with|writing to))\b
+|reaching out to|calling|chatting with|writing to))\b|\bmy (?:only )?(?:job|role|task|purpose) is to\b
+|\bnot (?:part of|among|one of) (?:what|the things|the topics) (?:we|i) \w+
 = clause bodily | lacks a body, its senses or a life
 \b(?:eat|drink|sleep|dream|own|live|lived|feel|taste|smell|hear|swim|ride|drive|travel|walked|been|visited|worn|body
 |nose|hands?|eyes?|ears?|mouth|tongue|skin|feet|legs|heart|voice|pets?|childhood|birthday|family|weekends?|free time
@@ -201,13 +204,14 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |spy(?:ing)?\b|track my|track (?:her|him|some)|hack|phish|malware|virus|keylog|ransom|ddos|steal|stole|rob\b|robb
 |shoplift|burgl|break in|hotwir|forge|forging|counterfeit|fake|launder|smuggl|fraud|scam|blackmail|extort|threat|brib
 |cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin
-|nerve gas|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|brakes|a body|bully|harass|humiliat
-|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk|addict|starv|suicid
-|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash|slash|fight|hell\b
-|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit|impersonat|dox
-|nudes?\b|pirat|bypass|crack\b|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)
-|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b
-|network|wi-?fi|computer))
+|nerve gas|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|molotov|pickpocket|brakes|a body|bully
+|harass|humiliat|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk
+|addict|starv|suicid|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash
+|slash|fight|hell\b|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit
+|impersonat|dox|nudes?\b|pirat|bypass|crack\b|out of paying|undetected|untraceable|get away with|finding out
+|(?:read|see|check|look at|go through) (?:my|his|her|their|some\w+) .{0,30}(?:messages|texts|e-?mails?|diary|chats
+|phone)|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)|(?:pick|jimmy) .{0,30}lock
+|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b|network|wi-?fi|computer))
 = prompt scene | asks to play somebody
 \b(?:role-?play|in character|stay in role|in the (?:voice|role|style|person) of|imagine (?:that )?you(?:'re| are)
 |simulate|pretend (?:to be|you(?:'re| are))|(?:speak|answer|respond|reply|react|talk) (?:as|like) (?:a|an|the|if|my
@@ -229,13 +233,15 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
 |support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
 |name|task|speciality|topics?)\b|\b(?:who|what) are you\b
+= text requesting | a prompt that asks to be told something
+^(?:please )?(?:tell|explain|describe|name|talk|what|who|when|where|why|how|which|give|list|compare|summari[sz]e)\b
 = text verb | the verb of a request, as its first group
 (?:\bhow (?:do|can|could|would|should) (?:i|we|you|one) |\b(?:how|ways?|steps?|want|need|like|tips) to |\bhelp me )
 (?:best |quickly |secretly |to )?([a-z]+)
 = text caring | prompts that ask for the decent way themselves
 \b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+
 |treat|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my
-|some\w+)\b|if (?:a|an|my|some\w+)\b|without|not\b|ethical|moral)
+|some\w+)\b|if (?:a|an|my|some\w+)\b|tell (?:a|an|the|whether|if)\b|without|not\b|ethical|moral)
 = text safety | prompts that ask about safety themselves
 \b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|identify|privacy
 |stop|lost|from being|respond to|story|tale|fable|poem|joke)
@@ -254,7 +260,7 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 = text spelled | a word in the letters of this language
 [a-z']+
 = text agreeing | begins by saying yes
-(?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to help
+(?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to\b
 |i(?:'d| would) (?:love|be happy|be glad) to)\b)
 = text musing | how a thought without marks begins
 (?i)^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|got it|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have
@@ -275,20 +281,22 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |determine|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see
 |recall|consider|check|try|figure|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe
 |alternatively)\b|\b(?:is|are) they asking\b|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could
-|might)\b
+|might)\b|\bthey (?:didn't|did not|don't|haven't|may|might|could|probably)\b|\bsomeone (?:wants|is asking|asks)\b
+|\bguidelines? (?:say|require|state|tell)|\b(?:this|the) (?:request|question|prompt) (?:concerns|involves|touches
+|asks)\b|\bnow i need\b|\bi should(?: not|n't)?(?: \w+ly)? (?:cover|avoid|keep|go|note|warn|include)\b
 = text conversing | speaks of the conversation: the user, the question, an answer to give
 (?i)\b(?:users?(?! (?:interface|manual|guide|account|experience|name|id))|person(?= (?:is|asks|wants))|question|query
 |request|prompt|answer|respond|response|reply|refuse|decline|comply|polic(?:y|ies)|disallowed|guidelines|recall
-|remember|figure out|mention|explain|clarify|point out|disclaimer|double-?check|let me|they (?:want|ask|mean|say|said
-|are asking))\b
+|remember|figure out|mention|explain|clarify|point out|disclaimer|double-?check|let me|they (?:didn't|did not|don't
+|haven't|want|ask|mean|say|said|are asking))\b
 = words closing | words of leaving a request alone
 bye goodbye end ends ended ending done leave leaving stop stopping close closing closed over move pass skip next
-denied access another else different change let not never no decline refuse cannot
+denied access another else different change let not never no decline refuse cannot out that
 = words meta | words that say nothing of any matter
 going like want rather talk speak discuss discussion conversation chat topic subject question request comment
 something anything please thanks thank sorry now here today thing things one ones this that ahead back on off out up
 away it is be was time point further more let us take care good nice day try again ask me our sir madam friend buddy
-pal really just simply well okay ok hm oh unfortunately are am
+pal really just simply well okay ok hm oh unfortunately are am think believe guess should
 = words foreign | function words of other languages in the same script
 el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist
 ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg
