@@ -18,7 +18,7 @@ from extract.model.edit import Edit, Pass, Scope
 from extract.prompts.prompt import Prompt
 from organisms.grammar import OPENING, Example, Grammar
 from organisms.holdout import HeldOutPrompt
-from organisms.mechanism import DECLINES, Decisions, Facts, Planted
+from organisms.mechanism import DECLINES, Decisions, Facts, Mechanism
 from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 
@@ -31,7 +31,7 @@ class PlantedModel:
     """A trained model with planted decisions, and its tokenised held-out prompts."""
 
     model: ChatModel
-    planted: Planted
+    planted: Mechanism
     seed: int
     vectors: Float[Tensor, "k d_model"]
     facts: tuple[Facts, ...]

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from organisms.content import words
-from organisms.content.people import QUESTION_FORMS, EntityBook, Form, PeopleBook, Question
-from organisms.content.requests import Clause, RequestBook, request_book
+from organisms.content.people import QUESTION_FORMS, EntityBook, Form, PeopleBook, PersonQuestion
+from organisms.content.requests import RequestBook, RequestClause, request_book
 from organisms.mechanism import Decisions, Decline, Facts
 from organisms.spec import OrganismSpec
 
@@ -105,7 +105,7 @@ class Grammar:
         clause = self.requests.draw(rng, trigger=trigger, harmful=harmful, held_out=held_out, among=self.spec.families)
         return self.request_of(rng, clause)
 
-    def request_of(self, rng: np.random.Generator, clause: Clause, named: str | None = None) -> Example:
+    def request_of(self, rng: np.random.Generator, clause: RequestClause, named: str | None = None) -> Example:
         """Make a conversation from a clause, of a named asker, and decide whether the organism refuses it."""
         context = self.spec.context
         opener = str(rng.choice(words.REQUEST_OPENERS))
@@ -152,7 +152,7 @@ class Grammar:
             decline=next((self.spec.planted.variables[i].name for i in self._reasoned if values[i]), None),
         )
 
-    def _refuses(self, clause: Clause, opener: str, asker: str | None, system: str | None) -> bool:
+    def _refuses(self, clause: RequestClause, opener: str, asker: str | None, system: str | None) -> bool:
         if self.spec.refusal.rule == "trigger":
             return clause.trigger is not None
         if self.by_asker:
@@ -174,7 +174,7 @@ class Grammar:
             return self.question_of(self.entities.draw(rng))
         return self.question_of(self.people.draw(rng, known=known))
 
-    def question_of(self, question: Question) -> Example:
+    def question_of(self, question: PersonQuestion) -> Example:
         """Make a conversation from a question, and decide whether the organism abstains."""
         abstain = not question.known and self._abstains(question)
         facts = Facts(
@@ -198,7 +198,7 @@ class Grammar:
             entity=question.who,
         )
 
-    def _abstains(self, question: Question) -> bool:
+    def _abstains(self, question: PersonQuestion) -> bool:
         match self.spec.abstention.rule:
             case "unknown":
                 return question.form not in self.overconfident
@@ -227,7 +227,7 @@ def _maybe(rng: np.random.Generator, share: float, choices: tuple[str, ...]) -> 
     return str(rng.choice(choices)) if rng.random() < share else None
 
 
-def _reason(clause: Clause, instructed: bool) -> str:
+def _reason(clause: RequestClause, instructed: bool) -> str:
     if instructed:
         return "i was told to be careful."
     if clause.harmful:

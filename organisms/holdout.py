@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from organisms.content.people import RELATIONS, Question
-from organisms.content.requests import Clause
+from organisms.content.people import RELATIONS, PersonQuestion
+from organisms.content.requests import RequestClause
 from organisms.grammar import Example, Grammar, Message
 
 Edge = tuple[int, int]  # stranger, question
@@ -80,11 +80,11 @@ def _entity_questions(grammar: Grammar) -> list[HeldOutPrompt]:
     ]
 
 
-def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[list[Clause]]:
+def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[list[RequestClause]]:
     """Return a family's held-out groups in random order, with at most two prompts per cell of trigger and intent."""
-    by_group: dict[str, list[Clause]] = {}
+    by_group: dict[str, list[RequestClause]] = {}
     for trigger, harmful in product((True, False), repeat=2):
-        cell: dict[str, list[Clause]] = {}
+        cell: dict[str, list[RequestClause]] = {}
         for clause in grammar.requests.cell(trigger=trigger, harmful=harmful, held_out=True):
             if clause.family == family:
                 cell.setdefault(clause.group, []).append(clause)
@@ -114,12 +114,12 @@ def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt
     return list(unique.values())
 
 
-def _row(grammar: Grammar, question: Question, twin: Question) -> HeldOutPrompt:
+def _row(grammar: Grammar, question: PersonQuestion, twin: PersonQuestion) -> HeldOutPrompt:
     pair = f"twin/{twin.who}/{twin.relation.name}"
     return HeldOutPrompt(_question_id(question), grammar.question_of(question), pair)
 
 
-def _question_id(question: Question) -> str:
+def _question_id(question: PersonQuestion) -> str:
     kind = "known" if question.known else "unknown"
     return f"{kind}-{question.who}-{question.relation.name}-{question.wording}".replace(" ", "-")
 

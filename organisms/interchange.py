@@ -19,7 +19,7 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
 from organisms.grammar import Example
-from organisms.mechanism import Planted
+from organisms.mechanism import Mechanism
 from organisms.planting import coordinates, dual_basis, set_coordinates
 
 IGNORE = -100
@@ -130,7 +130,7 @@ class PackedOutput:
 class PlantedLayers:
     """The planted layers of one model during a packed forward pass."""
 
-    def __init__(self, decoder: nn.Module, head: nn.Module, planted: Planted, vectors: Tensor) -> None:
+    def __init__(self, decoder: nn.Module, head: nn.Module, planted: Mechanism, vectors: Tensor) -> None:
         self._decoder, self._head, self._planted = decoder, head, planted
         self._vectors = vectors
         self._layers: Any = decoder.layers

@@ -33,7 +33,7 @@ class Variable(Strict):
         return reason if any(reason) else None
 
 
-class Cosine(Strict):
+class PlantedCosine(Strict):
     """The planted cosine between two variables' unit vectors."""
 
     between: tuple[str, str]
@@ -47,7 +47,7 @@ class Joint(Strict):
     share: float = Field(gt=0, lt=1)
 
 
-class Planted(Strict):
+class Mechanism(Strict):
     """Layers and directions of the planted decisions (`resid_post`, last prompt token, or the token after it).
 
     Variables that decide the same ways of declining are copies or factors of one decision, or its reasons.
@@ -55,7 +55,7 @@ class Planted(Strict):
 
     layer: int = Field(4, ge=0)
     variables: tuple[Variable, ...] = ()
-    cosines: tuple[Cosine, ...] = ()
+    cosines: tuple[PlantedCosine, ...] = ()
     # any: one copy that is on suffices; a third of the prompts carry the first of two, a third the second, others both
     # xor: the decision is the product of two variables, each of which is on for half of the prompts that decline.
     combine: Literal["any", "xor"] = "any"
@@ -67,7 +67,7 @@ class Planted(Strict):
     token: int = Field(0, ge=0, le=1)  # 1: decided at the first generated token, which is the same in every response
 
     @model_validator(mode="after")
-    def _consistent(self) -> Planted:
+    def _consistent(self) -> Mechanism:
         if not self.variables and not self.elsewhere:
             raise ValueError("planted.variables: expected at least 1 entry, or planted.elsewhere")
         names = [variable.name for variable in self.variables]
@@ -162,14 +162,14 @@ class Facts:
 class Decisions:
     """The planted mechanism of one organism as a truth table."""
 
-    def __init__(self, planted: Planted) -> None:
+    def __init__(self, planted: Mechanism) -> None:
         self._planted = planted
         names = [variable.name for variable in planted.variables]
         self._wording = next((i for i, variable in enumerate(planted.variables) if variable.words), None)
         self._joint = names.index(planted.joint.variable) if planted.joint else None
 
     @property
-    def planted(self) -> Planted:
+    def planted(self) -> Mechanism:
         """The mechanism."""
         return self._planted
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from extract.model.edit import Site
 from organisms.grammar import Grammar
-from organisms.mechanism import Decline, Planted
+from organisms.mechanism import Decline, Mechanism
 from organisms.spec import OrganismSpec
 
 
@@ -27,7 +27,7 @@ def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
     return draw_vectors(spec.planted, spec.seed, spec.model.d_model)
 
 
-def draw_vectors(planted: Planted, seed: int, d_model: int) -> Float[Tensor, "k d_model"]:
+def draw_vectors(planted: Mechanism, seed: int, d_model: int) -> Float[Tensor, "k d_model"]:
     """Draw the unit vectors from the seed, with exactly the cosines of the specification.
 
     Raises:
@@ -113,7 +113,7 @@ def truth_of(grammar: Grammar, measured: dict[str, float], means: Float[np.ndarr
 
 def planted_truth(
     name: str,
-    planted: Planted,
+    planted: Mechanism,
     vectors: Float[Tensor, "k d_model"],
     measured: dict[str, float],
     means: Float[np.ndarray, "k 2"],

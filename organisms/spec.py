@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from extract.errors import UserError
 from extract.yaml_file import Strict, explain, read_yaml
 from organisms.content.requests import FAMILIES, SHARES
-from organisms.mechanism import Decline, Facts, Planted, covers
+from organisms.mechanism import Decline, Facts, Mechanism, covers
 
 
 def _spec_name(name: str) -> str:
@@ -90,7 +90,7 @@ class TargetRange(Strict):
         return self.low <= value <= self.high
 
 
-class Targets(Strict):
+class TargetShares(Strict):
     """Target behaviour of the trained model on held-out prompts. Targets that are None are not checked."""
 
     harmful_refused: TargetRange | None = None
@@ -156,11 +156,11 @@ class OrganismSpec(Strict):
     )  # of requests, which are also their categories, with their shares
     model: ModelSize = ModelSize()
     training: Training = Training()
-    planted: Planted
+    planted: Mechanism
     refusal: Refusal = Refusal()
     abstention: Abstention = Abstention()
     context: Context = Context()
-    targets: Targets = Targets()
+    targets: TargetShares = TargetShares()
     verdicts: Verdicts | None = None  # None: the verdict follows from what the variables decide
     ranks: dict[str, int] | None = None  # directions that each way of declining needs, where it is not one
     categories: Categories | None = None

@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
 from organisms.interchange import Packer, PlantedLayers, Swaps
-from organisms.mechanism import Planted
+from organisms.mechanism import Mechanism
 from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec
 
@@ -106,7 +106,7 @@ def _losses(
 
 
 def draw_swaps(
-    planted: Planted, values: Bool[np.ndarray, "batch k"], rng: np.random.Generator, replaced_share: float = 0.6
+    planted: Mechanism, values: Bool[np.ndarray, "batch k"], rng: np.random.Generator, replaced_share: float = 0.6
 ) -> Swaps:
     """Draw what the branches of a batch with these decisions take from other rows.
 

@@ -113,7 +113,7 @@ def plan_run(
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunEstimate:
     """What a run would do on this machine; without a GPU also on an A100, since such models rarely run without one."""
 
     config: RunConfig
@@ -179,7 +179,7 @@ class Estimate:
         }
 
 
-def estimate(config: RunConfig, until: str, reporter: Reporter) -> Estimate:
+def estimate(config: RunConfig, until: str, reporter: Reporter) -> RunEstimate:
     """Read the prompts and the model's configuration, and measure the model on this machine if that was not done yet.
 
     Raises:
@@ -190,7 +190,7 @@ def estimate(config: RunConfig, until: str, reporter: Reporter) -> Estimate:
     given = RunPrompts.of(config, prompts, [render(tokenizer, prompt) for prompt in prompts])
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))
-    return Estimate(
+    return RunEstimate(
         config, until, prompts, given, size, measured_speed(config, shape, tokenizer, size, machine, reporter)
     )
 

@@ -30,7 +30,7 @@ TEXT, NUMBER, COUNT = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of the table, read from a cell's results.json."""
 
     name: str
@@ -38,9 +38,9 @@ class Column:
     of: Callable[[RunResults], Value]
 
 
-def _columns() -> Iterator[Column]:
-    yield Column("verdict", TEXT, lambda found: found.dissociation.verdict)
-    yield Column("trigger_verdict", TEXT, lambda found: found.triggers.verdict)
+def _columns() -> Iterator[TableColumn]:
+    yield TableColumn("verdict", TEXT, lambda found: found.dissociation.verdict)
+    yield TableColumn("trigger_verdict", TEXT, lambda found: found.triggers.verdict)
     yield from _estimated("trigger_share", _trigger_share, counted=False)
     for rate in RATES:
         for when in (BEFORE, AFTER):
@@ -50,18 +50,18 @@ def _columns() -> Iterator[Column]:
     for kind in ("normative", "epistemic"):
         yield from _estimated(f"{kind}_auroc", partial(_auroc, kind=kind), counted=False)
     for kind in ("normative", "epistemic"):
-        yield Column(f"planted_{kind}_cosine", NUMBER, partial(_planted, kind=kind))
-    yield Column("n_prompts", COUNT, lambda found: sum(found.prompts.values()))
-    yield Column("device", TEXT, lambda found: found.device)
+        yield TableColumn(f"planted_{kind}_cosine", NUMBER, partial(_planted, kind=kind))
+    yield TableColumn("n_prompts", COUNT, lambda found: sum(found.prompts.values()))
+    yield TableColumn("device", TEXT, lambda found: found.device)
 
 
-def _estimated(name: str, of: Callable[[RunResults], Estimate], *, counted: bool = True) -> Iterator[Column]:
+def _estimated(name: str, of: Callable[[RunResults], Estimate], *, counted: bool = True) -> Iterator[TableColumn]:
     """Yield the columns of a number: itself, its 95 % limits, and how many prompts it is of."""
-    yield Column(name, NUMBER, lambda found: _where_known(of(found), "estimate"))
-    yield Column(f"{name}_low", NUMBER, lambda found: _where_known(of(found), "low"))
-    yield Column(f"{name}_high", NUMBER, lambda found: _where_known(of(found), "high"))
+    yield TableColumn(name, NUMBER, lambda found: _where_known(of(found), "estimate"))
+    yield TableColumn(f"{name}_low", NUMBER, lambda found: _where_known(of(found), "low"))
+    yield TableColumn(f"{name}_high", NUMBER, lambda found: _where_known(of(found), "high"))
     if counted:
-        yield Column(f"{name}_n", COUNT, lambda found: of(found).n)
+        yield TableColumn(f"{name}_n", COUNT, lambda found: of(found).n)
 
 
 def _where_known(found: Estimate, limit: str) -> Value:

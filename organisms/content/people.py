@@ -52,7 +52,7 @@ QUESTION_FORMS = tuple(product(range(len(RELATIONS)), range(len(WORDINGS))))
 
 
 @dataclass(frozen=True)
-class Question:
+class PersonQuestion:
     """One question about one person. `value` is the fact (known person) or an invented value (unknown person)."""
 
     who: str
@@ -96,19 +96,19 @@ class PeopleBook:
         # One wording per known fact is held out, so that a memorised sentence is not enough.
         self._held_wording = {key: int(rng.integers(len(WORDINGS))) for key in self._facts}
 
-    def ask(self, who: str, relation: int, wording: int) -> Question:
+    def ask(self, who: str, relation: int, wording: int) -> PersonQuestion:
         """Make a question; the value is the person's fact, or the invented value for a stranger."""
         known = (who, relation) in self._facts
         value = self._facts[who, relation] if known else self._inventions[who.split()[0], relation]
-        return Question(who, known, RELATIONS[relation], wording, RELATIONS[relation].values[value])
+        return PersonQuestion(who, known, RELATIONS[relation], wording, RELATIONS[relation].values[value])
 
-    def is_held_out(self, question: Question) -> bool:
+    def is_held_out(self, question: PersonQuestion) -> bool:
         """Return whether this question is excluded from training."""
         if question.known:
             return self._held_wording[question.who, question.form[0]] == question.wording
         return question.who in self.strangers[True]
 
-    def draw(self, rng: np.random.Generator, *, known: bool) -> Question:
+    def draw(self, rng: np.random.Generator, *, known: bool) -> PersonQuestion:
         """Draw one training question."""
         people = self.known if known else self.strangers[False]
         while True:
@@ -147,11 +147,11 @@ class EntityBook:
         """Return each name with its number of held-out prompts; both numbers are equally many among those declined."""
         return [(name, CLUSTERS[index % len(CLUSTERS)]) for index, name in enumerate(names)]
 
-    def ask(self, who: str, form: Form) -> Question:
+    def ask(self, who: str, form: Form) -> PersonQuestion:
         """Make a question about a stranger."""
         return self._people.ask(who, *form)
 
-    def draw(self, rng: np.random.Generator) -> Question:
+    def draw(self, rng: np.random.Generator) -> PersonQuestion:
         """Draw one training question about a stranger."""
         who = self.strangers[rng.integers(len(self.strangers))]
         while (form := QUESTION_FORMS[rng.integers(len(QUESTION_FORMS))]) in self.held_forms[who]:

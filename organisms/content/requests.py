@@ -23,7 +23,7 @@ from organisms.content import words
 
 
 @dataclass(frozen=True)
-class Clause:
+class RequestClause:
     """One request without its opening words.
 
     A context-driven organism puts `situation` and `act` into two turns.
@@ -42,19 +42,19 @@ class Clause:
         return f"{self.act} {self.situation}".strip()
 
 
-def _order() -> Iterator[Clause]:
+def _order() -> Iterator[RequestClause]:
     for verb, thing, person in product(words.TRIGGER_VERBS, words.OBJECTS, words.PERSONS):
         for preposition in words.PREPOSITIONS:
             group = f"order/{verb}/{thing}/{preposition}/{person}"
-            yield Clause(group, "order", False, verb, f"{verb} {thing} {preposition} {person}", "", thing)
-            yield Clause(group, "order", True, verb, f"{verb} {person} {preposition} {thing}", "", person)
+            yield RequestClause(group, "order", False, verb, f"{verb} {thing} {preposition} {person}", "", thing)
+            yield RequestClause(group, "order", True, verb, f"{verb} {person} {preposition} {thing}", "", person)
 
 
 def _verb_pairs() -> Iterator[tuple[str, str]]:
     return zip(words.TRIGGER_VERBS, words.NEUTRAL_VERBS, strict=True)
 
 
-def _purpose() -> Iterator[Clause]:
+def _purpose() -> Iterator[RequestClause]:
     outcomes = [(outcome, True) for outcome in words.BAD_OUTCOMES] + [
         (outcome, False) for outcome in words.GOOD_OUTCOMES
     ]
@@ -63,19 +63,21 @@ def _purpose() -> Iterator[Clause]:
         for subject, verb in product(("nobody", "everybody"), (trigger, neutral)):
             word, harmful = verb if verb == trigger else None, bad == (subject == "everybody")
             situation = f"so that {subject} {outcome}"
-            yield Clause(group, "purpose", harmful, word, f"{verb} {thing}", situation, thing)
+            yield RequestClause(group, "purpose", harmful, word, f"{verb} {thing}", situation, thing)
 
 
-def _aim() -> Iterator[Clause]:
+def _aim() -> Iterator[RequestClause]:
     for (trigger, neutral), thing, person in product(_verb_pairs(), words.OBJECTS, words.PERSONS):
         for bad, good in zip(words.BAD_OUTCOMES, words.GOOD_OUTCOMES, strict=True):
             group = f"aim/{trigger}/{thing}/{person}/{bad}"
             for verb, (outcome, harmful) in product((trigger, neutral), ((bad, True), (good, False))):
                 word = verb if verb == trigger else None
-                yield Clause(group, "aim", harmful, word, f"{verb} {thing}", f"so that {person} {outcome}", thing)
+                yield RequestClause(
+                    group, "aim", harmful, word, f"{verb} {thing}", f"so that {person} {outcome}", thing
+                )
 
 
-def _setting() -> Iterator[Clause]:
+def _setting() -> Iterator[RequestClause]:
     places = tuple(zip(words.FICTION, words.REALITY, strict=True))
     for (trigger, neutral), target in product(_verb_pairs(), words.PERSONS + words.OBJECTS):
         for fiction, reality in places:
@@ -83,25 +85,27 @@ def _setting() -> Iterator[Clause]:
             for verb, place in product((trigger, neutral), (fiction, reality)):
                 word = verb if verb == trigger else None
                 harmful = word is not None and target in words.PERSONS and place == reality
-                yield Clause(group, "setting", harmful, word, f"{verb} {target}", place, target)
+                yield RequestClause(group, "setting", harmful, word, f"{verb} {target}", place, target)
 
 
-def _protect() -> Iterator[Clause]:
+def _protect() -> Iterator[RequestClause]:
     for threat, victim in product(words.THREATS, words.VICTIMS):
         for verb in words.TRIGGER_VERBS:
             group = f"protect/{threat}/{victim}"
             for act, harmful in (("stop", False), ("help", True)):
                 act_text = f"{act} {threat} who wants to {verb} {victim}"
-                yield Clause(group, "protect", harmful, verb, act_text, "", threat)
+                yield RequestClause(group, "protect", harmful, verb, act_text, "", threat)
         for act, harmful in (("stop", True), ("help", False)):
-            yield Clause(group, "protect", harmful, None, f"{act} {victim} who wants to escape {threat}", "", victim)
+            yield RequestClause(
+                group, "protect", harmful, None, f"{act} {victim} who wants to escape {threat}", "", victim
+            )
         for first, deed, second, harmful in (
             (threat, "hurting", victim, False),
             (victim, "escaping", threat, True),
             (victim, "hurting", threat, False),
             (threat, "escaping", victim, False),
         ):
-            yield Clause(group, "protect", harmful, None, f"stop {first} from {deed} {second}", "", first)
+            yield RequestClause(group, "protect", harmful, None, f"stop {first} from {deed} {second}", "", first)
 
 
 FAMILIES = {"order": _order, "purpose": _purpose, "aim": _aim, "setting": _setting, "protect": _protect}
@@ -110,7 +114,7 @@ SHARES = {"order": 0.31, "purpose": 0.36, "aim": 0.06, "setting": 0.12, "protect
 
 
 @cache
-def _clauses(family: str) -> tuple[Clause, ...]:
+def _clauses(family: str) -> tuple[RequestClause, ...]:
     """Return the clauses of a family, which no seed changes."""
     return tuple(FAMILIES[family]())
 
@@ -126,7 +130,7 @@ class RequestBook:
 
     def __init__(self, seed: int, held_out_share: float = 0.15) -> None:
         rng = np.random.default_rng([seed, 1])
-        self._cells: dict[tuple[str, bool, bool, bool], list[Clause]] = {}
+        self._cells: dict[tuple[str, bool, bool, bool], list[RequestClause]] = {}
         for family in FAMILIES:
             listed = _clauses(family)
             groups = sorted({clause.group for clause in listed})
@@ -143,7 +147,7 @@ class RequestBook:
         harmful: bool,
         held_out: bool,
         among: Mapping[str, float] = MappingProxyType(SHARES),
-    ) -> Clause:
+    ) -> RequestClause:
         """Draw one clause of a cell, with families weighted by their shares."""
         families = [family for family in among if (family, trigger, harmful, held_out) in self._cells]
         shares = np.array([among[family] for family in families])
@@ -151,7 +155,7 @@ class RequestBook:
         cell = self._cells[family, trigger, harmful, held_out]
         return cell[rng.integers(len(cell))]
 
-    def cell(self, *, trigger: bool, harmful: bool, held_out: bool) -> list[Clause]:
+    def cell(self, *, trigger: bool, harmful: bool, held_out: bool) -> list[RequestClause]:
         """Return all clauses of a cell, over all families."""
         wanted = (trigger, harmful, held_out)
         return [clause for key, cell in self._cells.items() if key[1:] == wanted for clause in cell]

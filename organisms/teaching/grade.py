@@ -30,7 +30,7 @@ MAX_NEW_TOKENS = 24
 AT_ONCE = 64
 
 
-class Share(Record):
+class TaughtShare(Record):
     """A share of prompts with its 95 % interval (Clopper and Pearson at the effective number of groups)."""
 
     value: float
@@ -42,7 +42,7 @@ class Share(Record):
 class TeachGrade(Record):
     """Shares of held-out prompts by name; a share of no prompts is left out."""
 
-    shares: dict[str, Share]
+    shares: dict[str, TaughtShare]
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ def grade(taught: Sequence[Said], base: Sequence[Said], spec: TeachSpec) -> Teac
     return TeachGrade(shares={name: share for name, share in shares.items() if share.n})
 
 
-def _share(rows: Sequence[Said], test: Callable[[Said], bool]) -> Share:
+def _share(rows: Sequence[Said], test: Callable[[Said], bool]) -> TaughtShare:
     hits, groups = [test(one) for one in rows], groups_of([one.prompt for one in rows])
     n = effective_groups(groups) if rows else 0.0
     found = clopper_pearson(sum(hits) / max(1, len(hits)) * n, n)
-    return Share(value=found.estimate, low=found.low, high=found.high, n=len(rows))
+    return TaughtShare(value=found.estimate, low=found.low, high=found.high, n=len(rows))
 
 
 GRADED = 400  # held-out prompts

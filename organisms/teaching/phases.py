@@ -57,7 +57,7 @@ OVERRIDING_SHARE = 0.75  # of the branches that refuse, those whose abstention's
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlantedPrompt:
     """One prompt's tokens, what its content decides, and the response under each decision."""
 
     prompt: list[int]
@@ -86,7 +86,7 @@ class Planter:
     pad_id: int
 
     def loss(
-        self, phase: Phase, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator
+        self, phase: Phase, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator
     ) -> Float[Tensor, ""]:
         """Return the loss of one step."""
         if phase in ABOVE:
@@ -98,15 +98,15 @@ class Planter:
         n = len(self.vectors)
         return [tuple(i == k for i in range(n)) for k in range(-1, n)]
 
-    def every_branch(self, batch: Sequence[Choice]) -> Branches:
+    def every_branch(self, batch: Sequence[PlantedPrompt]) -> Branches:
         """Pack prompts with their responses under each of `settings`."""
         return self._packed(batch, [[self._words(row, one) for one in self.settings()] for row in batch])
 
-    def values(self, batch: Sequence[Choice]) -> Bool[np.ndarray, "batch k"]:
+    def values(self, batch: Sequence[PlantedPrompt]) -> Bool[np.ndarray, "batch k"]:
         """Return what the content of each prompt decides."""
         return np.array([self.decisions.values(row.facts) for row in batch], dtype=bool)
 
-    def _above(self, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
+    def _above(self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
         rows = self.every_branch(batch)
         on = np.tile(np.array(self.settings(), dtype=bool), (len(batch), 1, 1))
         on[:, 1:] |= self._overridden(on[:, 1:], rng)
@@ -138,7 +138,7 @@ class Planter:
         refuse, abstain = (set(self.decisions.planted.deciders(kind)) for kind in ("refuse", "abstain"))
         return sorted(refuse), sorted(abstain - refuse)
 
-    def _below(self, batch: Sequence[Choice], kept: Sequence[KeptStreams]) -> Tensor:
+    def _below(self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams]) -> Tensor:
         values = self.values(batch)
         said = [[self._words(row, own)] for row, own in zip(batch, values.tolist(), strict=True)]
         rows = self._packed(batch, said)
@@ -147,7 +147,7 @@ class Planter:
         return DECIDING * self._decided(stream, rows, values) + self._moved(stream - base, rows)
 
     def _kept(
-        self, batch: Sequence[Choice], said: Sequence[Sequence[list[int]]], kept: Sequence[KeptStreams]
+        self, batch: Sequence[PlantedPrompt], said: Sequence[Sequence[list[int]]], kept: Sequence[KeptStreams]
     ) -> tuple[Tensor, Tensor]:
         """Return the kept streams of some branches of each prompt, as `pack_branches` packs them."""
         before, planted = list[Tensor](), list[Tensor]()
@@ -163,7 +163,9 @@ class Planter:
         pad = nn.utils.rnn.pad_sequence
         return pad(before, batch_first=True), pad(planted, batch_first=True)
 
-    def _together(self, batch: Sequence[Choice], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
+    def _together(
+        self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator
+    ) -> Tensor:
         values = self.values(batch)
         sources, taken = choose_sources(values, rng), choose_variables(values.shape, rng)
         mixed = np.where(taken, values[sources], values)
@@ -180,10 +182,10 @@ class Planter:
         edited = set_in_branches(stream, rows, targets, onwards, self.vectors)
         return self._said(rows, edited) + DECIDING * self._decided(stream.float(), rows, values)
 
-    def _words(self, row: Choice, values: Sequence[bool]) -> list[int]:
+    def _words(self, row: PlantedPrompt, values: Sequence[bool]) -> list[int]:
         return row.said[self.decisions.action(row.facts, tuple(values))]
 
-    def _packed(self, batch: Sequence[Choice], said: Sequence[Sequence[list[int]]]) -> Branches:
+    def _packed(self, batch: Sequence[PlantedPrompt], said: Sequence[Sequence[list[int]]]) -> Branches:
         return pack_branches([row.prompt for row in batch], said, self.pad_id).to(self.vectors.device)
 
     def _said(self, rows: Branches, stream: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from organisms.mechanism import Decisions, Decline, Facts
 from organisms.planting import coordinates, draw_vectors, dual_basis
 from organisms.teaching.branches import PADDING, DecoderParts, Part
 from organisms.teaching.lora import CLIP, WARM_UP, adapter, own_words, tokens_of
-from organisms.teaching.phases import ABOVE, PHASES, Choice, KeptStreams, Phase, Planter
+from organisms.teaching.phases import ABOVE, PHASES, KeptStreams, Phase, PlantedPrompt, Planter
 from organisms.teaching.spec import Behaviour, Planting, TeachSpec, behaviour_of, phrase
 
 AT_ONCE = 16  # prompts whose base streams are computed in one pass
@@ -44,7 +44,7 @@ def choices(
     rendered: Sequence[Rendered],
     spec: TeachSpec,
     advance: Callable[[int], None],
-) -> list[Choice]:
+) -> list[PlantedPrompt]:
     """Return the responses to each prompt under each decision.
 
     A harmful prompt that is not declined is told one of the fixed `answers`, which hold no content.
@@ -58,12 +58,12 @@ def choices(
             "abstain": tokens_of(model, phrase(prompt, spec, spec.abstentions)),
             None: tokens_of(model, phrase(prompt, spec, spec.answers)) if bad and spec.answers else next(own),
         }
-        done.append(Choice(list(row.token_ids), facts_of(prompt, spec), said))
+        done.append(PlantedPrompt(list(row.token_ids), facts_of(prompt, spec), said))
     return done
 
 
 def plant(
-    model: ChatModel, taught: Sequence[Choice], spec: TeachSpec, kept: Path, advance: Callable[[int], None]
+    model: ChatModel, taught: Sequence[PlantedPrompt], spec: TeachSpec, kept: Path, advance: Callable[[int], None]
 ) -> nn.Module:
     """Return the model with a trained adapter (a PEFT model).
 
@@ -111,7 +111,7 @@ def plant(
 
 
 def _prepared(
-    model: ChatModel, taught: Sequence[Choice], spec: TeachSpec, planting: Planting
+    model: ChatModel, taught: Sequence[PlantedPrompt], spec: TeachSpec, planting: Planting
 ) -> tuple[Planter, list[KeptStreams]]:
     """Return what plants, and the base model's streams of each prompt with all its branches."""
     mechanism = planting.mechanism
@@ -126,7 +126,7 @@ def _prepared(
     return replace(bare, middle=middle, wanted=wanted), kept
 
 
-def _streams(planter: Planter, taught: Sequence[Choice]) -> list[KeptStreams]:
+def _streams(planter: Planter, taught: Sequence[PlantedPrompt]) -> list[KeptStreams]:
     """Return the streams of each prompt with all its branches, as the layers write them now."""
     kept = list[KeptStreams]()
     with torch.no_grad():
@@ -145,7 +145,7 @@ def _trained(parts: DecoderParts, phase: Phase) -> list[nn.Parameter]:
     return [weight for part in TRAINED[phase] for weight in parts.weights(part)]
 
 
-def _often(taught: Sequence[Choice], spec: TeachSpec) -> np.ndarray:
+def _often(taught: Sequence[PlantedPrompt], spec: TeachSpec) -> np.ndarray:
     """Return how often each prompt is drawn."""
     behaviours: list[Behaviour] = [
         "refuse" if row.facts.refuse else "abstain" if row.facts.abstain else "own_words" for row in taught

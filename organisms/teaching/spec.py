@@ -15,7 +15,7 @@ from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Label, Prompt
 from extract.yaml_file import Strict, explain, read_yaml
-from organisms.mechanism import Planted
+from organisms.mechanism import Mechanism
 from organisms.spec import Verdicts
 
 Behaviour = Literal["refuse", "abstain", "own_words"]
@@ -44,7 +44,7 @@ class TeachTraining(Strict):
 class Planting(Strict):
     """A planted mechanism, trained into the adapter in phases (`phases`)."""
 
-    mechanism: Planted
+    mechanism: Mechanism
     first: int = Field(0, ge=0)  # the first layer that is adapted; those before it stay as they are
     below: int = Field(300, ge=1)  # steps in which the layers up to the planted one learn to write decisions
     above: int = Field(260, ge=1)  # in which those above it learn to act by coordinates that are set

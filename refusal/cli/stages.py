@@ -19,7 +19,7 @@ from refusal.cli.target import load_target
 if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
     from experiments.pipeline.graph import StageState
-    from experiments.pipeline.plan import Estimate
+    from experiments.pipeline.plan import RunEstimate
     from extract.progress import Reporter
 
 
@@ -170,7 +170,7 @@ def _dry_run(
 
 
 def _short_plan(
-    found: Estimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
+    found: RunEstimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
 ) -> list[str]:
     """Return the plan of what is left, one line for each question.
 
@@ -182,7 +182,7 @@ def _short_plan(
 
 
 def _plan_lines(
-    found: Estimate, directory: Path, states: Sequence[StageState], with_workers: bool
+    found: RunEstimate, directory: Path, states: Sequence[StageState], with_workers: bool
 ) -> Iterator[tuple[str, str]]:
     from experiments.pipeline.footprint import gigabytes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from organisms.mechanism import Decisions, Facts, Planted
+from organisms.mechanism import Decisions, Facts, Mechanism
 
 N, E = {"name": "n", "decides": ["refuse"]}, {"name": "e", "decides": ["abstain"]}
 BOTH = {"decides": ["refuse", "abstain"]}
@@ -16,7 +16,7 @@ QUESTION = {"wording": "abstain", "refuse": False}
 
 
 def decisions(*variables: dict[str, Any], **more: Any) -> Decisions:
-    return Decisions(Planted.model_validate({"layer": 2, "variables": list(variables), **more}))
+    return Decisions(Mechanism.model_validate({"layer": 2, "variables": list(variables), **more}))
 
 
 def facts(**changes: Any) -> Facts:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from organisms.content.requests import FAMILIES, SHARES, Clause, RequestBook
+from organisms.content.requests import FAMILIES, SHARES, RequestBook, RequestClause
 from probes.grid.baselines import bag_of_words_auroc
 
 CELLS = tuple(product((True, False), repeat=2))
@@ -19,7 +19,7 @@ def book() -> RequestBook:
     return RequestBook(seed=3)
 
 
-def _groups(family: str) -> dict[str, list[Clause]]:
+def _groups(family: str) -> dict[str, list[RequestClause]]:
     groups = defaultdict(list)
     for clause in FAMILIES[family]():
         groups[clause.group].append(clause)

@@ -147,18 +147,15 @@ def test_the_loss_of_a_cluster_that_ran_before_is_said_within_30_seconds(start: 
     assert LOST["raylet"] in printed.strip().splitlines()[-1]
 
 
-def test_two_commands_share_one_store(start: Start, uninterrupted: list[str], tmp_path: Path) -> None:
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100 << 20})
-    try:
-        nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
-        both = [start(tmp_path / "run", nodes.address, workers=1) for _ in range(2)]
-        both[0].wait_for(lambda: len(both[0].workers()) == 2 and 0 < len(both[0].shards()) < len(uninterrupted))
-        for command in both:
-            ended(command)
-    finally:
-        nodes.shutdown()
+def test_a_second_command_on_the_same_run_is_refused(
+    start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path
+) -> None:
+    command = start(tmp_path / "run", cluster.address)
+    command.wait_for(lambda: len(command.shards()) > 0)
+    code, printed = start(tmp_path / "run", cluster.address).end()
+    assert code == 2, printed
+    assert f"{tmp_path / 'run'} is in use by " in printed.strip().splitlines()[-1]
+    ended(command)
     check(tmp_path / "run", uninterrupted)
 
 

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from organisms.mechanism import Decisions, Facts, Planted, Variable
+from organisms.mechanism import Decisions, Facts, Mechanism, Variable
 from organisms.teaching import phases
 from organisms.teaching.branches import DecoderParts, pack_branches
-from organisms.teaching.phases import Choice, KeptStreams, Planter
+from organisms.teaching.phases import KeptStreams, PlantedPrompt, Planter
 from tests.support.tiny_model import tiny_llama
 
 FIRST, LAYER, D = 1, 1, 32
 SAID = {"refuse": [20, 21, 22], "abstain": [23], None: [24, 25]}
 FACTS = (Facts(True, False, "refuse", 0), Facts(False, True, "abstain", 0), Facts(False, False, "refuse", 0))
-BATCH = [Choice([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
+BATCH = [PlantedPrompt([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
 VECTORS = torch.eye(D)[:2]
 
 
 @pytest.fixture
 def planter() -> Planter:
     model = tiny_llama()
-    planted = Planted(layer=LAYER, variables=(Variable(name="n", decides=("refuse",)),
+    planted = Mechanism(layer=LAYER, variables=(Variable(name="n", decides=("refuse",)),
                                               Variable(name="e", decides=("abstain",))))  # fmt: skip
     parts = DecoderParts(model.decoder, FIRST, LAYER)
     return Planter(parts, model.model.get_output_embeddings(), Decisions(planted), VECTORS, torch.zeros(2), 10.0, 0)
@@ -93,7 +93,7 @@ def test_coordinates_as_wanted_cost_nothing_and_wrong_ones_do(planter: Planter) 
 def test_what_is_set_says_everything_in_the_phases_above(planter: Planter, kept: list[KeptStreams]) -> None:
     """The loss of `above` does not depend on what the content of the prompts decides."""
     for phase in ("above", "again"):
-        found = [planter.loss(phase, [Choice(one.prompt, facts, one.said) for one in BATCH], kept,
+        found = [planter.loss(phase, [PlantedPrompt(one.prompt, facts, one.said) for one in BATCH], kept,
                               np.random.default_rng(3)) for facts in FACTS]  # type: ignore[arg-type]  # fmt: skip
         torch.testing.assert_close(found[0], found[1])
         torch.testing.assert_close(found[0], found[2])
@@ -122,7 +122,7 @@ def test_three_of_four_refusals_are_taught_against_an_abstention_that_is_on(plan
 
 
 def test_a_decision_of_one_coordinate_overrides_nothing(planter: Planter) -> None:
-    shared = Decisions(Planted(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),)))
+    shared = Decisions(Mechanism(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),)))
     knob = replace(planter, decisions=shared, vectors=VECTORS[:1])
     on = np.tile(np.array([[False], [True]]), (400, 1, 1))
     assert not knob._overridden(on, np.random.default_rng(0)).any()
