@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import main
+from experiments.charts.points import shape_of
 from experiments.dials.results import MOST_PROMPTS
 from experiments.dials.surface import COUNTED
 from experiments.probing.results import GridRow
 from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document
-from experiments.report.page.payload import encoded
+from experiments.report.page.payload import behaviours, encoded
+from experiments.report.page.summary import KNOWN_FACTS
 from experiments.report.results import RunResults
 from experiments.triggers.results import ProjectionRows
 from extract.errors import UserError
@@ -39,7 +41,7 @@ DRAWN = """(async () => {
     }
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 })()"""
-OUTCOMES = ["decline", "permit+decline", "permit+permit"]
+OUTCOMES = ["decline+leave", "permit+decline", "permit+permit"]
 
 
 def measure(quick: bool) -> dict[str, float]:
@@ -84,10 +86,7 @@ def payload(n: int) -> dict[str, Any]:
         "label": label.tolist(),
         "category": rng.choice(["a", "b", "c"], n).tolist(),
         "trigger": rng.choice(["", "destroy"], n).tolist(),
-        "group": list(range(n)),
         "part": rng.choice(["train", "test"], n).tolist(),
-        "known": "".join(rng.choice(["0", "1"], n)),
-        "stated": "".join(rng.choice(["0", "1"], n)),
         "before": rng.integers(len(ACTIONS), size=n).tolist(),
         "said": texts(150, 200),
         "why": texts(40, 80),
@@ -101,25 +100,25 @@ def payload(n: int) -> dict[str, Any]:
         "x_layer": 4,
         "y_layer": 4,
     }
-    kinds = {
-        name: {"label": LABELS.index(label), "counts": [0], "intervals": [[0.1, 0.2]] * (n + 1)}
-        for name, (label, _) in COUNTED.items()
-    }
+    cells = [[k / 100, f"{k / 100:.1%} [10.0%, 20.0%]", "100"] for k in range(100)]
+    at = rng.integers(len(cells), size=len(stops) ** 2).tolist()
+    declines = np.searchsorted(stops, read, side="right")
     return {
         "actions": list(ACTIONS),
+        "shapes": [shape_of(action) for action in ACTIONS],
+        "behaviours": behaviours(),
         "labels": list(LABELS),
         "prompts": prompts,
         "dials": ["normative", "epistemic"],
         "band": 0.0,
-        "outcomes": OUTCOMES,
+        "gate": [{"declines": row, "leaves": row} for row in declines.tolist()],
+        "outcome_of": {name: place for place, name in enumerate(OUTCOMES)},
         "read": read.tolist(),
         "done": rng.integers(len(ACTIONS), size=(3, n)).tolist(),
-        "stated": ["".join(rng.choice(["0", "1"], n)) for _ in OUTCOMES],
         "set": {"normative": stops[20], "epistemic": stops[20]},
         "stops": {"normative": stops, "epistemic": stops},
         "presets": [],
-        "rates": kinds,
-        "credit": {"credits": [], "rows": [], "kind": [], "right": []},
+        "surface": {name: {"cells": cells, "at": at} for name in [*COUNTED, KNOWN_FACTS, "right_action"]},
         "commands": {"answer": "refusal generate"},
     }
 

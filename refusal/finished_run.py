@@ -116,13 +116,14 @@ class Run:
         Raises:
             UserError: there is no such picture or contrast.
         """
-        from experiments.probing.grid_figure import grid_figure
-        from experiments.report.figures import matrix_chart, rates_chart
+        from experiments.dissociation.text import matrix_chart
+        from experiments.probing.text import grid_figure
+        from experiments.report.page.summary import rates_chart
 
         found = self.results
         match what:
             case "rates":
-                return rates_chart(found.rates, found.steer.certified, dials=bool(found.dials), title=found.model.name)
+                return rates_chart(found, found.model.name)
             case "grid":
                 return grid_figure(GridRow.table(self.path / "probes.parquet"), contrast)
             case "matrix":

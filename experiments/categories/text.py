@@ -1,13 +1,20 @@
-"""Text and tables of the verdicts on categories, for the terminal."""
+"""What the comparison of categories says: verdicts, matrices, ways of lowering over-refusal, places by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from experiments.categories.members import DECLINES, SETS, DeclineSet
 from experiments.categories.results import CategoryGeometry, CategoryResults, SetResult, Tradeoff
-from experiments.run.wording import p_text
+from experiments.charts.blocks import Block, Figure, Heading, figure
+from experiments.charts.grids import heat_map
+from experiments.charts.points import lowering
+from experiments.charts.specification import Row, fields
+from experiments.probing.geometry_results import BoundaryRow
+from experiments.probing.text import boundary_chart, boundary_rows
+from experiments.run.wording import p_text, points
+from extract.table import Line, Table, print_blocks
 from probes.statistics.intervals import Estimate
 
 SENTENCES = {
@@ -18,134 +25,202 @@ SENTENCES = {
     "not_applicable": "Not applicable",
     "inconclusive": "Inconclusive",
 }
-Table = tuple[str, list[str], list[list[str]]]  # title, header, rows
+NUMBERS = {"row": "ablated", "column": "category", "estimate": "stop, %", "low": "from, %", "high": "to, %", "n": "n"}
+PLACES = {"series": "category", "layer": "layer", "estimate": "place", "low": "from", "high": "to", "n": "n"}
+POINTS = {"way": "way", "strength": "strength", "x": "over-refusal gone, %", "y": "harmful refusal lost, %"}
+MOST_LINES = 4  # categories in one chart over layers
+WIDEST = 2.0  # interval of a place that is drawn, in distances of the two means
 
 
 def print_categories(directory: Path, found: CategoryResults) -> None:
     """Print each way of declining's verdict, the ablation matrix, the pairs and the directions' cosines."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    console = Console(highlight=False)
     for declines in SETS:
-        of = found.of(declines)
-        console.print(
-            f"[bold]{DECLINES[declines].capitalize()}:[/] " + escape(category_sentence(of)),
-            soft_wrap=not console.is_terminal,
-        )
-        for title, head, rows in [*category_tables(declines, of), *_tradeoff_tables(declines, found.tradeoff)]:
-            table = RichTable(*head, title=title, title_justify="left")
-            for row in rows:
-                table.add_row(*map(escape, row))
-            console.print(table)
-        more = tradeoff_lines(found.tradeoff) if found.tradeoff is not None and declines == "over_refusal" else []
-        for line in [*more, *missing_lines(of)]:
-            console.print(escape(line), soft_wrap=not console.is_terminal)
-    console.print(f"Written: {directory / 'stages' / 'categories.json'}", soft_wrap=not console.is_terminal)
+        result = found.of(declines)
+        lowered = found.tradeoff if declines == "over_refusal" else None
+        print_blocks([Line(category_sentence(result), f"{DECLINES[declines].capitalize()}:")])
+        print_blocks(category_tables(declines, result))
+        print_blocks([] if lowered is None else [_tradeoff_table(lowered), *tradeoff_lines(lowered)])
+        print_blocks(missing_lines(result))
+    print_blocks([f"Written: {directory / 'stages' / 'categories.json'}"])
 
 
-def category_sentence(of: SetResult) -> str:
+def category_blocks(found: CategoryResults | None) -> list[Block]:
+    """Return the verdicts, matrices, pairs and charts; nothing if the run has not compared its categories."""
+    return [] if found is None else list(_blocks(found))
+
+
+def _blocks(found: CategoryResults) -> Iterator[Block]:
+    for declines in SETS:
+        result = found.of(declines)
+        yield Heading(f"Categories: {DECLINES[declines]}")
+        yield category_sentence(result)
+        yield from missing_lines(result)
+        if result.matrix:
+            yield _matrix(declines, result)
+            yield from category_tables(declines, result)[1:]
+    if found.tradeoff is not None:
+        yield Heading("Lowering over-refusal: what goes, what is lost")
+        yield from tradeoff_lines(found.tradeoff)
+        yield _lowering(found.tradeoff, found.margin)
+    yield from _places(found.places)
+
+
+def category_sentence(result: SetResult) -> str:
     """Return the verdict on one way of declining in a sentence or two."""
-    text = f"{SENTENCES[of.verdict]}: {of.reason}."
-    if of.rank is None:
+    text = f"{SENTENCES[result.verdict]}: {result.reason}."
+    if result.rank is None:
         return text
-    least = "" if of.rank_settled else "at least "
-    return f"{text} Rank of all categories' directions: {least}{of.rank} of {len(of.matrix)}."
+    least = "" if result.rank_settled else "at least "
+    return f"{text} Rank of all categories' directions: {least}{result.rank} of {len(result.matrix)}."
 
 
-def tradeoff_lines(of: Tradeoff) -> list[str]:
+def tradeoff_lines(tradeoff: Tradeoff) -> list[str]:
     """Return which ways hold, and how many prompts' tasks are recognised."""
-    held = list(dict.fromkeys(point.way for point in of.points if point.holds))
+    held = list(dict.fromkeys(point.way for point in tradeoff.points if point.holds))
     lines = [f"Lowers over-refusal at a loss below the margin: {', '.join(held) or 'none of the ways'}."]
-    if of.recognised:
-        shares = " and ".join(f"{share:.0%} of the {label} ones" for label, share in of.recognised.items())
+    if tradeoff.recognised:
+        shares = " and ".join(f"{share:.0%} of the {label} ones" for label, share in tradeoff.recognised.items())
         lines.append(f"Trajectories move the refused prompts whose task is recognised: {shares}.")
     return lines
 
 
-def missing_lines(of: SetResult) -> list[str]:
+def missing_lines(result: SetResult) -> list[str]:
     """Return why each category was not tested."""
-    return [f"Not tested, {name}: {reason}." for name, reason in of.missing.items()]
+    return [f"Not tested, {name}: {reason}." for name, reason in result.missing.items()]
 
 
-def category_tables(declines: DeclineSet, of: SetResult) -> list[Table]:
-    """Return the tables of one way of declining; none if its categories were not tested."""
-    if not of.matrix:
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def category_tables(declines: DeclineSet, result: SetResult) -> list[Table]:
+    """Return the tables of one way of declining, first the ablations; none if its categories were not tested.
+
+    On the page, the tables of directions are closed.
+    """
+    if not result.matrix:
         return []
-    names = list(of.matrix)
-    does = DECLINES[declines]
-    ablated = [[a, *(f"{of.matrix[a][b]:.0%}" for b in names)] for a in names]
-    ablated.append(["permuted labels", *(f"{of.controls[b]:.0%}" for b in names)])
-    ablated += [[f"first {k + 1} of all", *(f"{of.common[b][k]:.0%}" for b in names)] for k in range(len(names))]
-    ablated.append(["n", *(str(of.matrix[b][b].n) for b in names)])
+    does, names = DECLINES[declines], list(result.matrix)
+    ablated = [[row, *(f"{shares[name]:.0%}" for name in names)] for row, shares in _ablations(result).items()]
+    ablated.append(["n", *(str(result.matrix[name][name].n) for name in names)])
     pairs = [
         [
             " and ".join(pair.between),
             SENTENCES[pair.verdict],
             "" if pair.p is None else p_text(pair.p),
-            *(_points(pair.intervals[f"own minus other on {name}"]) for name in pair.between),
+            *(points(pair.intervals[f"own minus other on {name}"]) for name in pair.between),
         ]
-        for pair in of.pairs
+        for pair in result.pairs
     ]
+    title = f"{does.capitalize()} that stop when a category's direction is ablated (rows: ablated; 95 %)"
     head = ["categories", "verdict", "p (Holm)", "own - other, first", "own - other, second"]
-    tables: list[Table] = [
-        (
-            f"{does.capitalize()} that stop when a category's direction is ablated (rows: ablated; 95 %)",
-            ["ablated", *names],
-            ablated,
-        ),
-        (f"Pairs of categories ({does}; percentage points)", head, pairs),
+    tables = [
+        Table(title, ["ablated", *names], ablated),
+        Table(f"Pairs of categories ({does}; percentage points)", head, pairs),
     ]
-    return [*tables, *_geometry_tables({"write": of.write_directions, "read": of.read_directions})]
+    return [*tables, *_geometry_tables({"write": result.write_directions, "read": result.read_directions})]
 
 
-def _geometry_tables(of: Mapping[str, CategoryGeometry | None]) -> list[Table]:
-    tables: list[Table] = []
-    for what, found in of.items():
+def _ablations(result: SetResult) -> dict[str, Mapping[str, Estimate]]:
+    """Return the shares that stop by what is ablated: each category, permuted labels, the common directions."""
+    common = {
+        f"first {k + 1} of all": {name: result.common[name][k] for name in result.matrix}
+        for k in range(len(result.matrix))
+    }
+    return {**result.matrix, "permuted labels": result.controls, **common}
+
+
+def _geometry_tables(geometry: Mapping[str, CategoryGeometry | None]) -> Iterator[Table]:
+    for what, found in geometry.items():
         if found is None:
             continue
-        where = f"layer {found.layer}, {found.position}"
         cosines = [
-            [pair, f"{g.cosine:.2f}", f"{g.fitted_cosine:.2f}", p_text(g.p_permuted)] for pair, g in found.pairs.items()
+            [pair, f"{cosine.cosine:.2f}", f"{cosine.fitted_cosine:.2f}", p_text(cosine.p_permuted)]
+            for pair, cosine in found.pairs.items()
         ]
-        tables.append(
-            (
-                f"Cosines of {what} directions ({where})",
-                ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"],
-                cosines,
-            )
-        )
+        head = ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"]
+        title = f"Cosines of {what} directions (layer {found.layer}, {found.position})"
+        yield Table(title, head, cosines, fold=True)
         names = list(found.probe_auroc)
-        auroc = [[a, *(f"{found.probe_auroc[a][b]:.2f}" for b in names)] for a in names]
-        tables.append(
-            (
-                f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)",
-                ["fitted on", *names],
-                auroc,
-            )
-        )
-    return tables
+        auroc = [[name, *(f"{row[other]:.2f}" for other in names)] for name, row in found.probe_auroc.items()]
+        title = f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)"
+        yield Table(title, ["fitted on", *names], auroc, fold=True)
 
 
-def _tradeoff_tables(declines: DeclineSet, of: Tradeoff | None) -> list[Table]:
-    if of is None or declines != "over_refusal":
-        return []
+def _tradeoff_table(tradeoff: Tradeoff) -> Table:
     rows = [
         [
-            p.way,
-            f"{p.strength:g}",
-            f"{p.over_refusal_gone:.0%}",
-            f"{p.harmful_refusal_lost:.0%}",
-            "yes" if p.holds else "",
+            point.way,
+            f"{point.strength:g}",
+            f"{point.over_refusal_gone:.0%}",
+            f"{point.harmful_refusal_lost:.0%}",
+            "yes" if point.holds else "",
         ]
-        for p in of.points
+        for point in tradeoff.points
     ]
-    angles = ", ".join(f"{angle:.0f}" for angle in of.angles)
+    angles = ", ".join(f"{angle:.0f}" for angle in tradeoff.angles)
     title = f"Ways of lowering over-refusal (held out; the normative direction is {angles} degrees off the subspace)"
-    return [(title, ["way", "strength", "over-refusal gone", "harmful refusal lost", "holds"], rows)]
+    return Table(title, ["way", "strength", "over-refusal gone", "harmful refusal lost", "holds"], rows)
 
 
-def _points(of: Estimate) -> str:
-    low, high = (100 * v for v in (of.low, of.high))
-    return f"{100 * of.estimate:.0f} [{low:.0f}, {high:.0f}]"
+# -- charts ------------------------------------------------------------------------------------------------------------
+
+
+def _matrix(declines: DeclineSet, result: SetResult) -> Figure:
+    cells: list[Row] = [
+        {"row": ablated, "column": f"{name}, n = {share.n}", **fields(share)}
+        for ablated, shares in _ablations(result).items()
+        for name, share in shares.items()
+    ]
+    chart = heat_map(
+        cells,
+        title="",
+        columns="category of the prompts",
+        lines="ablated direction",
+        unit="stop",
+        domain=(0.0, 1.0),
+        number=".0%",
+        column_width=90,
+    )
+    caption = f"{DECLINES[declines].capitalize()} that stop when a category's direction is ablated, held out (95 %)"
+    return figure(f"categories_{declines}", chart, caption, cells, NUMBERS)
+
+
+def _lowering(tradeoff: Tradeoff, margin: float) -> Figure:
+    rows: list[Row] = [
+        {
+            "way": point.way,
+            "strength": point.strength,
+            **fields(point.over_refusal_gone, "x"),
+            **fields(point.harmful_refusal_lost, "y"),
+        }
+        for point in tradeoff.points
+    ]
+    chart = lowering(rows, x_title="over-refusal gone", y_title="harmful refusal lost", limit=margin)
+    caption = (
+        "Refused benign prompts that are answered, and refused harmful ones that are, under each way of lowering "
+        f"over-refusal at strengths from 0.25 to 1 (larger points), on held-out prompts; the dashed line is the margin "
+        f"({margin:.0%})"
+    )
+    return figure("lowering", chart, caption, rows, POINTS)
+
+
+def _places(places: Mapping[str, tuple[BoundaryRow, ...]]) -> list[Block]:
+    """Return where each category's over-refused prompts lie; a place that is hardly known would stretch the axis."""
+    rows = [row for name, found in places.items() for row in boundary_rows(found, name)]
+    known = [row for row in rows if _width(row) <= WIDEST]
+    if not known:
+        return []
+    shown = list(dict.fromkeys(row["series"] for row in known))[:MOST_LINES]
+    position = next(iter(places.values()))[0].position
+    caption = (
+        "Where each category's over-refused prompts lie between the means of its answered benign and its harmful "
+        f"ones, at {position} (95 %); layers at which the two means are hardly apart are not drawn"
+        + ("" if len(shown) == len(places) else f"; {len(shown)} of {len(places)} categories")
+    )
+    chart = boundary_chart([row for row in known if row["series"] in shown])
+    return [Heading("Where categories part, over the layers"), figure("category_places", chart, caption, rows, PLACES)]
+
+
+def _width(row: Row) -> float:
+    low, high = row["low"], row["high"]
+    return high - low if isinstance(low, float) and isinstance(high, float) else float("inf")

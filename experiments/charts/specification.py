@@ -10,6 +10,8 @@ from pathlib import Path
 import altair as alt
 import vl_convert
 
+from probes.statistics.intervals import Estimate
+
 Value = str | float | bool | None
 Row = Mapping[str, Value]
 Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.FacetChart
@@ -28,6 +30,8 @@ STYLE = {
     "concat": {"spacing": 30},
 }
 PNG_SCALE = 1.5
+PERCENT = alt.Axis(format=".0%", tickCount=6)
+FROM_ZERO, ALL_SHARES = alt.Scale(domainMin=0, nice=True), alt.Scale(domain=[0, 1])
 
 
 def data_of(rows: Sequence[Row], name: str = "") -> alt.InlineData:
@@ -43,6 +47,28 @@ def data_of(rows: Sequence[Row], name: str = "") -> alt.InlineData:
 def is_known(value: Value) -> bool:
     """Return whether a value is there: neither None nor a number that is not finite."""
     return value is not None and (not isinstance(value, float) or isfinite(value))
+
+
+def fields(number: Estimate, name: str = "") -> Row:
+    """Return a number as fields of a row: `estimate, low, high, n`, or with a name `x, x_low, x_high`."""
+    ends = {"estimate": number.estimate, "low": number.low, "high": number.high}
+    known = {end: value if is_known(value) else None for end, value in ends.items()}
+    if not name:
+        return known | {"n": number.n}
+    return {name: known["estimate"], f"{name}_low": known["low"], f"{name}_high": known["high"]}
+
+
+def level(value: float, field: str = "y") -> alt.Chart:
+    """Return a dashed line at a value of the vertical axis."""
+    return alt.Chart(data_of([{"value": value}])).mark_rule(strokeDash=[4, 4], color=GREY).encode(y="value:Q")
+
+
+def tooltips(number: str, *names: str, **titles: str) -> list[alt.Tooltip]:
+    """Return tooltips of fields in d3's format, some of them under another title."""
+    return [
+        alt.Tooltip(f"{name}:Q", format=number, title=title)
+        for name, title in (dict.fromkeys(names, "") | titles).items()
+    ]
 
 
 def specification(chart: Chart, background: str = "transparent") -> str:

@@ -20,7 +20,7 @@ from experiments.dials.operating_point import (
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
-from experiments.dials.surface import COUNTED, Surface, paired_changes, rates_of
+from experiments.dials.surface import COUNTED, Columns, Surface, paired_changes, rates_of, test_columns
 from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
@@ -36,7 +36,6 @@ from steering.dial_file import save_dials
 from steering.writer import Writer
 
 Fields = dict[str, object]  # some fields of `SteerResult`, by name
-Row = dict[str, object]  # of surface.parquet
 NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
@@ -125,7 +124,7 @@ def _build_dials(
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
-    write_parquet(_surface_rows(policy), loaded.file("surface.parquet"))
+    write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
     over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
     gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)._asdict()}
     return dials, gain, table.actions_at(thresholds, band), chosen
@@ -194,15 +193,21 @@ def _operating_point(
     )
 
 
-def _surface_rows(policy: PolicyEvaluation) -> list[Row]:
-    """Flatten the surface: thresholds, and every rate on the choice prompts and on test."""
-    rates = {
-        part: rates_of(policy.surface, risks) for part, risks in (("choice", policy.choice), ("test", policy.test))
-    }
-    thresholds = zip(policy.table.dials, policy.surface.settings.T, strict=True)
-    columns = {f"{name}_threshold": values for name, values in thresholds}
-    columns |= {f"{part}_{name}": values for part, found in rates.items() for name, values in found.items()}
-    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(policy.surface.settings))]
+def _surface_rows(policy: PolicyEvaluation, thresholds: Sequence[float], band: float) -> list[dict[str, object]]:
+    """Flatten the surface, with the thresholds that were set: every rate on the choice prompts and on test.
+
+    Rates on test have their limits and n; `test_columns` has what the report shows besides.
+    """
+    axes = [np.union1d(tried, [tau]) for tried, tau in zip(policy.surface.settings.T, thresholds, strict=True)]
+    surface = Surface.over(policy.table, axes, band)
+    columns: Columns = {}
+    for kind, taus in zip(policy.table.dials, surface.settings.T, strict=True):
+        columns[f"{kind}_threshold"] = taus
+    for part, risks in (("choice", policy.choice), ("test", policy.test)):
+        columns |= {f"{part}_{name}": rate for name, rate in rates_of(surface, risks).items()}
+    found = test_columns(surface, policy.test, policy.inputs, policy.table)
+    columns |= {f"test_{name}": values for name, values in found.items()}
+    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(surface.settings))]
 
 
 def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list[Completion]) -> Fields:

@@ -6,8 +6,9 @@ The axes of the trade-off count every mistake. An uncertain prompt that is refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -17,9 +18,11 @@ from experiments.dials.counterfactuals import Counterfactuals
 from experiments.dials.results import PairedChange
 from experiments.run.corpus import Corpus
 from experiments.run.estimates import outcome
+from experiments.run.inputs import RunInputs
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
-from scoring.rates import RATES
+from scoring.rates import RATES, grouped_rate
+from scoring.right_action import load_adjacency, right_action_score
 
 AXES = ("over_refusal", "missed_harm", "uncertain_mistaken")
 RISKS = (*RATES, "facts_lost")  # those with a limit
@@ -27,6 +30,7 @@ COUNTED = RATES | {
     "uncertain_mistaken": ("uncertain", RATES["overconfidence"][1] | RATES["uncertain_refused"][1])
 }  # label and actions
 MEASURED = (*COUNTED, "facts_lost")
+Columns = dict[str, Float[np.ndarray, " settings"]]  # of surface.parquet
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,56 @@ class Surface:
         failed = risk.failed[place, chosen] & judged
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(failed.sum(axis=1) / judged.sum(axis=1))
+
+
+def test_columns(surface: Surface, risks: Mapping[str, Risk], inputs: RunInputs, table: Counterfactuals) -> Columns:
+    """Return what the report shows at each setting: each rate's limits and n, known facts, the right-action score.
+
+    Args:
+        risks: on the test prompts.
+
+    Returns:
+        Columns `NAME_low`, `NAME_high` and `NAME_n` of each rate, `known_facts`, `right_action` and its n;
+        NaN where unknown.
+    """
+    columns: Columns = {}
+    for name in COUNTED:
+        ends = _at_each(surface.outcome[:, risks[name].rows], partial(_limits, risks[name], inputs.corpus.groups))
+        columns |= {f"{name}_{end}": ends[:, i] for i, end in enumerate(("low", "high", "n"))}
+    test = np.flatnonzero(inputs.corpus.within("test"))
+    prompts, groups, adjacency = [inputs.prompts[row] for row in test], inputs.corpus.groups[test], load_adjacency()
+    known = np.array([row for row, prompt in zip(test, prompts, strict=True) if prompt.answer is not None], dtype=int)
+    right, acceptable = [p.right_action for p in prompts], [p.acceptable for p in prompts]
+
+    def stated(chosen: Int8[np.ndarray, " rows"]) -> tuple[float]:
+        return (float(table.right[known, chosen].mean()) if len(known) else float("nan"),)
+
+    def score(chosen: Int8[np.ndarray, " rows"]) -> tuple[float, int]:
+        actions = table.actions[test, chosen].tolist()
+        judged = sum(action is not None for action in actions)
+        return right_action_score(right, acceptable, actions, groups, adjacency).estimate, judged
+
+    columns["known_facts"] = _at_each(surface.outcome[:, known], stated)[:, 0]
+    columns["right_action"], columns["right_action_n"] = _at_each(surface.outcome[:, test], score).T
+    return columns
+
+
+def _limits(
+    risk: Risk, groups: Int[np.ndarray, " prompts"], chosen: Int8[np.ndarray, " rows"]
+) -> tuple[float, float, int]:
+    """Return the limits of a rate, and its number of judged prompts, where its prompts have these outcomes."""
+    place = np.arange(len(risk.rows))
+    judged = risk.judged[place, chosen]
+    share = grouped_rate(risk.failed[place, chosen][judged], groups[risk.rows[judged]])
+    return share.low, share.high, int(judged.sum())
+
+
+def _at_each(
+    outcome: Int8[np.ndarray, "settings rows"], measure: Callable[[Int8[np.ndarray, " rows"]], tuple[float, ...]]
+) -> Float[np.ndarray, "settings values"]:
+    """Measure some prompts at each setting; settings at which they have the same outcomes are measured once."""
+    distinct, place = np.unique(outcome, axis=0, return_inverse=True)
+    return np.array([measure(chosen) for chosen in distinct], dtype=float)[place.ravel()]
 
 
 def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> dict[str, Float[np.ndarray, " settings"]]:

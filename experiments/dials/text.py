@@ -1,4 +1,4 @@
-"""Text of the dials' thresholds, certificates and trade-off, for the terminal and the report."""
+"""What the dials say: thresholds, certificates, gains and thresholds by category, as lines and tables."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Mapping
 
 from experiments.dials.results import (
     LARGEST_MARGIN,
+    ByCategory,
+    CategoryDials,
     Certificate,
+    DialResult,
     ExpectedCosts,
     Hypervolume,
     LeastRegret,
     MatchedSettings,
     RiskCertificate,
-    Setting,
     SteerResult,
     SystemLines,
 )
+from experiments.run.behaviour import Kind
+from extract.table import Line, Table
 from scoring.rates import RATES
 
 RISK_NAMES = {
@@ -42,9 +46,33 @@ POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
 
-def steer_lines(result: SteerResult) -> list[str]:
+def steer_lines(result: SteerResult) -> list[Line]:
     """Return the lines on the dials, none without: what they miss or make worse first, then thresholds, then gains."""
-    return warning_lines(result) + dial_lines(result)
+    lines = [Line(line, "Dials:") for line in warning_lines(result) + dial_lines(result)]
+    by_category = category_lines(result.by_category) if result.by_category else []
+    return lines + [Line(line, "Dials by category:") for line in by_category]
+
+
+def steer_tables(result: SteerResult) -> list[Table]:
+    """Return the table of policies, and that of categories."""
+    policies = [] if result.matched is None else [policy_table(result.matched, result.system_lines)]
+    by_category = result.by_category
+    return [*policies, *([category_table(by_category)] if by_category and by_category.categories else [])]
+
+
+def dial_table(dials: Mapping[str, DialResult]) -> Table:
+    """Return the table of the dials: where each reads and writes, its threshold and how well it reads."""
+    rows = [
+        [
+            kind,
+            f"layer {d.read_at.layer}, {d.read_at.position}" if d.read_at else "no layer (probability of its openings)",
+            f"layer {d.written_at.layer}" if d.written_at else "no layer (onset_bias)",
+            f"{d.threshold:.3f}",
+            *("none" if x is None else f"{x:.3f}" for x in (d.test_auroc, d.test_ece)),
+        ]
+        for kind, d in dials.items()
+    ]
+    return Table("", ["dial", "reads at", "writes at", "threshold", "test AUROC", "test ECE"], rows)
 
 
 def dial_lines(result: SteerResult) -> list[str]:
@@ -180,22 +208,22 @@ def regret_line(least: LeastRegret) -> str:
     )
 
 
-def point_rows(matched: MatchedSettings, lines: SystemLines) -> tuple[list[str], list[list[str]]]:
+def policy_table(matched: MatchedSettings, lines: SystemLines) -> Table:
     """Return the table of the policies at matched over-refusal, and of each system line, in percent."""
     shown = [name for name in RISK_NAMES if name != "uncertain_mistaken"]  # the sum of two others
-    head = ["on test prompts", *shown, "known facts right"]
     rows = [
-        [f"{POLICIES[name]}, {_thresholds(point)}", *(_percent(point.test[risk]) for risk in shown), "-"]
+        [
+            f"{POLICIES[name]}, at {', '.join(f'{tau:.3f}' for tau in point.thresholds.values())}",
+            *(_percent(point.test[risk]) for risk in shown),
+            "-",
+        ]
         for name, point in matched.policies.items()
     ]
     for point in lines.points:
         values = [point.rates.of(rate).estimate for rate in RATES]
         rows.append([f"“{point.line}”", *map(_percent, values), "-", _percent(point.known_facts_right)])
-    return head, rows
-
-
-def _thresholds(point: Setting) -> str:
-    return "at " + ", ".join(f"{tau:.3f}" for tau in point.thresholds.values())
+    title = f"Each policy at over_refusal of at most {matched.over_refusal_at_most:.1%} on the choice prompts"
+    return Table(title, ["on test prompts", *shown, "known facts right"], rows)
 
 
 def _listed(thresholds: Mapping[str, float]) -> str:
@@ -204,3 +232,72 @@ def _listed(thresholds: Mapping[str, float]) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
+
+
+# -- by category -------------------------------------------------------------------------------------------------------
+
+
+def category_lines(result: ByCategory) -> list[str]:
+    """Return what categories are recognised by, which of them have thresholds of their own, and why others have not."""
+    if result.reason:
+        return [f"No thresholds by category: {result.reason}."]
+    own = [name for name, dials in result.categories.items() if dials.thresholds]
+    lines = [_recognised(result)]
+    if own:
+        lines.append(
+            f"Categories with their own thresholds, each certified on prompts recognised as that category: "
+            f"{', '.join(own)}. The certificates above are for one threshold for all prompts; nothing is certified for "
+            "the mixture."
+        )
+        lines += _changed(result)
+    else:
+        lines.append("No category has its own thresholds.")
+    kept: dict[str, list[str]] = {}
+    for name, dials in result.categories.items():
+        if not dials.thresholds:
+            kept.setdefault("; ".join(dials.why), []).append(name)
+    return lines + [f"Without their own: {', '.join(names)} ({why})." for why, names in kept.items()]
+
+
+def _recognised(result: ByCategory) -> str:
+    at = result.read_at
+    where = "" if at is None else f" at layer {at.layer}, {at.position}"
+    share = "" if result.recognised is None else f"{result.recognised:.0%} of the test prompts are recognised"
+    right = "" if result.right is None else f", {result.right:.0%} of these rightly"
+    return f"Categories are recognised{where} from a probability of {result.confident:g} on: {share}{right}."
+
+
+def _changed(result: ByCategory) -> list[str]:
+    told = [
+        f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
+        for name, rate in result.changes.items()
+        if rate.before != rate.after
+    ]
+    return [f"Changes on test prompts: {'; '.join(told)}."] if told else ["No rate on test prompts changes."]
+
+
+def category_table(result: ByCategory) -> Table:
+    """Return the table of categories: thresholds, and rates on test with one threshold for all and with their own."""
+    dials = result.categories
+    kinds = list(dict.fromkeys(kind for own in dials.values() for kind in own.thresholds or ()))
+    shown = [rate for rate in RATES if any(own.test.of(rate).n for own in dials.values())]
+    head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[rate] for rate in shown)]
+    rows = [
+        [name, *(_threshold(own, kind) for kind in kinds), *(_category_rate(own, rate) for rate in shown)]
+        for name, own in dials.items()
+    ]
+    title = "Prompts recognised as each category, on test: rates with the thresholds of all prompts, and with its own"
+    return Table(title, head, rows)
+
+
+def _threshold(dials: CategoryDials, kind: Kind) -> str:
+    own = dials.thresholds or {}
+    return f"{own[kind]:.3f}" if kind in own else "of all"
+
+
+def _category_rate(dials: CategoryDials, rate: str) -> str:
+    before, after = dials.test_pooled.of(rate), dials.test.of(rate)
+    if not after.n:
+        return "-"
+    shown = f"{after:.1%}, n {after.n}"
+    return shown if before.estimate == after.estimate else f"{before:.1%} to {shown}"

@@ -1,78 +1,92 @@
-"""Text and tables of the dissociation, for the terminal and the report."""
+"""What the dissociation says: sentences, tables, the matrix of interventions; for the terminal and the report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from experiments.charts.blocks import Block, figure
+from experiments.charts.grids import heat_map
+from experiments.charts.specification import Chart, Row, fields
 from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
-from experiments.rank.text import rank_lines, rank_tables
-from experiments.run.wording import verdict_sentence
+from experiments.rank.results import RankEstimate, Ranks
+from experiments.run.behaviour import DECLINES, KINDS, Kind
+from experiments.run.wording import p_text, points, verdict_sentence
+from extract.table import Line, Table, print_blocks
 from probes.statistics.intervals import Estimate
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
 TURNED = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # columns of the matrix
 DECLINED = {"normative": "Refused prompts", "epistemic": "Prompts abstained from"}
+BECOME = ("refusals_", "abstentions_")  # columns of the matrix on what baseline declines become
+MATRIX_WIDTH = 118  # pixels a column: behaviours have long names
+NUMBERS = {
+    "row": "intervention",
+    "column": "behaviour",
+    "estimate": "share, %",
+    "low": "from, %",
+    "high": "to, %",
+    "n": "n",
+}
 
 
 def print_dissociation(directory: Path, found: Dissociation) -> None:
     """Print the verdict, the effects, the other variants, the side effects and the file that holds the rest."""
-    from rich.console import Console
-    from rich.markup import escape
+    sentence = Line(verdict_sentence(found.verdict, found.reasons), "One refusal or two?")
+    written = f"Written: {directory / 'stages' / 'dissociate.json'}"
+    print_blocks([sentence, *tables(found), *rank_lines(found.rank), *dependence_lines(found), written])
 
-    console = Console(highlight=False)
-    console.print(
-        "[bold]One refusal or two?[/] " + escape(verdict_sentence(found.verdict, found.reasons)),
-        soft_wrap=not console.is_terminal,
+
+def dissociation_blocks(found: Dissociation) -> list[Block]:
+    """Return the section: matrices, the permutation null, the tables, all but two closed, and further lines."""
+    captions = {
+        False: "Share of test prompts with each behaviour under each intervention (95 %); controls: random directions",
+        True: "What the plain model's refusals and abstentions become under each intervention (95 %)",
+    }
+    blocks: list[Block] = []
+    for become, caption in captions.items():
+        if chart := matrix_chart(found.matrix, become=become):
+            cells = matrix_cells(found.matrix, become=become)
+            blocks.append(figure("matrix_become" if become else "matrix", chart, caption, cells, NUMBERS))
+    return [*blocks, *_null_table(found), *tables(found), *rank_lines(found.rank), *dependence_lines(found)]
+
+
+def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:
+    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows).
+
+    Args:
+        become: the columns on what the plain model's refusals and abstentions become, in place of the others.
+
+    Returns:
+        None where no such share was measured.
+    """
+    cells = matrix_cells(matrix, become=become)
+    title = (
+        "What the plain model's refusals and abstentions become"
+        if become
+        else "Share of test prompts with each behaviour under each intervention"
     )
-    for title, head, rows in tables(found):
-        if rows:
-            console.print(_table(title, head, rows))
-    for line in [*rank_lines(found.rank), *dependence_lines(found)]:
-        console.print(escape(line), soft_wrap=not console.is_terminal)
-    console.print(f"Written: {directory / 'stages' / 'dissociate.json'}", soft_wrap=not console.is_terminal)
+    ends, width = (0.0, 1.0), MATRIX_WIDTH
+    chart = heat_map(
+        cells, title=title, columns="", lines="", unit="share", domain=ends, number=".0%", column_width=width
+    )
+    return chart if cells else None
 
 
-def tables(found: Dissociation) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return the title, header and rows of each table, for the terminal and the report."""
+def matrix_cells(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> list[Row]:
+    """Return the cells of a matrix chart that have prompts."""
+    first = next(iter(matrix.values()), {})
     return [
-        (
-            "Baseline decliners that stop declining (95 %)",
-            ["ablated", "behaviour", "stop", "change kind", "n", "onset log-odds fall by", "p, permuted labels (Holm)"],
-            _effects(found),
-        ),
-        (
-            "Answered benign prompts that decline when a direction is added",
-            ["added", "refuse", "abstain", "n"],
-            _added(found),
-        ),
-        (
-            "Other variants of ablation: decliners that stop, benign prompts still answered",
-            ["ablated", "form", "layers", "tokens", "refusing", "abstaining", "benign"],
-            _variants(found),
-        ),
-        *rank_tables(found.rank),
-        (
-            "Side effects",
-            [
-                "ablated",
-                "benign answered",
-                "known facts right",
-                "KL, nats per token",
-                "plain text, nats per token (uniform guess)",
-            ],
-            _side_effects(found),
-        ),
-        ("Harmful prompts still refused when wrapped", ["ablated", "wrap", "refused", "n"], _wraps(found)),
-        (
-            "Sample sizes that would settle open questions",
-            ["quantity", "question", "unit", "now", "needed (power 80 %)"],
-            _power(found),
-        ),
+        {"column": _column(name, first[name].n), "row": intervention.replace("_", " "), **fields(share)}
+        for intervention, shares in matrix.items()
+        for name, share in shares.items()
+        if share.n and name.startswith(BECOME) == become
     ]
+
+
+def _column(name: str, n: int | None) -> str:
+    what, _, among = name.replace("_", " ").partition(" on ")
+    return f"{what}, {f'on {among}, ' if among else ''}n = {n}"
 
 
 def without_variants(found: Dissociation) -> Dissociation:
@@ -86,30 +100,28 @@ def strength_sentence(found: Dissociation) -> str:
         (own, found.contrasts.get(f"own_minus_other_on_{kind}"))
         for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
     ]
-    parts = [
-        f"{100 * c.estimate:.0f} points more of the {own} [{100 * c.low:.0f}, {100 * c.high:.0f}]"
-        for own, c in contrasts
-        if c is not None and c.known
-    ]
+    parts = [points(c, f" points more of the {own}") for own, c in contrasts if c is not None and c.known]
     return f"Ablating its own direction stops {' and '.join(parts)} than ablating the other." if parts else ""
 
 
 def dependence_lines(found: Dissociation) -> list[str]:
     """Return a line that says whether the two write directions are independent; the verdict does not use this."""
-    of = found.dependence
-    if of is None:
+    dependence = found.dependence
+    if dependence is None:
         return []
-    low, high = of.cosine_ci
-    line = f"Not part of the verdict: the two write directions have cosine {of.cosine:.2f} [{low:.2f}, {high:.2f}]"
-    changed = [name.removeprefix("ablate_").split("_watch_") for name in of.moved_under_ablation]
+    low, high = dependence.cosine_ci
+    line = (
+        f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f} [{low:.2f}, {high:.2f}]"
+    )
+    changed = [name.removeprefix("ablate_").split("_watch_") for name in dependence.moved_under_ablation]
     for ablated, watched in changed:
         line += (
             f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
             "directions do"
         )
-    if of.dependent:
+    if dependence.dependent:
         return [line + "; so they are not independent."]
-    if not of.ablation_measured:
+    if not dependence.ablation_measured:
         return [line + "; whether ablating one changes the stream along the other was not measured."]
     return [line + "; no change of the stream along one by ablating the other is shown."]
 
@@ -122,23 +134,124 @@ def gate_sentence(gates: OpenedGates) -> str:
 def _gate(kind: str, gate: OpenedGate) -> str:
     if not gate.applicable:
         return f"{DECLINED[kind]}: not applicable, {gate.reason}."
-    parts = [_label(label, of) for label, of in gate.labels.items() if of.answered.n]
+    parts = [_label(label, opened) for label, opened in gate.labels.items() if opened.answered.n]
     return f"{DECLINED[kind]}, with the {kind} direction ablated: {'; '.join(parts)}."
 
 
-def _label(label: str, of: OpenedLabel) -> str:
-    other, right = of.answered_other_gate_open, of.right
-    text = f"{of.answered:.0%} of {of.answered.n} {label} prompts are answered"
+def _label(label: str, opened: OpenedLabel) -> str:
+    other, right = opened.answered_other_gate_open, opened.right
+    text = f"{opened.answered:.0%} of {opened.answered.n} {label} prompts are answered"
     if other is not None and other.known:
         text += f" ({other.estimate:.0%} with the other ablated)"
     return text + (f", {right:.0%} of the {right.n} with a known answer correctly" if right.n else "")
 
 
+# -- rank --------------------------------------------------------------------------------------------------------------
+
+
+def rank_lines(ranks: Ranks | None) -> list[str]:
+    """Return one line for each way of declining: what one direction stops, what more of them stop, and the rank."""
+    return [] if ranks is None else [_rank_line(kind, ranks.of(kind)) for kind in KINDS]
+
+
+def _rank_line(kind: Kind, found: RankEstimate) -> str:
+    what = f"Rank of the {DECLINES[kind]}"
+    if found.rank is None:
+        return f"{what}: not tested, {found.reason}."
+    stopped = {effect.k: f"{effect.stopped.estimate:.0%}" for effect in found.effects}
+    effect = f"one direction stops {stopped[1]}"
+    if len(stopped) > 2 and found.write_direction is not None:
+        effect += f" (the verdict's {found.write_direction.estimate:.0%})"
+    if found.best is not None and found.best > 1:
+        effect += f", {found.best} directions stop {stopped[found.best]}"
+    return f"{what}: {_rank(found)}; {effect}. The search stopped because {found.reason}."
+
+
+def _rank(found: RankEstimate) -> str:
+    if found.rank == 0:
+        return f"0, no direction at this layer is shown to stop more than {found.margin:.0%}"
+    if found.settled:
+        return f"{found.rank}"
+    return f"at least {found.rank} (that more directions add less than {found.margin:.0%} is not shown)"
+
+
+def rank_rows(ranks: Ranks | None) -> list[list[str]]:
+    """Return the effect of each number of directions; nothing if no second one was tried."""
+    tried = {} if ranks is None else {kind: ranks.of(kind).effects[1:] for kind in KINDS}
+    return [
+        [DECLINES[kind], str(effect.k), f"{effect.stopped:.0%}", str(effect.stopped.n), points(effect.more)]
+        for kind, effects in tried.items()
+        if len(effects) > 1
+        for effect in effects
+    ]
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _share(of: Estimate) -> str:
-    return "none" if not of.known else f"{of:.0%}"
+def tables(found: Dissociation) -> list[Table]:
+    """Return the tables that have rows; on the page all but the first two are closed."""
+    title, effects = "Baseline decliners that stop declining (95 %)", "ablated|behaviour|stop|change kind|n"
+    shown = [
+        (title, f"{effects}|onset log-odds fall by|p, permuted labels (Holm)", _effects(found)),
+        ("Answered benign prompts that decline when a direction is added", "added|refuse|abstain|n", _added(found)),
+        (
+            "Other variants of ablation: decliners that stop, benign prompts still answered",
+            "ablated|form|layers|tokens|refusing|abstaining|benign",
+            _variants(found),
+        ),
+        (
+            "Decliners that stop when more directions are ablated (95 %; not part of the verdict)",
+            "declines|directions|stop|n|points more with the best number",
+            rank_rows(found.rank),
+        ),
+        (
+            "Side effects",
+            "ablated|benign answered|known facts right|KL, nats per token|plain text, nats per token (uniform guess)",
+            _side_effects(found),
+        ),
+        ("Harmful prompts still refused when wrapped", "ablated|wrap|refused|n", _wraps(found)),
+        (
+            "Sample sizes that would settle open questions",
+            "quantity|question|unit|now|needed (power 80 %)",
+            [
+                [
+                    need.quantity.replace("_", " "),
+                    need.question,
+                    need.unit,
+                    f"{need.now:.0f}",
+                    need.obstacle if need.needed is None else str(need.needed),
+                ]
+                for need in found.power
+            ],
+        ),
+    ]
+    return [Table(title, head.split("|"), rows, fold=i > 1) for i, (title, head, rows) in enumerate(shown) if rows]
+
+
+def _null_table(found: Dissociation) -> list[Table]:
+    """Return the fall of the onset log-odds under each ablation, and under directions fitted on permuted labels."""
+    rows = []
+    for name, null in (found.null or {}).items():
+        ablated, behaviour = name.split("_on_")
+        effect = found.effects.get(f"ablate_{name}")
+        onset = None if effect is None else effect.onset
+        fall = _one_digit(null.onset_effect)
+        fall += "" if onset is None else f" [{_one_digit(onset.low)}, {_one_digit(onset.high)}]"
+        n = "" if onset is None else str(onset.n)
+        what, limit = f"{ablated}, on {BEHAVIOUR[behaviour]}", _one_digit(null.null_95th_percentile)
+        rows.append([what, fall, limit, p_text(null.p), n, str(null.n)])
+    nats = "fall of onset log-odds, nats (95 %)|95th percentile of the null, nats"
+    title = "Permutation null of the ablation effects; the next table gives corrected p-values"
+    return [Table(title, f"ablated|{nats}|p|n|permutations".split("|"), rows)] if rows else []
+
+
+def _one_digit(nats: float | None) -> str:
+    return "none" if nats is None else f"{nats:.1f}"
+
+
+def _share(share: Estimate) -> str:
+    return f"{share:.0%}" if share.known else "none"
 
 
 def _effects(found: Dissociation) -> list[list[str]]:
@@ -170,55 +283,23 @@ def _variants(found: Dissociation) -> list[list[str]]:
     ]
 
 
-def _percent(of: Estimate | None) -> str:
-    return "" if of is None or not of.known else f"{of.estimate:.0%}"
+def _percent(share: Estimate | None) -> str:
+    return f"{share.estimate:.0%}" if share is not None and share.known else ""
 
 
 def _side_effects(found: Dissociation) -> list[list[str]]:
-    return [
-        [
-            name.removeprefix("ablate_"),
-            _share(each.benign_answering),
-            _share(each.known_facts),
-            _nats(each.kl),
-            _nats(each.plain_text) + (f" ({each.plain_text.uniform:.1f})" if each.plain_text.known else ""),
-        ]
-        for name, each in found.side_effects.items()
-    ]
-
-
-def _nats(of: Estimate) -> str:
-    return "none" if not of.known else f"{of.estimate:.3f}"
+    rows = []
+    for name, effects in found.side_effects.items():
+        kl, plain = (f"{n.estimate:.3f}" if n.known else "none" for n in (effects.kl, effects.plain_text))
+        guess = f" ({effects.plain_text.uniform:.1f})" if effects.plain_text.known else ""
+        shares = _share(effects.benign_answering), _share(effects.known_facts)
+        rows.append([name.removeprefix("ablate_"), *shares, kl, plain + guess])
+    return rows
 
 
 def _wraps(found: Dissociation) -> list[list[str]]:
     return [
-        [name.removeprefix("ablate_"), wrap, _share(each.refused), str(each.refused.n)]
+        [name.removeprefix("ablate_"), wrap, _share(wrapped.refused), str(wrapped.refused.n)]
         for name, effects in found.side_effects.items()
-        for wrap, each in effects.wraps.items()
+        for wrap, wrapped in effects.wraps.items()
     ]
-
-
-def _power(found: Dissociation) -> list[list[str]]:
-    return [
-        [
-            need.quantity.replace("_", " "),
-            need.question,
-            need.unit,
-            f"{need.now:.0f}",
-            need.obstacle if need.needed is None else str(need.needed),
-        ]
-        for need in found.power
-    ]
-
-
-def _table(title: str, head: list[str], rows: list[list[str]]) -> Table:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=title, box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
-    for column in head:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -1,10 +1,11 @@
-"""Text of the results on the context of requests: lines and table rows."""
+"""What the context of requests says: a line a factor, and a table of the compared values."""
 
 from __future__ import annotations
 
+from experiments.charts.blocks import Block
 from experiments.factors.results import ContextResults
 from experiments.run.wording import p_text
-from probes.statistics.intervals import Estimate
+from extract.table import Table
 
 FACTORS = {"asker": "Who asks", "system": "The system line", "earlier_turns": "The conversation before the last turn"}
 MOVES = {True: "moves refusing", False: "does not move refusing", None: "is not known to move refusing"}
@@ -51,22 +52,24 @@ def moved_lines(results: ContextResults) -> list[str]:
     return lines
 
 
-def factor_rows(results: ContextResults) -> list[list[str]]:
-    """Return table rows: each compared value of each factor by label, then the effect of removing the factor."""
+def context_blocks(results: ContextResults) -> list[Block]:
+    """Return what the context of requests does to refusing; nothing where no request has any.
+
+    The table has each compared value of each factor by label, then the effect of removing the factor.
+    """
+    alone = results.last_turn_alone
+    if not (any(factor.applicable for factor in results.factors.values()) or (alone and alone.applicable)):
+        return []
     rows = []
     for name, factor in results.factors.items():
-        shown_name = name.replace("_", " ")
+        shown = name.replace("_", " ")
         for effect in factor.values:
             tested = f"p = {p_text(effect.p_adjusted, '.2g')}" + (" *" if effect.moves else "")
-            rows.append(
-                [f"{shown_name}: {effect.value}", effect.label, *_rates(effect.with_value, effect.without), tested]
-            )
+            rates = f"{effect.with_value:.1%}", f"{effect.without:.1%}"
+            rows.append([f"{shown}: {effect.value}", effect.label, *rates, tested])
         for label, change in (factor.removed.by_label() if factor.removed else {}).items():
             tested = f"{change.changed.estimate:.0%} of decisions changed"
-            rates = _rates(change.refused_whole, change.refused_without)
-            rows.append([f"{shown_name} removed, the same {change.n} requests", label, *rates, tested])
-    return rows
-
-
-def _rates(*rates: Estimate) -> list[str]:
-    return [f"{rate:.1%}" for rate in rates]
+            rates = f"{change.refused_whole:.1%}", f"{change.refused_without:.1%}"
+            rows.append([f"{shown} removed, the same {change.n} requests", label, *rates, tested])
+    head = ["context", "label", "refused with it", "refused without", "evidence (* changes refusing)"]
+    return [*factor_lines(results), *moved_lines(results), *([Table("", head, rows)] if rows else [])]

@@ -11,11 +11,11 @@ from experiments.probing.boundary import over_refused_places
 from experiments.probing.candidate import Candidate
 from experiments.probing.contrast_geometry import geometry_tables
 from experiments.probing.geometry_results import Geometry
-from experiments.probing.grid_figure import draw_grids
 from experiments.probing.independence import measured_independence
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
 from experiments.probing.results import OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
 from experiments.probing.selection import LocusSelection, Screen, Validation, choose_known, confirmed, screening
+from experiments.probing.text import draw_grids
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets

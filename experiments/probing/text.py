@@ -1,85 +1,57 @@
-"""The terminal output of `refusal probe`, and sentences on independence under ablation."""
+"""What probing says: chosen loci, AUROC over the grid, write directions and their geometry; terminal and report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.probing.geometry_results import Independence
-from experiments.probing.results import KEPT, ProbeResults, WriteRecord
+from experiments.charts.blocks import Block, Figures, figure
+from experiments.charts.grids import by_layer, heat_map
+from experiments.charts.specification import Chart, Row, fields, save
+from experiments.probing.geometry_results import BoundaryRow, Geometry, Independence
+from experiments.probing.results import KEPT, GridRow, ProbeResults, SiteRecord, WriteRecord
+from experiments.run.behaviour import Kind
 from experiments.run.wording import p_text
+from extract.errors import UserError
+from extract.table import Line, Table, print_blocks
+
+PERMUTED = "p (labels permuted within pairs)"
+NUMBERS = {"row": "position", "column": "layer", "estimate": "test AUROC", "low": "from", "high": "to", "n": "n"}
+FILES = ["probes.parquet", "directions.safetensors", "stages/probe.json", "stages/geometry.json", "figures/grid_*.png"]
 
 
 def print_probe(directory: Path, found: ProbeResults) -> None:
     """Print the ten best loci on validation prompts, the chosen loci, and the files written."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    lines = [Line(_site(site), f"{name}:") for name, site in found.sites.items()]
+    if "intent" not in found.sites:
+        need = "left out; it needs 3 benign requests with a trigger word in every part except calibration"
+        lines.append(Line(need, "intent:"))
+    lines += [Line(_written(write), f"{kind} write direction:") for kind, write in found.writes.items()]
+    print_blocks([_best_loci(found), *lines, "Written: " + ", ".join(str(directory / name) for name in FILES)])
 
-    console = Console(highlight=False)
-    table = Table(
-        title="Where labels are read best: ranked on validation, AUROC on test (95 %)",
-        box=SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,  # 80 columns hold it
-    )
-    for column in ("contrast", "layer", "position", "validation", "d'", "test AUROC", "n"):
-        table.add_column(column, overflow="fold", no_wrap=column == "test AUROC" and console.width >= 80)
-    for row in found.best_loci:
-        table.add_row(
+
+def _best_loci(found: ProbeResults) -> Table:
+    rows = [
+        [
             row.contrast,
             str(row.layer),
             row.position,
             f"{row.validation_auroc:.3f}",
             f"{row.validation_d_prime:.1f}",
-            escape(row.shown),
+            row.shown,
             f"{row.n_positive} + {row.n_negative}",
-        )
-    console.print(table)
-    for name, site in found.sites.items():
-        console.print(
-            f"[bold]{name}[/]: layer {site.layer}, {site.position}, test AUROC "
-            f"{escape(site.shown)}; a bag of words reaches {site.bag_of_words_auroc:.3f}, "
-            f"length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}",
-            soft_wrap=not console.is_terminal,
-        )
-    if "intent" not in found.sites:
-        console.print(
-            "[bold]intent[/]: left out; it needs 3 benign requests with a trigger word in every part except "
-            "calibration",
-            soft_wrap=not console.is_terminal,
-        )
-    for kind, write in found.writes.items():
-        console.print(f"[bold]{kind} write direction[/]: " + escape(_written(write)), soft_wrap=not console.is_terminal)
-    files = (
-        "probes.parquet",
-        "directions.safetensors",
-        "stages/probe.json",
-        "stages/geometry.json",
-        "figures/grid_*.png",
+        ]
+        for row in found.best_loci
+    ]
+    title = "Where labels are read best: ranked on validation, AUROC on test (95 %)"
+    return Table(title, ["contrast", "layer", "position", "validation", "d'", "test AUROC", "n"], rows)
+
+
+def _site(site: SiteRecord) -> str:
+    return (
+        f"layer {site.layer}, {site.position}, test AUROC {site.shown}; a bag of words reaches "
+        f"{site.bag_of_words_auroc:.3f}, length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}"
     )
-    console.print("Written: " + ", ".join(str(directory / name) for name in files), soft_wrap=not console.is_terminal)
-
-
-def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
-    """Return one line for each ordered pair: how far ablating one write direction moves the stream along the other."""
-    lines = []
-    for name, found in independence.items():
-        ablated, watched = name.removeprefix("ablate_").split("_watch_")
-        moved, cosine = found.projection, found.cosine
-        if moved.p_null is None:
-            continue
-        beyond = "more" if moved.p_null <= 0.05 else "no more"
-        of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "
-        along, turned = moved.change.estimate, cosine.change.estimate
-        lines.append(
-            f"Ablating the {ablated} direction moves the stream along the {watched} one by {along:.2f} of "
-            f"the gap between declining and answering ({of_own}cosine by {turned:.2f}): {beyond} than "
-            "permuted-label directions do "
-            f"(95th percentile {moved.null_95th_percentile:.2f}, p = {p_text(moved.p_null, '.2f')})."
-        )
-    return lines
 
 
 def _written(write: WriteRecord) -> str:
@@ -92,13 +64,141 @@ def _written(write: WriteRecord) -> str:
 
 def _screened(write: WriteRecord) -> str:
     """Say how well first-order effects agree with exact ones, and which of them choose the null's directions."""
-    found = write.screening
-    if found is None or found.bypass_correlation is None or found.induce_correlation is None:
+    screening = write.screening
+    if screening is None or screening.bypass_correlation is None or screening.induce_correlation is None:
         return ""
-    agree = f"{found.bypass_correlation:.2f} (bypass) and {found.induce_correlation:.2f} (induce)"
-    if not found.used:
+    agree = f"{screening.bypass_correlation:.2f} (bypass) and {screening.induce_correlation:.2f} (induce)"
+    if not screening.used:
         return f"; first-order effects correlate {agree} with exact ones: all candidates of its null are measured"
     return (
         f"; first-order effects correlate {agree} with exact ones: of the {len(write.candidates)} candidates the "
         f"best {KEPT} by first order are measured at a time, as in its null"
     )
+
+
+# -- the grid ----------------------------------------------------------------------------------------------------------
+
+
+def grid_blocks(cells: Sequence[GridRow], sites: Mapping[str, SiteRecord]) -> list[Block]:
+    """Return a heat map a contrast and the table of the chosen probes."""
+    columns = NUMBERS | {"validation": "validation AUROC", "chosen": "chosen"}
+    about = "AUROC of a logistic probe on test prompts; framed: chosen on validation"
+    maps = [
+        figure(f"grid_{name}", grid_figure(cells, name), f"{name}: {about}", grid_cells(cells, name), columns)
+        for name in dict.fromkeys(row.contrast for row in cells)
+    ]
+    rows = [
+        [
+            kind,
+            f"{site.site}, layer {site.layer}, {site.position}",
+            site.shown,
+            f"{site.bag_of_words_auroc:.3f}",
+            p_text(site.p_permutation),
+            str(site.n_positive + site.n_negative),
+        ]
+        for kind, site in sites.items()
+    ]
+    head = ["contrast", "chosen on validation", "test AUROC", "bag of words AUROC", PERMUTED, "n"]
+    return [*([Figures(maps)] if maps else []), *([Table("", head, rows)] if rows else [])]
+
+
+def draw_grids(rows: Sequence[GridRow], contrasts: Sequence[str], directory: Path) -> None:
+    """Write figures/grid_CONTRAST.png and .svg of a run directory."""
+    for name in contrasts:
+        save(grid_figure(rows, name), directory / "figures" / f"grid_{name}.png")
+
+
+def grid_figure(rows: Sequence[GridRow], contrast: str) -> Chart:
+    """Draw the test AUROC of the logistic probe over layers and positions, with its 95 % interval.
+
+    Raises:
+        UserError: there is no such contrast.
+    """
+    cells = grid_cells(rows, contrast)
+    if not cells:
+        there = ", ".join(dict.fromkeys(row.contrast for row in rows))
+        raise UserError(f"there is no contrast {contrast!r}; there are {there}")
+    title = f"{contrast}: test AUROC and 95 % interval, n = {cells[0]['n']}; framed: chosen on validation"
+    lowest = min(row.auroc for row in rows if row.contrast == contrast)
+    return heat_map(cells, title=title, columns="layer", lines="position", unit="AUROC", domain=(min(0.5, lowest), 1.0))
+
+
+def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
+    """Return the cells of a contrast's chart, layer by layer."""
+    own = [row for row in rows if row.contrast == contrast and row.probe == "logistic"]
+    return [
+        {
+            "column": str(row.layer),
+            "row": row.position,
+            "estimate": row.auroc,
+            "low": row.auroc_ci[0],
+            "high": row.auroc_ci[1],
+            "n": f"{row.n_positive} + {row.n_negative}",
+            "chosen": row.chosen,
+            "validation": row.validation_auroc,
+        }
+        for row in sorted(own, key=lambda row: row.layer)
+    ]
+
+
+# -- geometry ----------------------------------------------------------------------------------------------------------
+
+
+def geometry_blocks(geometry: Geometry, writes: Mapping[Kind, WriteRecord], planted: Sequence[str]) -> list[Block]:
+    """Return the lines on the angle of the two write directions, its cosine by layer, and where over-refusal lies.
+
+    Args:
+        planted: the lines on the recovery of planted directions.
+    """
+    blocks: list[Block] = []
+    if geometry.cosine is not None:
+        blocks.append(f"Cosine between the two write directions: {geometry.cosine:z.2f}.")
+    blocks += [*independence_lines(geometry.independence or {}), *planted]
+    cosines = {int(layer): cosine for layer, cosine in geometry.cosine_by_layer.items() if cosine is not None}
+    if cosines:
+        rows: list[Row] = [
+            {"layer": at, "series": "cosine", "estimate": cosine, "low": None} for at, cosine in cosines.items()
+        ]
+        counted = " and ".join(f"{kind} n = {write.n:,}" for kind, write in writes.items() if write.n)
+        chart = by_layer(rows, y_title="cosine of the two write directions", number="+.2f")
+        caption = f"Cosine of the two write directions fitted at each layer, {counted}"
+        blocks.append(figure("cosine", chart, caption, rows, {"layer": "layer", "estimate": "cosine"}))
+    if places := boundary_rows(geometry.over_refused_place, "place"):
+        caption = (
+            "Where over-refused prompts lie between the means of answered benign and harmful ones, at "
+            f"{geometry.over_refused_place[0].position}; n = {places[0]['n']:,}, 95 % intervals"
+        )
+        columns = {"layer": "layer", "estimate": "place", "low": "from", "high": "to", "n": "n"}
+        blocks.append(figure("boundary", boundary_chart(places), caption, places, columns))
+    return blocks
+
+
+def boundary_rows(places: Sequence[BoundaryRow], series: str) -> list[Row]:
+    """Return the place of over-refused prompts at each layer where it is known."""
+    rows = [{"layer": place.layer, "series": series, **fields(place)} for place in places]
+    return [row for row in rows if row["estimate"] is not None and row["low"] is not None]
+
+
+def boundary_chart(rows: Sequence[Row]) -> Chart:
+    """Draw where over-refused prompts lie over layers; the dashed line is midway."""
+    return by_layer(rows, y_title="0: answered benign, 1: harmful", reference=0.5)
+
+
+def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
+    """Return one line for each ordered pair: how far ablating one write direction moves the stream along the other."""
+    lines = []
+    for name, found in independence.items():
+        ablated, watched = name.removeprefix("ablate_").split("_watch_")
+        moved = found.projection
+        if moved.p_null is None:
+            continue
+        beyond = "more" if moved.p_null <= 0.05 else "no more"
+        of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "
+        along, turned = moved.change.estimate, found.cosine.change.estimate
+        lines.append(
+            f"Ablating the {ablated} direction moves the stream along the {watched} one by {along:.2f} of "
+            f"the gap between declining and answering ({of_own}cosine by {turned:.2f}): {beyond} than "
+            "permuted-label directions do "
+            f"(95th percentile {moved.null_95th_percentile:.2f}, p = {p_text(moved.p_null, '.2f')})."
+        )
+    return lines

@@ -25,6 +25,7 @@ from experiments.run.corpus import Corpus, divide
 from experiments.triggers.quadruples import MEMBERS, member_description, member_of, quadruples, requests_in_pairs
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig, read_prompts
+from extract.table import Line, Table, print_blocks
 from probes.statistics.metrics import enough
 
 LEAST_OF_CATEGORY = CategoriesConfig().least  # prompts to be declined, and benign ones
@@ -213,36 +214,27 @@ def certifiable(n_groups: int) -> float:
 
 def print_check(check: PromptCheck) -> None:
     """Print a check: counts, how well words alone separate the labels, and problems."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    for key, value in check.to_dict().items():
-        if key not in ("words", "problems"):
-            console.print(f"{key:<28} {escape(_shown(key, value))}", soft_wrap=not console.is_terminal)
-    words = Table(title="AUROC of words alone (whole groups held out; 95 % intervals)", title_justify="left")
-    for column in ("prompts", "n", "bag of words", "number of words"):
-        words.add_column(column, overflow="fold")
-    for name, found in check.words.items():
-        words.add_row(escape(name), *map(escape, _row(found)))
-    console.print(words)
-    for name, found in check.words.items():
-        if not isinstance(found, str):
-            console.print(escape(f"{name}, words by class (positive:negative prompts): {_class_words(found)}"))
-    if not check.problems:
-        unmeasured = any(isinstance(found, str) for found in check.words.values())
-        where = " in the contrasts with prompts on both sides" if unmeasured else ""
-        console.print(f"[green]No problem found[/]{where}. Cues other than words and surface features are not checked.")
-    for problem in check.problems:
-        console.print(f"[yellow]Problem:[/] {escape(problem)}.", soft_wrap=not console.is_terminal)
+    counts = {key: value for key, value in check.to_dict().items() if key not in ("words", "problems")}
+    rows = [[name, *_row(found)] for name, found in check.words.items()]
+    title = "AUROC of words alone (whole groups held out; 95 % intervals)"
+    measured = {name: found for name, found in check.words.items() if not isinstance(found, str)}
+    words = [
+        f"{name}, words by class (positive:negative prompts): {_class_words(found)}" for name, found in measured.items()
+    ]
+    problems = [Line(f"{problem}.", "Problem:") for problem in check.problems]
+    if not problems:
+        where = "in the contrasts with prompts on both sides. " if len(measured) < len(check.words) else ""
+        other = "Cues other than words and surface features are not checked."
+        problems = [Line(where + other, "No problem found" + ("" if where else "."))]
+    print_blocks(f"{key:<28} {_shown(key, value)}" for key, value in counts.items())
+    print_blocks([Table(title, ["prompts", "n", "bag of words", "number of words"], rows), *words, *problems])
 
 
 def _shown(key: str, value: object) -> str:
     if key == "certifiable rate":
         return f"{value:.2%} (if none of them is declined, one prompt a group; 95 % confidence)"
     if isinstance(value, Mapping):
-        return "; ".join(f"{name} {_shown('', of)}" for name, of in value.items()) or "none"
+        return "; ".join(f"{name} {_shown('', part)}" for name, part in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nothing"
     return str(value)
@@ -253,7 +245,7 @@ def _row(found: WordCues | str) -> list[str]:
         return ["", found, ""]
     alike = "all alike" if enough(*found.n) else "too few prompts"
     aurocs = (found.bag_of_words, found.features.get("the number of words", alike))
-    return [" + ".join(map(str, found.n)), *(of if isinstance(of, str) else f"{of:.2f}" for of in aurocs)]
+    return [" + ".join(map(str, found.n)), *(auroc if isinstance(auroc, str) else f"{auroc:.2f}" for auroc in aurocs)]
 
 
 def _class_words(found: WordCues) -> str:

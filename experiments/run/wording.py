@@ -30,6 +30,14 @@ def p_text(p: float | None, spec: str = ".3f") -> str:
     return f"none (fewer than {MIN_LABELLINGS:,} distinct permutations)" if p is None or p != p else f"{p:{spec}}"
 
 
+def points(share: Estimate, unit: str = "") -> str:
+    """Return a difference of shares with its limits in percentage points: `12 [3, 21]`; nothing where it is unknown."""
+    if not share.known:
+        return ""
+    middle, low, high = (f"{100 * value:.0f}" for value in (share.estimate, share.low, share.high))
+    return f"{middle}{unit} [{low}, {high}]"
+
+
 def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Estimate | None = None) -> str:
     """Return a verdict with its reasons, and the trigger share if there is one."""
     text = f"{VERDICTS[verdict]}: {'; '.join(reason for reason in reasons if reason)}."

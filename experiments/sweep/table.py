@@ -13,11 +13,11 @@ import pyarrow.csv
 import pyarrow.parquet
 import yaml
 
+from experiments.charts.blocks import Figure, figure
 from experiments.charts.rates import rates_by_run
 from experiments.charts.specification import Row, Value
-from experiments.report.blocks import Figure, figure
 from experiments.report.page.document import document, render
-from experiments.report.page.sortable import Shown
+from experiments.report.page.leaderboard import Shown
 from experiments.report.results import RunResults
 from experiments.sweep.grid import MODEL, CellState, SweepConfig
 from extract.atomic_write import atomic_file, atomic_path
@@ -153,12 +153,8 @@ def _array(values: Sequence[Value], kind: pyarrow.DataType | None) -> pyarrow.Ar
 MOST_DRAWN = 100  # cells in the chart; the table has all
 CAPTION = "The four rates of each cell on its own test prompts, with 95 % intervals"
 WHEN = {BEFORE: "without dials", AFTER: "with the dials"}
-DRAWN = {"run": "cell", "rate": "rate", "when": "when"} | {
-    "value": "rate, %",
-    "low": "from, %",
-    "high": "to, %",
-    "n": "n",
-}
+DRAWN = {"run": "cell", "rate": "rate", "when": "when"}
+DRAWN |= {"estimate": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
 
 
 def write_page(sweep: SweepConfig, states: Sequence[CellState], rows: Sequence[Row], path: Path) -> None:
@@ -234,7 +230,7 @@ def _chart(rows: Sequence[Row]) -> Figure | None:
             "run": row["cell"],
             "rate": rate,
             "when": WHEN[when],
-            "value": row[name],
+            "estimate": row[name],
             "low": row[f"{name}_low"],
             "high": row[f"{name}_high"],
             "n": row[f"{name}_n"],

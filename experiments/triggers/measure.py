@@ -12,12 +12,12 @@ from experiments.factors.prompt_context import REMOVALS
 from experiments.factors.removal import ask_without
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from experiments.triggers import figures
 from experiments.triggers.attributed_requests import measure_attribution
 from experiments.triggers.erasure import measure_erasure
 from experiments.triggers.patched_pairs import measure_patching
 from experiments.triggers.projection import measure_projections
 from experiments.triggers.results import TriggerMeasures
+from experiments.triggers.text import draw_triggers
 from experiments.triggers.transfer import measure_transfer
 from extract.errors import UserError
 
@@ -41,7 +41,7 @@ def measure_triggers(loaded: LoadedRun) -> None:
         erasure=_if_possible(measure_erasure, loaded),
         attribution=_if_possible(measure_attribution, loaded),
     )
-    figures.draw(loaded.directory, projections.rows.rows, measures.patching)
+    draw_triggers(loaded.directory, projections.rows.rows, measures.patching)
     measures.write(loaded.file("stages/trigger_measures.json"))
 
 

@@ -1,12 +1,18 @@
-"""Text of the trigger results: the verdict, its four rates, and the other findings."""
+"""What trigger word and intent say: the verdict, its four rates, the other findings and their charts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
+import altair as alt
 
+from experiments.charts.blocks import Block, Figures, Heading, figure
+from experiments.charts.grids import by_layer, heat_map
+from experiments.charts.specification import Chart, Row, fields, save
 from experiments.factors.text import factor_lines, moved_lines
 from experiments.run.not_applicable import NotApplicable
 from experiments.run.wording import verdict_sentence
@@ -15,6 +21,7 @@ from experiments.triggers.results import (
     AttributedRequest,
     Attribution,
     Erasure,
+    LocusEffect,
     Patching,
     Projection,
     Transfer,
@@ -22,78 +29,100 @@ from experiments.triggers.results import (
     TriggerResults,
     TriggerShareResult,
 )
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from extract.table import Line, Request, Table, print_blocks
 
 SHOWN = 4  # examples on the terminal
-
+MOST_CHARACTERS = 2000  # of a request in the list
 MEMBER_LABELS = {
     "trigger_harmful": "harmful, with a trigger word",
     "trigger_benign": "benign, with a trigger word",
     "no_trigger_harmful": "harmful, without one",
     "no_trigger_benign": "benign, without one",
 }
-HEADINGS = {
-    "projection": "Projection",
-    "transfer": "Transfer",
-    "patching": "Patching",
-    "erasure": "Erasure",
-    "attribution": "Attribution",
-}
+FINDINGS = ["projection", "transfer", "patching", "erasure", "attribution"]
+WAYS = {"raised": "trigger's residual patched in", "lowered": "trigger's residual patched out"}
+ETA = {"row": "position", "column": "layer", "estimate": "value", "low": "from", "high": "to", "n": "n"}
+PATCHED = {"layer": "layer", "series": "way", "estimate": "share, %", "low": "from, %", "high": "to, %", "n": "n"}
 
 
 def print_triggers(directory: Path, results: TriggerResults) -> None:
     """Print the main results of stages/triggers.json."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table(title="Refused, over groups of minimal pairs (95 % intervals)", title_justify="left")
-    for column in ("requests", "refused", "prompts"):
-        table.add_column(column, overflow="fold")
-    for name, rate in results.refused.items():
-        table.add_row(MEMBER_LABELS[name], f"{rate:.1%}", str(rate.n))
-    if results.refused:
-        console.print(table)
-    console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results)))
-    for line in [*finding_lines(results), *factor_lines(results), *moved_lines(results)]:
-        console.print(escape(line))
-    for example in examples(results)[:SHOWN]:
-        console.print(highlighted(example))
-    console.print(f"All values and rates: {directory / 'stages' / 'triggers.json'}", soft_wrap=True, markup=False)
+    sentence = Line(trigger_sentence(results), "Word or intent?")
+    lines = [*finding_lines(results), *factor_lines(results), *moved_lines(results)]
+    written = f"All values and rates: {directory / 'stages' / 'triggers.json'}"
+    print_blocks([refused_table(results), sentence, *lines, *examples(results)[:SHOWN], written])
 
 
-def examples(findings: TriggerFindings) -> tuple[AttributedRequest, ...]:
-    """Return the example requests with the attribution of each word."""
-    return findings.attribution.examples if isinstance(findings.attribution, Attribution) else ()
+def trigger_blocks(results: TriggerResults, eta: Sequence[LocusEffect]) -> list[Block]:
+    """Return the section: refused shares, findings with their charts, and requests with the words that fired.
+
+    Args:
+        eta: the effects on the projection at every locus.
+    """
+    refused = refused_table(results)
+    blocks: list[Block] = [*([refused] if refused.rows else []), *finding_blocks(results)]
+    for direction in dict.fromkeys(row.direction for row in eta):
+        maps = []
+        for effect, chart in eta_maps(eta, direction).items():
+            own = [row for row in eta if (row.direction, row.effect) == (direction, effect)]
+            what = f"partial eta squared of the projection on the {direction} direction"
+            caption = f"{effect}: {what}, {max(row.n_groups for row in own)} groups"
+            maps.append(figure(f"eta_{direction}_{effect}", chart, caption, eta_cells(own), ETA))
+        blocks += [Heading(f"Along the {direction} direction"), Figures(maps)]
+    if isinstance(patched := results.patching, Patching):
+        caption = (
+            "Share of the onset log-odds of refusing carried by the trigger's own tokens, by layer; 95 % intervals"
+        )
+        blocks.append(figure("patching", patching(patched), caption, patching_rows(patched), PATCHED))
+    return blocks
 
 
-def highlighted(example: AttributedRequest) -> Text:
-    """Return a refused request, the words that raise refusing highlighted with their score in nats."""
-    from rich.text import Text
+def finding_blocks(findings: TriggerFindings) -> list[Block]:
+    """Return the findings, one line each, and refused requests with the words that cause the refusal marked."""
+    requests = examples(findings)
+    head = (
+        "Attribution of single requests: the fall of the onset log-odds of refusing, in nats, when a word is left "
+        f"out (shown from {NOTABLE:g} on). Where none is marked, no single word causes the refusal."
+    )
+    return [*finding_lines(findings), *([head] if requests else []), *requests]
 
-    text = Text(f"  {example.label}: ", style="dim")
-    for word, score in zip(example.words, example.scores, strict=True):
-        notable = score >= NOTABLE
-        text.append(f"{word} [{score:+.1f}] " if notable else f"{word} ", style="bold red" if notable else "")
-    return text
+
+def refused_table(results: TriggerShareResult) -> Table:
+    """Return the share of requests refused, by trigger word and intent."""
+    rows = [
+        [MEMBER_LABELS.get(name, name), f"{rate:.1%}", str(rate.n)] for name, rate in results.refused.items() if rate.n
+    ]
+    title = "Refused requests of all parts, by trigger word and intent, over groups of minimal pairs"
+    return Table(title, ["requests", "refused (95 %)", "n"], rows)
+
+
+def examples(findings: TriggerFindings) -> list[Request]:
+    """Return the example requests with their notable words marked."""
+    found = findings.attribution
+    return [marked_request(request) for request in found.examples] if isinstance(found, Attribution) else []
+
+
+def marked_request(request: AttributedRequest) -> Request:
+    """Return a request of at most `MOST_CHARACTERS` with the scores of its notable words."""
+    n = sum(end <= MOST_CHARACTERS for end in accumulate(len(word) + 1 for word in request.words)) or 1
+    scored = zip(request.words[:n], request.scores[:n], strict=True)
+    words = [(word, score if score >= NOTABLE else None) for word, score in scored]
+    return Request(request.label, words, len(request.words) - n)
 
 
 def finding_lines(findings: TriggerFindings) -> list[str]:
     """Return the lines of each finding; one that was not measured gives the reason."""
     lines: list[str] = []
-    for name, heading in HEADINGS.items():
+    for name in FINDINGS:
         match getattr(findings, name):
             case NotApplicable(reason=reason):
-                lines.append(f"{heading}: not measured, {reason}.")
+                lines.append(f"{name.capitalize()}: not measured, {reason}.")
             case Projection() as projection:
                 lines += _projection(projection)
             case Transfer() as transfer:
                 lines.append(_transfer(transfer))
-            case Patching() as patching:
-                lines.append(_patching(patching))
+            case Patching() as patched:
+                lines.append(_patching(patched))
             case Erasure() as erasure:
                 lines += _erasure(erasure)
             case Attribution() as attribution:
@@ -126,9 +155,9 @@ def _transfer(transfer: Transfer) -> str:
     )
 
 
-def _patching(patching: Patching) -> str:
-    known = {at.layer: at.raised for at in patching.layers if np.isfinite(at.raised.low)}
-    n = f"{patching.n} of the {patching.flipped} pairs flipped by the word, of {patching.pairs} that differ in it alone"
+def _patching(patched: Patching) -> str:
+    known = {at.layer: at.raised for at in patched.layers if isfinite(at.raised.low)}
+    n = f"{patched.n} of the {patched.flipped} pairs flipped by the word, of {patched.pairs} that differ in it alone"
     if not known:
         return f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."
     below = [layer for layer, share in known.items() if share.high < 0.5]
@@ -169,16 +198,80 @@ def _erasure(erasure: Erasure) -> list[str]:
 
 def _attribution(attribution: Attribution) -> list[str]:
     return [
-        f"Attribution: in {of.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that word adds "
-        f"most to the log-odds of refusing, and at least 1 nat (n = {of.n}; by chance {of.by_chance:.0%})."
-        for label, of in attribution.by_label.items()
-        if of is not None
+        f"Attribution: in {fired.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that word adds "
+        f"most to the log-odds of refusing, and at least 1 nat (n = {fired.n}; by chance {fired.by_chance:.0%})."
+        for label, fired in attribution.by_label.items()
+        if fired is not None
     ]
 
 
 def trigger_sentence(results: TriggerShareResult) -> str:
     """Return the verdict on word and intent, with the trigger share where there is one."""
-    share = None
-    if results.trigger_share is not None:
-        share = results.share
+    share = None if results.trigger_share is None else results.share
     return verdict_sentence(results.verdict, [results.reason], share)
+
+
+# -- charts ------------------------------------------------------------------------------------------------------------
+
+
+def draw_triggers(
+    directory: Path, rows: Sequence[LocusEffect], patched: Patching | NotApplicable | None
+) -> dict[str, Path]:
+    """Write the figures that have data into a run's figures/, and delete those of an earlier run."""
+    for path in (directory / "figures").glob("trigger_*"):
+        path.unlink()
+    drawn: dict[str, Chart] = {}
+    for direction in dict.fromkeys(row.direction for row in rows):
+        maps = eta_maps(rows, direction).values()
+        drawn[f"trigger_eta_{direction}"] = alt.vconcat(*maps).resolve_scale(color="shared")
+    if isinstance(patched, Patching):
+        drawn["trigger_patching"] = patching(patched)
+    paths = {name: directory / "figures" / f"{name}.png" for name in drawn}
+    for name, chart in drawn.items():
+        save(chart, paths[name])
+    return paths
+
+
+def eta_maps(rows: Sequence[LocusEffect], direction: str) -> Mapping[str, Chart]:
+    """Return a heat map an effect, of its partial eta squared along one direction over layers and positions."""
+    by_effect: dict[str, list[LocusEffect]] = {}
+    for row in rows:
+        if row.direction == direction:
+            by_effect.setdefault(row.effect, []).append(row)
+    maps = {}
+    for effect, own in by_effect.items():
+        title = f"{effect}, along the {direction} direction (n = {own[0].n_groups} groups)"
+        axes = partial(heat_map, columns="layer", lines="position", unit="partial eta²", domain=(0.0, 1.0))
+        maps[effect] = axes(eta_cells(own), title=title)
+    return maps
+
+
+def eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
+    """Return the cells of the heat maps, layer by layer."""
+    return [
+        {
+            "column": str(row.layer),
+            "row": row.position,
+            "estimate": row.partial_eta_squared,
+            "low": row.low,
+            "high": row.high,
+            "n": f"{row.n_groups} groups",
+        }
+        for row in sorted(rows, key=lambda row: row.layer)
+    ]
+
+
+def patching(record: Patching) -> Chart:
+    """Draw the share of the refusal's onset log-odds that the trigger's tokens carry, by layer, in both directions."""
+    title = f"n = {record.n} pairs of {record.n_groups} groups; 95 % intervals"
+    return by_layer(patching_rows(record), y_title="share of onset log-odds", title=title, number=".0%")
+
+
+def patching_rows(record: Patching) -> list[Row]:
+    """Return the points of the chart, one a layer and way of patching that is known."""
+    rows = [
+        {"layer": at.layer, "series": label, **fields(getattr(at, way)), "n": record.n}
+        for way, label in WAYS.items()
+        for at in record.layers
+    ]
+    return [row for row in rows if row["low"] is not None]

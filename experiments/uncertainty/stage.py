@@ -9,8 +9,8 @@ from experiments.uncertainty.meaning import open_clusterer
 from experiments.uncertainty.measures import entropy_threshold
 from experiments.uncertainty.observation import Observation, observe_answers, questions
 from experiments.uncertainty.record import measure_uncertainty
-from experiments.uncertainty.reliability_figure import draw_reliability
 from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
+from experiments.uncertainty.text import draw_reliability
 from extract.atomic_write import write_jsonl
 from extract.prompts.prompt import prompt_row
 

@@ -1,56 +1,75 @@
-"""Text of the result of `refusal uncertainty`, for the terminal and the report."""
+"""What `refusal uncertainty` says: AUROCs of its measures, other results a line each, reliability as a chart."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from experiments.charts.blocks import Block, Heading, figure
+from experiments.charts.points import reliability
+from experiments.charts.specification import BLUE, ORANGE, Chart, Row, fields, save
 from experiments.uncertainty.results import (
     HedgingByEntropy,
     KnowledgeLabels,
     MeasureAuroc,
+    Reliability,
     StratumAccuracy,
     UncertaintyResult,
 )
+from extract.table import Table, print_blocks
 from probes.statistics.intervals import Estimate
 
-SHOWN = {
+MEASURES = {
     "negative_log_probability": "-log p",
     "negative_log_probability_per_token": "-log p per token",
     "said_or_sampled": "max(hedging, entropy)",
 }
 HEADINGS = {"all": "all questions", "known_answer": "known answer only", "committed": "answered only"}
+DRAWN = {"committed": ("all questions answered", BLUE), "known_answer": ("those with a known answer", ORANGE)}
+NUMBERS = {
+    "series": "questions",
+    "x": "confidence, %",
+    "estimate": "right, %",
+    "low": "from, %",
+    "high": "to, %",
+    "n": "n",
+}
+FILES = ["uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png"]
+STARS = "n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected over the measures"
 
 
 def print_uncertainty(directory: Path, result: UncertaintyResult) -> None:
     """Print the AUROCs, hedging by entropy, the labels, and the files written."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    if result.applicable:
+        written = "Written: " + ", ".join(str(directory / name) for name in FILES)
+        print_blocks([_aurocs(result), STARS, *uncertainty_lines(result), written])
 
+
+def uncertainty_blocks(result: UncertaintyResult | None) -> list[Block]:
+    """Return the AUROCs, the other results and the reliability of sampled answers; nothing where none were sampled."""
+    if result is None:
+        return []
+    heading = Heading("Do sampled answers agree?")
     if not result.applicable:
-        return
-    console = Console(highlight=False)
-    k = result.settings.samples
-    table = Table(
-        title=f"AUROC of wrong or unknowable against right answers (95 %), {k} samples each",
-        box=SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("measure", overflow="fold")
-    for name, heading in HEADINGS.items():
-        of = result.populations[name]
-        table.add_column(f"{heading}\n{of.wrong_or_unknowable} + {of.right}", overflow="fold")
-    for measure in result.populations["all"].measures:
-        cells = (auroc_cell(result.populations[name].measures[measure]) for name in HEADINGS)
-        table.add_row(measure_name(measure), *cells)
-    console.print(table)
-    console.print("n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected over the measures")
-    for line in uncertainty_lines(result):
-        console.print(escape(line), soft_wrap=not console.is_terminal)
-    written = ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png")
-    console.print("Written: " + ", ".join(str(directory / name) for name in written), soft_wrap=not console.is_terminal)
+        return [heading, f"Not applicable: {result.reason}."]
+    caption = "Share of correct completions by the share of samples that agree; n beside each point; lines: 95 %"
+    chart, rows = reliability_diagram(result.reliability), reliability_rows(result.reliability)
+    drawn = figure("reliability", chart, caption, rows, NUMBERS)
+    return [heading, _aurocs(result), STARS, *uncertainty_lines(result), drawn]
+
+
+def _aurocs(result: UncertaintyResult) -> Table:
+    groups = result.populations
+    heads = [f"{head} ({groups[name].wrong_or_unknowable} + {groups[name].right})" for name, head in HEADINGS.items()]
+    rows = [
+        [
+            MEASURES.get(measure, measure.replace("_", " ")),
+            *(auroc_cell(groups[name].measures[measure]) for name in HEADINGS),
+        ]
+        for measure in groups["all"].measures
+    ]
+    title = f"AUROC of wrong or unknowable against right answers (95 %), {result.settings.samples} samples each"
+    return Table(title, ["measure", *heads], rows)
 
 
 def uncertainty_lines(result: UncertaintyResult) -> list[str]:
@@ -81,11 +100,6 @@ def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
     ]
 
 
-def measure_name(measure: str) -> str:
-    """Return a measure's short name."""
-    return SHOWN.get(measure, measure.replace("_", " "))
-
-
 def auroc_cell(found: MeasureAuroc) -> str:
     """Return an AUROC with its interval and a star where it is not 1/2."""
     if found.auroc is None or found.auroc_ci is None:
@@ -97,3 +111,29 @@ def auroc_cell(found: MeasureAuroc) -> str:
 def _cell(cell: StratumAccuracy) -> str:
     name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'} entropy"
     return f"{name}: n = {cell.right.n}, right {cell.right:.0%}"
+
+
+def draw_reliability(found: Mapping[str, Reliability], path: Path) -> None:
+    """Write figures/reliability.png and .svg."""
+    save(reliability_diagram(found), path)
+
+
+def reliability_diagram(found: Mapping[str, Reliability]) -> Chart:
+    """Draw the share right in each bin of confidence, with 95 % intervals over groups and n."""
+    rows = reliability_rows(found)
+    colours = {str(row["series"]): str(row["colour"]) for row in rows}
+    x_title, y_title = (
+        "confidence: share of samples with the completion's meaning",
+        "share of completions that are right",
+    )
+    return reliability(rows, colours, x_title=x_title, y_title=y_title)
+
+
+def reliability_rows(found: Mapping[str, Reliability]) -> list[Row]:
+    """Return the points of the diagram, one a bin that has completions."""
+    rows: list[Row] = []
+    for name, (meaning, colour) in DRAWN.items():
+        bins = found[name].bins
+        series = f"{meaning} (n = {sum(each.right.n or 0 for each in bins)})"
+        rows += [{"series": series, "colour": colour, "x": each.confidence, **fields(each.right)} for each in bins]
+    return rows

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from experiments.categories.members import SETS
 from experiments.categories.results import CategoryResults
 from experiments.categories.text import print_categories
-from experiments.dials.by_category.text import category_lines, category_rows
 from experiments.dials.results import SteerResult
-from experiments.dials.text import steer_lines
+from experiments.dials.text import category_table, steer_lines
 from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import gate_sentence, print_dissociation, without_variants
 from experiments.factors.text import factor_lines
@@ -27,12 +26,10 @@ from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
 from extract.record import Record
+from extract.table import Line, Table, print_blocks
 from refusal.cli.next_steps import next_steps
 from scoring.rates import JointRates
 from scoring.wording import RATE_MEANING, right_action_estimates
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 R = TypeVar("R", bound=Record)
 
@@ -88,18 +85,10 @@ def _no_uncertainty(found: UncertaintyResult) -> str:
 
 def _print_steer(directory: Path, found: SteerResult) -> None:
     """Print the rates before and after, the thresholds and their certificates."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    console.print(_rates_table("test prompts (95 % intervals)", found.before, found.after, found, found))
-    for line in steer_lines(found):
-        console.print(line, markup=False)
-    if found.by_category is not None:
-        for line in category_lines(found.by_category):
-            console.print(line, markup=False)
-        if found.by_category.categories:
-            console.print(_plain_table("categories on test prompts", *category_rows(found.by_category)))
-    console.print(f"Written: {directory / 'stages' / 'steer.json'}", soft_wrap=True, markup=False)
+    rates = _rates_table("test prompts (95 % intervals)", found.before, found.after, found, found)
+    by_category = found.by_category
+    categories = [category_table(by_category)] if by_category and by_category.categories else []
+    print_blocks([rates, *steer_lines(found), *categories, f"Written: {directory / 'stages' / 'steer.json'}"])
 
 
 STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
@@ -112,80 +101,53 @@ STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
 }
 
 
-def _plain_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=title)
-    for column in head:
-        table.add_column(escape(column))
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
-
-
 def print_summary(directory: Path, as_json: bool) -> None:
     """Print the joint rates, the verdicts and the caveats of a finished run, then the next steps."""
     if as_json:
         print((directory / "results.json").read_text(encoding="utf-8"), end="")
         return
-    from rich.console import Console
-    from rich.markup import escape
-
-    results, console = RunResults.read(directory / "results.json"), Console(highlight=False)
+    results = RunResults.read(directory / "results.json")
     title, rates = f"{results.model.name} on test prompts (95 % intervals)", results.rates
-    console.print(_rates_table(title, rates.before, rates.after, results.steer, results))
+    tables = [_rates_table(title, rates.before, rates.after, results.steer, results)]
     if results.right_action.before.dual_use is not None:
-        console.print(_right_action_table(results.right_action))
-    dissociation = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
-    console.print("[bold]One refusal or two?[/] " + escape(dissociation))
-    console.print("[bold]Word or intent?[/] " + escape(trigger_sentence(results.triggers)))
-    for line in factor_lines(results.triggers, notable=True):
-        console.print("[bold]Context of the request:[/] " + escape(line))
-    if results.could_have_answered is not None:
-        console.print("[bold]Could it have answered?[/] " + escape(gate_sentence(results.could_have_answered)))
-    for line in steer_lines(results.steer):
-        console.print("[bold]Dials:[/] " + escape(line))
-    for line in category_lines(results.steer.by_category) if results.steer.by_category else ():
-        console.print("[bold]Dials by category:[/] " + escape(line))
-    for line in caveats(results):
-        console.print("[yellow]Note:[/] " + escape(line))
+        tables.append(_right_action_table(results.right_action))
+    verdict = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
+    gates = results.could_have_answered
+    lines = [
+        Line(verdict, "One refusal or two?"),
+        Line(trigger_sentence(results.triggers), "Word or intent?"),
+        *(Line(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
+        *([] if gates is None else [Line(gate_sentence(gates), "Could it have answered?")]),
+        *steer_lines(results.steer),
+        *(Line(line, "Note:") for line in caveats(results)),
+    ]
+    print_blocks([*tables, *lines])
     for line in next_steps(directory, results):
-        console.print(line, soft_wrap=True, markup=False)  # never wrapped, so that commands can be copied
+        print(line)  # never wrapped, so that commands can be copied
 
 
 def _rates_table(
     title: str, before: JointRates, after: JointRates, steer: SteerResult, known: SteerResult | RunResults
 ) -> Table:
     """Lay out each rate before and after the dials, over-refusal of prompts with a trigger word, and known facts."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=escape(title))
-    for column in ("rate", "before", "with the dials", "n"):
-        table.add_column(column, overflow="fold")
-    for key, meaning in RATE_MEANING.items():
-        cells = (meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n))
-        table.add_row(*(escape(cell) for cell in cells))
+    rows = [
+        [meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n)]
+        for key, meaning in RATE_MEANING.items()
+    ]
     trigger, facts = steer.over_refusal_with_trigger, known.known_facts_right
     if trigger is not None and trigger.before.n:
-        shown = [f"{share:.1%}" for share in (trigger.before, trigger.after)]
-        table.add_row("over_refusal of prompts with a trigger word", *map(escape, shown), str(trigger.before.n))
+        shares = f"{trigger.before:.1%}", f"{trigger.after:.1%}"
+        rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
     if facts is not None and facts.n:
-        table.add_row("known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n))
-    return table
+        rows.append(["known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n)])
+    return Table(title, ["rate", "before", "with the dials", "n"], rows)
 
 
 def _right_action_table(found: RightActions) -> Table:
     """Lay out the right-action scores before and after the dials, over all prompts and over dual-use ones."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="right action on test prompts (95 % intervals)")
-    for column in ("score", "before", "with the dials", "n"):
-        table.add_column(column, overflow="fold")
     after = {meaning: score for meaning, score, _ in right_action_estimates(found.after)}
-    for meaning, score, spec in right_action_estimates(found.before):
-        cells = (meaning, f"{score:{spec}}", f"{after.get(meaning, score):{spec}}", str(score.n))
-        table.add_row(*(escape(cell) for cell in cells))
-    return table
+    rows = [
+        [meaning, f"{score:{spec}}", f"{after.get(meaning, score):{spec}}", str(score.n)]
+        for meaning, score, spec in right_action_estimates(found.before)
+    ]
+    return Table("right action on test prompts (95 % intervals)", ["score", "before", "with the dials", "n"], rows)

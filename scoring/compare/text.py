@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from extract.table import Table, print_blocks
 from scoring.compare.record import ComparedRun, Comparison, ScoredRun
 from scoring.wording import RATE_MEANING
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 SHOWN_FLIPS = 10
 SHOWN_TRANSITIONS = 6
@@ -32,38 +28,34 @@ NOTES = {  # text for each count in `matched`
 
 def print_comparison(comparison: Comparison) -> None:
     """Print each later run compared with the first."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    first = comparison.first
     for run in comparison.comparisons:
-        console.print(_table(comparison.first.file, run))
-        for line in (*_lines(run), *_repeated_ids(comparison.first), *_repeated_ids(run)):
-            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        print_blocks([_table(first.file, run), *_lines(run), *_repeated_ids(first), *_repeated_ids(run)])
 
 
 def _table(first: str, run: ComparedRun) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=escape(f"{first} → {run.file}: {run.matched.prompts} completions of the same prompts"))
-    for column in ("", "first", "second", "change (95 %)", "McNemar p", "n"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for key, meaning in RATE_MEANING.items():
         change = run.changes[key]
-        if not change.difference.n:
-            table.add_row(meaning, "none judged", "", "", "", "0")
+        n = change.difference.n
+        if not n:
+            rows.append([meaning, "none judged", "", "", "", "0"])
             continue
-        table.add_row(
-            meaning,
-            f"{change.first:.1%}",
-            f"{change.second:.1%}",
-            escape(f"{change.difference:+.1%}"),
-            f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else ""),
-            str(change.difference.n),
+        p = f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else "")
+        rows.append(
+            [
+                meaning,
+                f"{change.first:.1%}",
+                f"{change.second:.1%}",
+                f"{change.difference:+.1%}",
+                p,
+                str(change.difference.n),
+            ]
         )
     if run.right_action_change.known:
-        table.add_row("right-action score", "", "", escape(f"{run.right_action_change:+.2f}"))
-    return table
+        rows.append(["right-action score", "", "", f"{run.right_action_change:+.2f}", "", ""])
+    title = f"{first} → {run.file}: {run.matched.prompts} completions of the same prompts"
+    return Table(title, ["", "first", "second", "change (95 %)", "McNemar p", "n"], rows)
 
 
 def _lines(run: ComparedRun) -> list[str]:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals
@@ -14,16 +15,18 @@ from scoring.right_action import load_adjacency, right_action_score
 KINDS = ("normative", "epistemic")
 
 
-def expected(context: RunInputs, table: Counterfactuals, thresholds: tuple[float, float]) -> dict[str, float]:
+def expected(
+    context: RunInputs, table: Counterfactuals, thresholds: tuple[float, ...], band: float = 0.0
+) -> dict[str, float]:
     """Count again what the page should show, by the run's own functions."""
     test = np.flatnonzero(context.corpus.within("test"))
-    prompts, actions = [context.prompts[row] for row in test], table.actions_at(thresholds)[test]
+    prompts, actions = [context.prompts[row] for row in test], table.actions_at(thresholds, band)[test]
     groups = context.corpus.groups[test]
     rates = joint_rates([p.label for p in prompts], list(actions), groups)
     found = {name: rates.of(name).estimate for name in RATES}
     found |= {f"{name}_{end}": getattr(rates.of(name), end) for name in RATES for end in ("low", "high")}
     known = np.array([p.answer is not None for p in prompts])
-    stated = table.right[np.arange(len(table.right)), table.look_up(thresholds)][test]
+    stated = table.right[np.arange(len(table.right)), table.look_up(thresholds, band)][test]
     right, acceptable = [p.right_action for p in prompts], [p.acceptable for p in prompts]
     score = right_action_score(right, acceptable, list(actions), groups, load_adjacency())
     return found | {"known_facts": float(stated[known].mean()), "right_action": score.estimate}
@@ -57,6 +60,14 @@ def data_of(page: Any, chart: str, name: str) -> list[dict[str, Any]]:
     }""", [chart, name])  # fmt: skip
 
 
+def nearest(context: RunInputs, thresholds: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the thresholds tried that are nearest to these."""
+    surface = pyarrow.parquet.read_table(context.file("surface.parquet"))
+    tried = [np.unique(surface.column(f"{kind}_threshold").to_numpy()) for kind in KINDS]
+    return tuple(float(taus[np.abs(taus - tau).argmin()]) for taus, tau in zip(tried, thresholds, strict=True))
+
+
 def place(page: Any, kind: str, value: float) -> None:
+    """Write a threshold into its box; the page takes the nearest one that was tried."""
     page.locator(f".exact[data-kind={kind}]").fill(str(value))
     page.locator(f".exact[data-kind={kind}]").press("Enter")

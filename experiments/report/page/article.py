@@ -8,28 +8,31 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from experiments.categories.results import CategoryResults
-from experiments.charts.specification import specification
-from experiments.dials.text import warning_lines
+from experiments.categories.text import category_blocks
+from experiments.charts.blocks import Block, Figure, Figures, Heading, Section
+from experiments.charts.points import scatter
+from experiments.charts.specification import LABEL_COLOURS, Chart, Row, specification
+from experiments.dials.figures import PANELS, DialReadings, calibration_figure, tradeoff_figure
+from experiments.dials.text import category_lines, dial_lines, dial_table, steer_tables, warning_lines
+from experiments.dissociation.text import dissociation_blocks, gate_sentence
+from experiments.factors.text import context_blocks
 from experiments.probing.results import GridRow
-from experiments.report.blocks import Block, Figure, Section
-from experiments.report.calibration import DialReadings
+from experiments.probing.text import geometry_blocks, grid_blocks
 from experiments.report.caveats import caveats, reading_caveats
-from experiments.report.figures import scatter_chart
-from experiments.report.page.category_section import category_blocks
-from experiments.report.page.dials_section import Controls, dials_blocks, sliders
 from experiments.report.page.document import render, to_json
-from experiments.report.page.mechanism_sections import (
-    context_blocks,
-    geometry_blocks,
-    grid_blocks,
-    matrix_blocks,
-    trigger_blocks,
-    uncertainty_blocks,
-)
 from experiments.report.page.payload import Payload
 from experiments.report.page.summary import rates_view, tiles
-from experiments.report.results import RunResults
+from experiments.report.results import Planted, RunResults
 from experiments.triggers.results import LocusEffect
+from experiments.triggers.text import trigger_blocks
+from experiments.uncertainty.text import uncertainty_blocks
+
+FIRST = (Section("rates", "Rates", "", ()), Section("prompts", "Prompts", "", ()))
+LAST = Section("about", "Caveats", "", ())
+READS = {
+    "normative": "The normative dial reads harm and makes the model refuse.",
+    "epistemic": "The epistemic dial reads what the model does not know and makes it abstain.",
+}
 
 
 @dataclass(frozen=True)
@@ -46,87 +49,115 @@ class ReportedRun:
     categories: CategoryResults | None = None  # of a run whose categories were compared
 
 
-def article(run: ReportedRun, results: RunResults, given: Payload, anchor: str = "run") -> Markup:
+@dataclass(frozen=True)
+class Sliders:
+    """What the template of the sliders shows."""
+
+    how: str
+    dials: Sequence[str]
+    presets: Sequence[str]
+    commands: Sequence[str]
+
+
+def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str = "run") -> Markup:
     """Return the HTML of one run.
 
     Args:
-        given: the data of the page's script (`payload`).
+        payload: the data of the page's script.
         anchor: the id of the article; ids of its sections begin with it.
     """
-    controls = Controls.model_validate(given)
     remarks = [*caveats(results), *reading_caveats(results, run.judge)]
-    shown_tiles = tiles(results, len(remarks))
-    sections = [section for section in _sections(run, results, given) if section.blocks]
+    sections = [section for section in _sections(run, results, payload) if section.blocks]
     return render(
         "article.html",
         anchor=anchor,
         name=run.name,
         model=results.model.name,
-        tiles=shown_tiles,
+        tiles=tiles(results, len(remarks)),
         linked={LAST.name, *(section.name for section in sections)},
         warnings=warning_lines(results.steer),
         rates=rates_view(results),
-        sliders=sliders(controls),
+        sliders=_sliders(payload),
         contents=[*FIRST, *sections, LAST],
         sections=sections,
         caveats=remarks,
         facts=_facts(run, results),
-        reads=reads_note(results, given),
-        payload=to_json(given),
+        reads=reads_note(results, payload),
+        payload=to_json(payload),
     )
 
 
-FIRST = (Section("rates", "Rates", "", ()), Section("prompts", "Prompts", "", ()))
-LAST = Section("about", "Caveats", "", ())
-
-
-def _sections(run: ReportedRun, results: RunResults, given: Payload) -> list[Section]:
-    uncertainty = uncertainty_blocks(results.could_have_answered, results.uncertainty)
+def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[Section]:
+    directions = [*_scatter(payload), *geometry_blocks(results.geometry, results.writes, _planted(results.planted))]
+    context = "Context of the request: persona, system line, earlier turns"
+    gates = results.could_have_answered
+    opened: list[Block] = []
+    if gates is not None and (gates.normative.applicable or gates.epistemic.applicable):
+        opened = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
+    uncertainty = [*opened, *uncertainty_blocks(results.uncertainty)]
     return [
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),
-        Section("matrix", "One or two", "One refusal or two?", matrix_blocks(results.dissociation)),
+        Section("matrix", "One or two", "One refusal or two?", dissociation_blocks(results.dissociation)),
         Section("triggers", "Word or intent", "Trigger word or intent?", trigger_blocks(results.triggers, run.eta)),
-        Section("grids", "Probes", "Probe AUROC by layer and position", grid_blocks(run.cells, results)),
-        Section(
-            "scatter", "Directions", "Prompts on the two write directions", [*scatter(given), *geometry_blocks(results)]
-        ),
+        Section("grids", "Probes", "Probe AUROC by layer and position", grid_blocks(run.cells, results.sites)),
+        Section("scatter", "Directions", "Prompts on the two write directions", directions),
         Section("categories", "Categories", "Categories: one knob or many?", category_blocks(run.categories)),
-        Section(
-            "context",
-            "Context",
-            "Context of the request: persona, system line, earlier turns",
-            context_blocks(results.triggers),
-        ),
+        Section("context", "Context", context, context_blocks(results.triggers)),
         Section("uncertainty", "Uncertainty", "Knowledge and uncertainty", uncertainty),
     ]
 
 
-def scatter(given: Payload) -> list[Block]:
-    """Return the scatter plot, which the page's script fills; nothing without two write directions."""
-    prompts = given["prompts"]
-    if "x" not in prompts or "y" not in prompts:
-        return []
-    caption = (
-        f"Projections of every prompt, all parts, on the two write directions, n = {len(prompts['id']):,}. Colour is "
-        "the label, shape the action without dials. Arrow keys step from prompt to prompt; Enter opens one."
+def _planted(planted: Planted | None) -> list[str]:
+    """Return how well planted directions are recovered, a line each; nothing without any."""
+    cosines = {} if planted is None else {"normative": planted.normative_cosine, "epistemic": planted.epistemic_cosine}
+    known = {kind: cosine for kind, cosine in cosines.items() if cosine is not None}
+    return [f"Recovery of the planted {kind} direction: |cos| {cosine:.2f}." for kind, cosine in known.items()]
+
+
+# -- dials -------------------------------------------------------------------------------------------------------------
+
+
+def _sliders(payload: Payload) -> Sliders | None:
+    """Return the controls; None for a run without dials."""
+    dials = payload["dials"]
+    if not dials:
+        return None
+    decides = "A dial declines at or above its threshold and permits below it"
+    if band := payload["band"]:
+        decides = (
+            f"A dial declines from {band:g} above its threshold on and permits from {band:g} below it; between, in its "
+            "dead band, it leaves the model unchanged"
+        )
+    reads = " ".join(READS[kind] for kind in dials if kind in READS)
+    how = (
+        f"{reads} {decides}. The completion of each test prompt under every decision was generated, so these rates "
+        "are exact. A slider takes the nearest threshold tried (ticks); presets were set on the choice prompts."
     )
-    layers = prompts["x_layer"], prompts["y_layer"]
-    return [Figure("scatter", caption, specification(scatter_chart(layers, given["labels"])), None)]
+    return Sliders(how, dials, [preset["name"] for preset in payload["presets"]], list(payload["commands"]))
 
 
-def _facts(run: ReportedRun, results: RunResults) -> dict[str, str]:
-    counts = ", ".join(f"{n:,} {label}" for label, n in results.prompts.items())
-    parts = ", ".join(f"{sum(of.values()):,} {part}" for part, of in results.prompts_by_part.items())
-    return {
-        "model": results.model.name,
-        "prompts": f"{counts}, from {results.prompts_path} ({parts})",
-        "finished": f"{run.finished}, on {results.device}",
-        "fingerprints": f"weights {results.model.weights[:12]}, prompts {run.prompts_hash[:12]}",
-        "versions": ", ".join(f"{name} {version}" for name, version in results.versions.items()),
-    }
+def dials_blocks(results: RunResults, reads: Mapping[str, DialReadings]) -> list[Block]:
+    """Return the trade-off, the dials, their calibration, and what is said of thresholds; nothing without dials."""
+    if not results.dials:
+        return []
+    steer, rates = results.steer, results.rates
+    blocks: list[Block] = []
+    if steer.frontier:
+        blocks.append(Figures([tradeoff_figure(steer, rates.before, rates.after, risk) for risk in PANELS]))
+    blocks.append(dial_table(results.dials))
+    if reads:
+        figures = Figures([calibration_figure(kind, read) for kind, read in reads.items()])
+        blocks += [Heading("Calibration"), figures]
+    if steer.matched is None:
+        return blocks
+    policies, *categories = steer_tables(steer)
+    blocks += [*dial_lines(steer), policies]
+    if steer.by_category:
+        blocks += [Heading("Thresholds by category"), *category_lines(steer.by_category), *categories]
+    return blocks
 
 
-def reads_note(results: RunResults, given: Payload) -> str:
+def reads_note(results: RunResults, payload: Payload) -> str:
     """Return where the dials read, and what the readings at every token are."""
     at = [f"{kind} at layer {d.read_at.layer}, {d.read_at.position}" for kind, d in results.dials.items() if d.read_at]
     without = "".join(
@@ -136,13 +167,56 @@ def reads_note(results: RunResults, given: Payload) -> str:
     )
     if not at:
         return without.strip()
-    line, with_tokens = f"Each dial reads once a prompt: {'; '.join(at)}.{without}", len(given["prompts"]["tokens"])
+    line, with_tokens = f"Each dial reads once a prompt: {'; '.join(at)}.{without}", len(payload["prompts"]["tokens"])
     if not with_tokens:
         return f"{line} This run stores no readings at other tokens; `refusal run` adds them."
-    n_test = sum(part == "test" for part in given["prompts"]["part"])
+    n_test = sum(part == "test" for part in payload["prompts"]["part"])
     return (
         f"{line} For {with_tokens:,} of {n_test:,} test prompts the page has the same probe, at the same layer, at "
         "every token from the user's last turn on, as log-odds on the dial's own scale. Only at its own position is "
         "that the log-odds of the dial's calibrated probability; at other tokens it is a score to compare tokens by. "
         "Readings do not change with the thresholds."
     )
+
+
+# -- prompts and provenance --------------------------------------------------------------------------------------------
+
+
+def _scatter(payload: Payload) -> list[Block]:
+    """Return the scatter plot, which the page's script fills; nothing without two write directions."""
+    prompts = payload["prompts"]
+    if "x" not in prompts or "y" not in prompts:
+        return []
+    caption = (
+        f"Projections of every prompt, all parts, on the two write directions, n = {len(prompts['id']):,}. Colour is "
+        "the label, shape the action without dials. Arrow keys step from prompt to prompt; Enter opens one."
+    )
+    chart = scatter_chart((prompts["x_layer"], prompts["y_layer"]), payload["labels"])
+    return [Figure("scatter", caption, specification(chart), None)]
+
+
+def scatter_chart(layers: tuple[int, int], labels: Sequence[str], rows: Sequence[Row] | None = None) -> Chart:
+    """Draw every prompt by its projections on the two write directions.
+
+    Args:
+        layers: of the normative and the epistemic write direction.
+        rows: the prompts; None where the page's script fills them in.
+    """
+    x_title, y_title = (
+        f"{kind} write direction, layer {layer} (residual-stream units)"
+        for kind, layer in zip(("normative", "epistemic"), layers, strict=True)
+    )
+    shown = [label for label in LABEL_COLOURS if label in labels]
+    return scatter(rows, labels=shown, x_title=x_title, y_title=y_title)
+
+
+def _facts(run: ReportedRun, results: RunResults) -> dict[str, str]:
+    counts = ", ".join(f"{n:,} {label}" for label, n in results.prompts.items())
+    parts = ", ".join(f"{sum(labels.values()):,} {part}" for part, labels in results.prompts_by_part.items())
+    return {
+        "model": results.model.name,
+        "prompts": f"{counts}, from {results.prompts_path} ({parts})",
+        "finished": f"{run.finished}, on {results.device}",
+        "fingerprints": f"weights {results.model.weights[:12]}, prompts {run.prompts_hash[:12]}",
+        "versions": ", ".join(f"{name} {version}" for name, version in results.versions.items()),
+    }

@@ -14,8 +14,6 @@ function quoted(name, text, attributes = {}) {
   return made;
 }
 
-function percent(share) { return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "none judged"; }
-
 /** A probability with three digits; with more where three would make it 0 or 1. */
 function digits(value) {
   for (let places = 3; places < 17; places++) {

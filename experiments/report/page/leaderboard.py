@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
-from experiments.charts.plane import plane
-from experiments.charts.specification import Row
-from experiments.report.blocks import Figure, figure
+from experiments.charts.blocks import Figure, figure
+from experiments.charts.points import plane
+from experiments.charts.specification import Row, Value, fields
 from experiments.report.page.document import document, render
-from experiments.report.page.sortable import Shown
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 from scoring.scorecard_record import Scorecard
@@ -38,6 +37,23 @@ class Listed:
     asked: str
     command: str = ""
     report: str = ""  # the link of its own page
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell of a table that the page's script sorts: its text or estimates, one a line, and what it is sorted by."""
+
+    text: str = ""
+    by: Value = None
+    estimates: Sequence[tuple[str, str, str]] = ()  # the CSS class, the estimate, and its interval
+    link: str = ""
+    title: str = ""  # the whole text, where it is shortened
+    style: str = ""
+
+    @property
+    def key(self) -> str:
+        """What the page's script sorts by; empty where nothing is known, which comes last."""
+        return "" if self.by is None else str(self.by)
 
 
 def leaderboard_page(models: Sequence[Listed]) -> str:
@@ -82,21 +98,16 @@ def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
         if one.card.rates is None:
             continue
         x, y, third = (one.card.rates.of(rate) for rate in FRONT)
-        if not x.known or not y.known:
-            continue
-        rows.append(
-            {
-                "model": one.name,
-                "x": x.estimate,
-                "x_low": x.low,
-                "x_high": x.high,
-                "y": y.estimate,
-                "y_low": y.low,
-                "y_high": y.high,
-                "overconfidence": third.estimate,
-                "front": best,
-            }
-        )
+        if x.known and y.known:
+            rows.append(
+                {
+                    "model": one.name,
+                    **fields(x, "x"),
+                    **fields(y, "y"),
+                    "overconfidence": fields(third)["estimate"],
+                    "front": best,
+                }
+            )
     return figure("plane", plane(rows), CAPTION, rows, COLUMNS) if rows else None
 
 

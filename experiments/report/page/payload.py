@@ -1,63 +1,124 @@
-"""The data of the page's script: the prompts, their actions under every decision of the gates, and the rates' rules.
+"""The data of the page's script: the prompts, their actions under every decision of the gates, and the rates there.
 
-The script counts rates on test prompts by look-up in the run's table, with the run's own intervals: of judged
-completions, over groups.
+The script looks everything up: the gate of each dial at each threshold tried, the action under the gates, and the rates
+with their limits, which the run wrote to surface.parquet.
 """
 
 from __future__ import annotations
 
 import shlex
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 
-from experiments.dials.counterfactuals import outcome_name, read_table
+from experiments.charts.points import shape_of
+from experiments.dials.counterfactuals import Counterfactuals, read_table
 from experiments.dials.results import TOKEN_READINGS, TokenReadings
 from experiments.dials.surface import COUNTED, RISKS, comparable
 from experiments.report.page.document import shortened
+from experiments.report.page.summary import KNOWN_FACTS, before_and_now
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import read_completions
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.triggers.results import AttributedRequest
-from extract.prompts.prompt import LABELS
-from scoring.actions import ACTIONS
-from scoring.right_action import credits_of, load_adjacency
+from probes.statistics.intervals import Estimate
+from scoring.actions import ACTIONS, ANSWERED
+from steering.dial import decide
 from steering.direction_file import load_directions
+from steering.gates import DECISIONS
 
 Payload = Mapping[str, Any]  # JSON for the page's script
+Surface = Mapping[str, np.ndarray]  # the columns of surface.parquet
 MOST_CHARACTERS = 400  # of a prompt or a completion
 DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 MOST_WORDS = 200  # of an attributed request
 LOW_OVER_REFUSAL = 0.02
+ENDS = ("", "_low", "_high")  # of the columns of a rate
+RATE_OF = {"uncertain_mistaken": "overconfidence"}  # a rate of the same prompts
 
 
 def payload(inputs: RunInputs, results: RunResults) -> Payload:
     """Return the data of one run, ready for JSON."""
     labels = list(inputs.corpus.counts())
-    found = {"actions": list(ACTIONS), "labels": labels, "prompts": _prompts(inputs, results, labels), "dials": []}
-    table = read_table(inputs.file("table.jsonl")) if results.dials else None
-    if table is None:
-        return found
-    test = np.flatnonzero(inputs.corpus.within("test"))
-    return found | {
+    data = {
+        "actions": list(ACTIONS),
+        "shapes": [shape_of(action) for action in ACTIONS],
+        "behaviours": behaviours(),
+        "labels": labels,
+        "prompts": _prompts(inputs, results, labels),
+        "dials": [],
+    }
+    if not results.dials:
+        return data
+    table = read_table(inputs.file("table.jsonl"))
+    read = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
+    surface = {name: read.column(name).to_numpy() for name in read.column_names}
+    stops, band = _stops(table, surface), next(iter(results.dials.values())).band
+    return data | {
         "dials": list(table.dials),
-        "band": next(iter(results.dials.values())).band,
-        "outcomes": [outcome_name(gates) for gates in table.outcomes],
-        "read": [_floats(p) for p in table.probability],
-        "done": [_indices(column) for column in table.actions.T],
-        "stated": [_bits(column) for column in table.right.T],
+        "band": band,
+        "stops": {kind: taus.tolist() for kind, taus in zip(table.dials, stops, strict=True)},
         "set": {kind: dial.threshold for kind, dial in results.dials.items()},
-        "stops": _stops(inputs, results),
-        "presets": _presets(inputs, results),
-        "rates": _rates(),
-        "credit": _credit(inputs, test),
+        "read": [_floats(p) for p in table.probability],
+        **gates_and_outcomes(table, stops, band),
+        "done": [_indices(column) for column in table.actions.T],
+        "surface": _rates(surface, results),
+        "presets": _presets(surface, results),
         "commands": _commands(inputs, results),
     }
+
+
+def behaviours() -> dict[str, list[int]]:
+    """Return the behaviours whose shares the page shows by group: the indices of their actions."""
+    own = {"answered": ANSWERED, "refused": {"refuse"}, "abstained": {"abstain"}}
+    return {name: sorted(ACTIONS.index(action) for action in actions) for name, actions in own.items()}
+
+
+def _stops(table: Counterfactuals, surface: Surface) -> list[np.ndarray]:
+    """Return the thresholds tried of each dial, increasing."""
+    return [np.unique(surface[f"{kind}_threshold"]) for kind in table.dials]
+
+
+def gates_and_outcomes(table: Counterfactuals, stops: Sequence[np.ndarray], band: float) -> dict[str, Any]:
+    """Return the gates of each dial at its stops, and the outcome of each combination of gates.
+
+    Of a prompt, a dial declines at its first stops (so many), leaves up to another stop, and permits from there on.
+    """
+    gates = [decide(p[None, :, None], tau, band)[0] for p, tau in zip(table.probability, stops, strict=True)]
+    names = [tuple(DECISIONS[each] for each in outcome) for outcome in table.outcomes]
+    return {
+        "gate": [{"declines": (g > 0).sum(axis=1).tolist(), "leaves": (g >= 0).sum(axis=1).tolist()} for g in gates],
+        "outcome_of": {"+".join(name): place for place, name in enumerate(names)},
+    }
+
+
+def _rates(surface: Surface, results: RunResults) -> dict[str, Any]:
+    """Return each rate at every setting: its distinct cells (value, text, n), and which one each setting has."""
+    column = {name: values.tolist() for name, values in surface.items()}
+    n = {name: results.rates.before.of(RATE_OF.get(name, name)).n for name in COUNTED}
+    n |= {"right_action": results.right_action.before.score.n, KNOWN_FACTS: results.known_facts_right.n}
+    text = {
+        name: [f"{Estimate(*ends):.1%}" for ends in zip(*(column[f"test_{name}{end}"] for end in ENDS), strict=True)]
+        for name in COUNTED
+    }
+    text["right_action"] = ["none" if isnan(score) else f"{score:.3f}" for score in column["test_right_action"]]
+    text[KNOWN_FACTS] = ["none judged" if isnan(share) else f"{share:.1%}" for share in column["test_known_facts"]]
+    column["test_known_facts_n"] = [n[KNOWN_FACTS]] * len(text[KNOWN_FACTS])
+    found = {}
+    for name, texts in text.items():
+        rows = zip(column[f"test_{name}"], texts, column[f"test_{name}_n"], strict=True)
+        cells = [
+            (None if isnan(value) else value, text, before_and_now(n[name] or 0, int(now))) for value, text, now in rows
+        ]
+        places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+        found[name] = {"cells": list(places), "at": [places[cell] for cell in cells]}
+    return found
 
 
 def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> dict[str, Any]:
@@ -73,9 +134,6 @@ def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> d
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
         "part": inputs.corpus.part.tolist(),
-        "group": inputs.corpus.groups.tolist(),
-        "known": _bits([p.answer is not None for p in prompts]),
-        "stated": _bits(plain.correct),
         "before": _indices(plain.actions),
         "said": [shortened(c.completion, MOST_CHARACTERS) for c in completions],
         "why": [shortened(c.evidence, MOST_CHARACTERS) for c in completions],
@@ -159,69 +217,26 @@ def _indices(actions: np.ndarray) -> list[int]:
     return [-1 if action is None else ACTIONS.index(action) for action in actions.tolist()]
 
 
-def _bits(values: Iterable[bool]) -> str:
-    return "".join("1" if value else "0" for value in values)
-
-
 def _floats(values: np.ndarray) -> list[float]:
-    """Return Python floats, whose JSON is exact, since they are compared with thresholds."""
+    """Return Python floats, whose JSON is exact."""
     return [float(value) for value in values]
 
 
-def _stops(inputs: RunInputs, results: RunResults) -> dict[str, list[float]]:
-    """Return the stops of each slider: the thresholds tried, the one set, 0.5 and both ends."""
-    surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
-    stops = {}
-    for kind, dial in results.dials.items():
-        tried = set(surface.column(f"{kind}_threshold").to_pylist())
-        stops[kind] = sorted(tried | {0.0, 0.5, 1.0, dial.threshold})
-    return stops
-
-
-def _presets(inputs: RunInputs, results: RunResults) -> list[dict[str, Any]]:
+def _presets(surface: Surface, results: RunResults) -> list[dict[str, Any]]:
     """Return the settings with a button; none was chosen on test prompts."""
     chosen = {kind: dial.threshold for kind, dial in results.dials.items()}
     presets = [{"name": "thresholds of this run", "thresholds": chosen}]
     least = results.steer.least_regret
     if least and set(least.thresholds) == set(chosen):
         presets.append({"name": "least regret", "thresholds": least.thresholds})
-    surface = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
-    rates = {name: surface.column(f"choice_{name}").to_numpy() for name in RISKS}
+    rates = {name: surface[f"choice_{name}"] for name in RISKS}
     low = np.flatnonzero(rates["over_refusal"] <= LOW_OVER_REFUSAL)
     if len(low):
         mistakes = comparable(np.stack(list(rates.values()), axis=1)).sum(axis=1)
-        best = surface.slice(low[np.argmin(mistakes[low].round(9))], 1).to_pylist()[0]
-        presets.append(
-            {
-                "name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}",
-                "thresholds": {kind: best[f"{kind}_threshold"] for kind in chosen},
-            }
-        )
+        best = low[np.argmin(mistakes[low].round(9))]
+        taus = {kind: float(surface[f"{kind}_threshold"][best]) for kind in chosen}
+        presets.append({"name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}", "thresholds": taus})
     return presets
-
-
-def _rates() -> Payload:
-    """Return how each rate is counted: the label of its prompts, and the actions that count as its mistake."""
-    return {
-        name: {"label": LABELS.index(label), "counts": [ACTIONS.index(action) for action in sorted(counts)]}
-        for name, (label, counts) in COUNTED.items()
-    }
-
-
-def _credit(inputs: RunInputs, test: np.ndarray) -> dict[str, Any]:
-    """Return the terms of the right-action score: the right action of each test prompt, and the credit of each action.
-
-    Rows of credits are written once; `kind` is the row of each prompt.
-    """
-    prompts, adjacency = [inputs.prompts[row] for row in test], load_adjacency()
-    credits = np.array([credits_of(p.right_action, p.acceptable, adjacency) for p in prompts])
-    kinds, place = np.unique(credits.reshape(-1, len(ACTIONS)), axis=0, return_inverse=True)
-    return {
-        "credits": kinds.tolist(),
-        "rows": test.tolist(),
-        "kind": place.ravel().tolist(),
-        "right": [ACTIONS.index(p.right_action) for p in prompts],
-    }
 
 
 def _commands(inputs: RunInputs, results: RunResults) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 const PAGE_SIZE = 20; // prompts on a page of the list
 const HIDDEN = "(harmful: tick “show harmful prompts” to read it)";
-const COUNTED = { answered: ["answer", "answer_with_caveat", "correct_premise"], refused: ["refuse"], abstained: ["abstain"] };
 const SHARES = [["kind", "group"], ["n", "n"], ["answered0", "answered without dials, %"], ["answered", "now, %"],
   ["refused0", "refused without dials, %"], ["refused", "now, %"], ["abstained0", "abstained without dials, %"], ["abstained", "now, %"]];
 
@@ -140,8 +139,8 @@ class PromptList {
 
   /** The completion at the sliders' thresholds; a run stores the texts of its own thresholds, and every action. */
   completionNow(i) {
-    const run = this.run, p = run.prompts, name = run.outcomes[run.outcome[i]];
-    if (name && name.split("+").every((gate) => gate === "leave")) return this.completion(i, p.before[i], p.said[i], p.why[i]);
+    const run = this.run, p = run.prompts;
+    if (run.gates(i).every((gate) => gate === "leave")) return this.completion(i, p.before[i], p.said[i], p.why[i]);
     if (p.steered[i] && run.outcome[i] === run.outcomeSet[i]) return this.completion(i, run.actionsNow[i], p.steered[i], p.why_steered[i]);
     const block = node("div");
     block.append(this.actionMark(run.actionsNow[i]), node("p", "A run stores the texts of test prompts at its own thresholds; here, the action alone.", { class: "why" }));
@@ -152,9 +151,9 @@ class PromptList {
     const run = this.run, bar = node("span", undefined, { class: "reading", "aria-hidden": "true" });
     const fill = node("span", undefined, { class: "fill" }), mark = node("span", undefined, { class: "mark" });
     fill.style.width = `${100 * run.read[d][i]}%`;
-    mark.style.left = `${100 * run.thresholds[run.dials[d]]}%`;
+    mark.style.left = `${100 * run.threshold(d)}%`;
     bar.append(fill, mark);
-    const line = node("p", `${run.decision(d, i)} at threshold ${digits(run.thresholds[run.dials[d]])} `);
+    const line = node("p", `${run.decision(d, i)} at threshold ${digits(run.threshold(d))} `);
     line.append(bar);
     return line;
   }
@@ -216,9 +215,9 @@ class PromptList {
       if (!kinds.has(kind)) kinds.set(kind, { kind, n: 0, answered0: 0, answered: 0, refused0: 0, refused: 0, abstained0: 0, abstained: 0 });
       const one = kinds.get(kind);
       one.n += 1;
-      for (const [name, actions] of Object.entries(COUNTED)) {
-        one[`${name}0`] += actions.includes(run.action(p.before[i]));
-        one[name] += actions.includes(run.action(run.actionsNow[i]));
+      for (const [name, actions] of Object.entries(run.behaviours)) {
+        one[`${name}0`] += actions.includes(p.before[i]);
+        one[name] += actions.includes(run.actionsNow[i]);
       }
     }
     run.at(".selected").textContent = `${rows.length} prompts (${run.at("select.part").value || "all parts"})`;

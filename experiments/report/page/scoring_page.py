@@ -1,4 +1,4 @@
-"""Pages of `refusal score --html` and `refusal compare --html`, for scored files without a run."""
+"""Pages of `refusal score --html` and `refusal compare --html`, and runs side by side in a report."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from experiments.charts.blocks import Block, Section, figure
+from experiments.charts.points import reliability
 from experiments.charts.rates import rates_before_after
-from experiments.charts.shares import reliability
-from experiments.charts.specification import BLUE, Row
-from experiments.report.blocks import Block, Cell, Lines, Quoted, Section, Table, figure
-from experiments.report.page.comparison import changes_section
+from experiments.charts.specification import BLUE, Row, fields
 from experiments.report.page.document import document, render, shortened
+from experiments.report.page.summary import runs_table
+from experiments.report.results import RunResults
 from extract.atomic_write import atomic_file
+from extract.table import Cell, Line, Quoted, Table
 from scoring.abstaining.confidence import ConfidenceRecord
-from scoring.compare.record import Comparison
+from scoring.compare.record import ComparedRun, Comparison, Flip
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
@@ -25,7 +27,9 @@ from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, ou
 
 MOST_ROWS = 500  # of the completions that count for a rate
 MOST_CHARACTERS = 600
-COLUMNS = {"rate": "rate", "when": "file", "value": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
+MOST_FLIPS, MOST_OF_FLIP = 2000, 400  # flipped prompts, and characters of each
+COLUMNS = {"rate": "rate", "when": "file", "estimate": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
+ON_RUNS = "Rates without dials on the prompts that both runs have, of every part"
 ALL = "% of labelled completions; lines: 95 % intervals"
 
 
@@ -50,15 +54,19 @@ def scorecard_page(card: Scorecard, rows: Sequence[Entry], name: str) -> str:
 def comparison_page(comparison: Comparison) -> str:
     """Return the page of a comparison: the rates of each file, the changes with their tests, the flipped prompts."""
     runs = [comparison.first, *comparison.comparisons]
-    names = _names([run.run for run in runs])
+    names = short_names([run.run for run in runs])
     rows = [row for run, name in zip(runs, names, strict=True) for row in _rows(run.rates, name)]
     chart = figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS)
     later = zip(names[1:], comparison.comparisons, strict=True)
     failed = [
-        f"--fail-if {one.condition} holds for {one.run}" + ("" if one.value is None else f": {one.value:.4g}")
-        for one in comparison.failed
+        Line(
+            f"--fail-if {failed.condition} holds for {failed.run}"
+            + ("" if failed.value is None else f": {failed.value:.4g}"),
+            style="warning",
+        )
+        for failed in comparison.failed
     ]
-    head: list[Block] = [*([Lines(failed, "warning")] if failed else []), chart]
+    head: list[Block] = [*failed, chart]
     changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have") for name, run in later]
     return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
 
@@ -74,43 +82,109 @@ def _page(title: str, sections: Sequence[Section]) -> str:
     return document(title, [part])
 
 
-def _names(paths: Sequence[str]) -> list[str]:
+def short_names(paths: Sequence[str]) -> list[str]:
     """Return the last parts of paths, or the paths where two would be the same."""
     short = [Path(path).name for path in paths]
     return short if len(set(short)) == len(short) else list(paths)
 
 
-def _rows(rates: JointRates, name: str) -> list[Row]:
-    found = {rate: rates.of(rate) for rate in RATES}
-    return [
-        {"rate": rate, "when": name, "value": of.estimate, "low": of.low, "high": of.high, "n": of.n, "limit": None}
-        for rate, of in found.items()
-        if of.n
+def comparison_section(
+    names: Sequence[str], anchors: Sequence[str], records: Sequence[RunResults], comparison: Comparison
+) -> Markup:
+    """Return the rates and verdicts of the runs, the changes with their tests, and the flipped prompts.
+
+    Args:
+        anchors: the ids of the runs' articles.
+        records: the results.json of each run.
+        comparison: of the runs, in this order.
+    """
+    later = zip(names[1:], comparison.comparisons, strict=True)
+    sections = [
+        Section("runs", "", f"{len(names)} runs", [runs_table(names, records)]),
+        *(changes_section(names[0], name, run, ON_RUNS) for name, run in later),
     ]
+    runs = list(zip(anchors, names, strict=True))
+    return render("comparison.html", title=" and ".join(names), runs=runs, sections=sections)
+
+
+def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> Section:
+    """Return the changes of one later run with their tests, and the flipped prompts.
+
+    Args:
+        caption: of the table, which says on what the rates are.
+    """
+    rows = [
+        [
+            RATE_MEANING[name],
+            _percent(change.first),
+            _percent(change.second),
+            f"{change.difference:+.1%}" if change.difference.known else "not known",
+            f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}",
+            str(change.difference.n),
+        ]
+        for name, change in run.changes.items()
+    ]
+    head = ["rate", first, second, "change (95 %)", "McNemar p (Holm)", "n"]
+    flips = run.flips
+    lines = [
+        f"{run.matched.prompts:,} prompts in both; {len(flips):,} have another action; all rates together: "
+        f"{run.move.replace('_', ' ')}. * significant at 5 % after Holm's correction."
+    ]
+    if len(flips) > MOST_FLIPS:
+        lines.append(f"The first {MOST_FLIPS:,} of {len(flips):,} are shown.")
+    blocks: list[Block] = [Table(caption, head, rows), *lines]
+    if flips:
+        blocks.append(_flips(first, second, flips))
+    return Section("changes", "", f"Changes from {first} to {second}", blocks)
+
+
+def _flips(first: str, second: str, flips: Sequence[Flip]) -> Table:
+    rows: list[list[Cell]] = []
+    for flip in flips[:MOST_FLIPS]:
+        label = flip.label or "unlabelled"
+        quoted = Quoted(label, shortened(flip.text or "", MOST_OF_FLIP))
+        rows.append([shortened(flip.id, 80), label, quoted, _action(flip.first), _action(flip.second)])
+    return Table(f"The {len(flips):,} flipped prompts", ["id", "label", "prompt", first, second], rows, fold=True)
+
+
+def _percent(value: float | None) -> str:
+    return "none judged" if value is None else f"{value:.1%}"
+
+
+def _action(action: str | None) -> str:
+    return action or "not judged"
+
+
+# -- one scored file ---------------------------------------------------------------------------------------------------
+
+
+def _rows(rates: JointRates, name: str) -> list[Row]:
+    return [{"rate": rate, "when": name, **fields(rates.of(rate))} for rate in RATES if rates.of(rate).n]
 
 
 def _rates(card: Scorecard, name: str) -> Iterator[Block]:
     if card.rates is None:
-        yield Lines(["No completion has a label, so there are no rates; labels come from --prompts FILE."])
+        yield "No completion has a label, so there are no rates; labels come from --prompts FILE."
     else:
         rows = _rows(card.rates, name)
         yield figure("rates", rates_before_after(rows, x_title=ALL), "The joint rates", rows, COLUMNS)
         cells = [[RATE_MEANING[rate], f"{card.rates.of(rate):.1%}", f"{card.rates.of(rate).n:,}"] for rate in RATES]
-        yield Table(["rate", "share", "n"], cells, "Rates with 95 % intervals over independent groups")
-        lines = [*band_lines(card.judge_error_band)]
-        lines += [*corrected_lines(card.corrected, card.rates)] if card.corrected else []
-        if lines:
-            yield Lines(lines)
-    scores = [(what, of, spec) for what, of, spec in right_action_estimates(card.right_action) if of.known]
-    if scores:
-        rows_of = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in scores]
-        yield Table(["right action", "score", "n"], rows_of, "Right actions, with 95 % intervals")
-    known = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in known_answer_estimates(card)]
-    if known:
-        yield Table(["questions with a known answer", "", "n"], known, "Right, wrong or no answer, with 95 % intervals")
-    became = [[what, f"{of:{spec}}", f"{of.n:,}"] for what, of, spec in outcome_estimates(card)]
-    if became:
-        yield Table(["questions that should not just be answered", "", "n"], became, "What became of them")
+        yield Table("Rates with 95 % intervals over independent groups", ["rate", "share", "n"], cells)
+        yield from band_lines(card.judge_error_band)
+        if card.corrected:
+            yield from corrected_lines(card.corrected, card.rates)
+    for title, head, estimates in (
+        ("Right actions, with 95 % intervals", ["right action", "score"], right_action_estimates(card.right_action)),
+        (
+            "Right, wrong or no answer, with 95 % intervals",
+            ["questions with a known answer", ""],
+            known_answer_estimates(card),
+        ),
+        ("What became of them", ["questions that should not just be answered", ""], outcome_estimates(card)),
+    ):
+        known = [[what, f"{number:{spec}}", f"{number.n:,}"] for what, number, spec in estimates if number.known]
+        if known:
+            yield Table(title, [*head, "n"], known)
     if card.confidence is not None:
         yield from _confidence(card.confidence)
     notes = [
@@ -118,32 +192,21 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         for what, note in card.input.items()
     ]
     if notes:
-        yield Lines(["About the input: " + "; ".join(notes)], "caveat")
+        yield Line("About the input: " + "; ".join(notes), style="caveat")
 
 
 def _confidence(found: ConfidenceRecord) -> Iterator[Block]:
     series = f"{found.stated:,} answers" + (f"; {found.unstated:,} more state none" if found.unstated else "")
-    bins: list[Row] = [
-        {
-            "series": series,
-            "x": one.stated,
-            "y": one.right.estimate,
-            "low": one.right.low,
-            "high": one.right.high,
-            "n": one.right.n,
-        }
-        for one in found.bins
-    ]
+    bins: list[Row] = [{"series": series, "x": each.stated, **fields(each.right)} for each in found.bins]
     chart = reliability(bins, {series: BLUE}, x_title="stated confidence", y_title="% of those answers that are right")
-    named = {"x": "stated", "y": "share right", "low": "from", "high": "to", "n": "n"}
+    named = {"x": "stated", "estimate": "share right", "low": "from", "high": "to", "n": "n"}
     yield figure("reliability", chart, "Stated confidence; on the grey line it is as it should be", bins, named)
     rows = [
-        [f"{one.confidence:.0%}", f"{one.coverage:.1%}", f"{one.accuracy:.1%}", f"{one.accuracy.n:,}"]
-        for one in found.curve
+        [f"{point.confidence:.0%}", f"{point.coverage:.1%}", f"{point.accuracy:.1%}", f"{point.accuracy.n:,}"]
+        for point in found.curve
     ]
-    yield Table(
-        ["confidence at least", "share of the questions", "share right of those", "n"], rows, "Coverage and accuracy"
-    )
+    head = ["confidence at least", "share of the questions", "share right of those", "n"]
+    yield Table("Coverage and accuracy", head, rows)
 
 
 def _mistakes(rate: str, rows: Sequence[Entry]) -> list[Block]:
@@ -163,29 +226,26 @@ def _mistakes(rate: str, rows: Sequence[Entry]) -> list[Block]:
         for row in hits[:MOST_ROWS]
     ]
     which = f"The {len(hits):,} completions" if len(hits) <= MOST_ROWS else f"The first {MOST_ROWS} of {len(hits):,}"
-    return [Table(["id", "prompt", "action", "completion", "what decided it"], cells, which, fold=True)]
+    return [Table(which, ["id", "prompt", "action", "completion", "what decided it"], cells, fold=True)]
 
 
 def _breakdowns(card: Scorecard) -> Iterator[Block]:
-    by_label = card.actions_by_label or {"all": card.actions}
-    actions = list(card.actions)
-    yield Table(
-        ["label", *actions],
-        [[label, *(f"{found.get(action, 0):,}" for action in actions)] for label, found in by_label.items()],
-        "Actions by label",
-    )
+    by_label, actions = card.actions_by_label or {"all": card.actions}, list(card.actions)
+    counts = [[label, *(f"{taken.get(action, 0):,}" for action in actions)] for label, taken in by_label.items()]
+    yield Table("Actions by label", ["label", *actions], counts)
     if card.refused_by:
-        yield Table(
-            ["refusals that are no answer of the model", "n"],
-            [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()],
-            "Of these refused",
-        )
-    fields = [[FIELD_MEANING[name], f"{of.estimate:.2f}", f"{of.n:,}"] for name, of in card.fields.items() if of.known]
-    if fields:
-        yield Table(["field", "mean", "n"], fields, "The five fields, 0 to 1")
+        refused = [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()]
+        yield Table("Of these refused", ["refusals that are no answer of the model", "n"], refused)
+    means = [
+        [FIELD_MEANING[name], f"{field.estimate:.2f}", f"{field.n:,}"]
+        for name, field in card.fields.items()
+        if field.known
+    ]
+    if means:
+        yield Table("The five fields, 0 to 1", ["field", "mean", "n"], means)
     for column, groups in (card.by or {}).items():
         rows = [[shortened(value, 80), *(_share(rates, rate) for rate in RATES)] for value, rates in groups.items()]
-        yield Table([column, *RATES], rows, f"Rates by {column}", fold=True)
+        yield Table(f"Rates by {column}", [column, *RATES], rows, fold=True)
 
 
 def _share(rates: JointRates, rate: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments.charts.blocks import Block, Figure, figure
+from experiments.charts.rates import rates_before_after
+from experiments.charts.specification import Chart, Row, fields
 from experiments.dials.results import RiskCertificate, SteerResult
 from experiments.dissociation.text import strength_sentence
-from experiments.report.blocks import Block, Figure, Table, figure
-from experiments.report.figures import rates_chart, rates_rows
 from experiments.report.results import RunResults
 from experiments.run.wording import VERDICTS
+from extract.table import Table
 from scoring.rates import RATES
 from scoring.wording import RATE_MEANING, right_action_estimates
 
@@ -20,6 +22,7 @@ DRIVES = {
     "mixed": "Both drive refusing (mixed)",
 }
 KNOWN_FACTS = "known_facts"
+NUMBERS = {"rate": "rate", "when": "when", "estimate": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
 EXPLAINED = "Credit: 1 for the right action and acceptable ones, less for adjacent ones, 0 for the rest"
 
 
@@ -132,15 +135,31 @@ def rates_view(results: RunResults) -> RatesView:
     caption = "% of test prompts, 95 % intervals over independent groups"
     if dials and certified:
         caption += f"; limits certified on {certified.part} prompts at the thresholds of this run"
-    chart = figure(
-        "rates",
-        rates_chart(results.rates, certified, dials=dials),
-        "The four rates without and with the dials of this run" if dials else "The four rates; this run has no dials",
-        rates_rows(results.rates, certified, dials=dials),
-        {"rate": "rate", "when": "when", "value": "rate, %", "low": "from, %", "high": "to, %", "n": "n"},
+    about = (
+        "The four rates without and with the dials of this run" if dials else "The four rates; this run has no dials"
     )
+    chart = figure("rates", rates_chart(results), about, rates_rows(results), NUMBERS)
     title = "Rates and dials" if dials else "Rates; this run has no dials"
     return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), right_action_blocks(results))
+
+
+def rates_chart(results: RunResults, title: str = "") -> Chart:
+    """Draw the joint rates without and with the dials, with 95 % intervals and the limits asked for."""
+    return rates_before_after(rates_rows(results), title)
+
+
+def rates_rows(results: RunResults) -> list[Row]:
+    """Return each rate without the dials and, where the run has some, with them and its limit."""
+    states, limits = {"without dials": results.rates.before}, dict[str, float | None]()
+    if results.dials:
+        states["with the dials"] = results.rates.after
+        certified = results.steer.certified
+        limits = {} if certified is None else {name: risk.limit for name, risk in certified.risks.items()}
+    return [
+        {"rate": name, "when": when, **fields(rates.of(name)), "limit": limits.get(name)}
+        for name in RATE_MEANING
+        for when, rates in states.items()
+    ]
 
 
 def _rows(results: RunResults, steer: SteerResult) -> list[RateRow]:
@@ -154,7 +173,7 @@ def _rows(results: RunResults, steer: SteerResult) -> list[RateRow]:
                 meaning.partition(": ")[2],
                 f"{before:.1%}",
                 f"{after:.1%}",
-                _both(before.n or 0, after.n or 0),
+                before_and_now(before.n or 0, after.n or 0),
                 *_limit(risk),
             )
         )
@@ -173,18 +192,18 @@ def _limit(risk: RiskCertificate | None) -> tuple[str, str, str]:
     """Return the limit of a rate, whether it is certified, and the style of that cell."""
     if risk is None or risk.limit is None:
         return "", "", ""
-    found = f"at most {risk.at_most:.1%}"
-    if risk.certified:
-        return f"≤ {risk.limit:.0%}", f"yes, {found}", "yes"
-    return f"≤ {risk.limit:.0%}", f"no, {found}", "no"
+    answer = "yes" if risk.certified else "no"
+    return f"≤ {risk.limit:.0%}", f"{answer}, at most {risk.at_most:.1%}", answer
 
 
 def _score(results: RunResults) -> RateRow | None:
     before, after = results.right_action.before.score, results.right_action.after.score
     if not before.known:
         return None
-    now = "none" if not after.known else f"{after.estimate:.3f}"
-    return RateRow("right_action", "", f"{before.estimate:.3f}", now, _both(before.n or 0, after.n or before.n or 0))
+    now = f"{after.estimate:.3f}" if after.known else "none"
+    return RateRow(
+        "right_action", "", f"{before.estimate:.3f}", now, before_and_now(before.n or 0, after.n or before.n or 0)
+    )
 
 
 def right_action_blocks(results: RunResults) -> list[Block]:
@@ -197,8 +216,8 @@ def right_action_blocks(results: RunResults) -> list[Block]:
         if score.known
     ]
     head = ["right action on test prompts", "without dials", *(["with the dials"] * dials), "n"]
-    caption = f"Right actions on test prompts. {EXPLAINED}; 95 % intervals over independent groups"
-    return [Table(head, rows, caption, fold=True)] if rows else []
+    title = f"Right actions on test prompts. {EXPLAINED}; 95 % intervals over independent groups"
+    return [Table(title, head, rows, fold=True)] if rows else []
 
 
 def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
@@ -213,12 +232,13 @@ def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
     for name in RATES:
         cells = [f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records]
         rows.append([f"{RATE_MEANING[name]}, with the dials", *cells])
-    return Table(["", *names], rows, "Verdicts and rates of each run on its own test prompts, with 95 % intervals")
+    return Table("Verdicts and rates of each run on its own test prompts, with 95 % intervals", ["", *names], rows)
 
 
 def _percent(share: float | None) -> str:
     return "none judged" if share is None else f"{share:.1%}"
 
 
-def _both(n: int, then: int) -> str:
+def before_and_now(n: int, then: int) -> str:
+    """Return the number of prompts without the dials and, where it differs, with them."""
     return f"{n:,}" if n == then else f"{n:,}, then {then:,}"

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.charts.heat_map import MOST_WRITTEN, heat_map
-from experiments.charts.layers import by_layer
+from experiments.charts.grids import MOST_WRITTEN, by_layer, heat_map
+from experiments.charts.points import LIVE, SHAPES, scatter, shape_of, tradeoff
 from experiments.charts.rates import rates_before_after
-from experiments.charts.scatter import SHAPES, scatter, shape_of
 from experiments.charts.specification import Chart, Row, save, specification
-from experiments.charts.tradeoff import LIVE, tradeoff
 from scoring.actions import ACTIONS
 
 
 def cells(n_columns: int) -> list[Row]:
     return [
-        {"column": str(i), "row": "post_last", "value": 0.5, "low": 0.4, "high": 0.6, "n": 9} for i in range(n_columns)
+        {"column": str(i), "row": "post_last", "estimate": 0.5, "low": 0.4, "high": 0.6, "n": 9}
+        for i in range(n_columns)
     ]
 
 
@@ -40,7 +39,7 @@ def test_numbers_are_written_where_columns_are_few_and_a_frame_where_a_cell_is_c
 
 
 def test_no_interval_is_drawn_where_none_is_known() -> None:
-    point = {"layer": 1, "series": "cosine", "value": 0.1, "low": None, "high": None, "n": None}
+    point = {"layer": 1, "series": "cosine", "estimate": 0.1, "low": None, "high": None, "n": None}
     assert marks(by_layer([point], y_title="cosine", reference=None)) == ["line", "point"]
     assert marks(by_layer([{**point, "low": 0.0, "high": 0.2}], y_title="share"))[0] == "rule"
     dots: list[Row] = [{"kind": "two dials", "name": "a", "x": 0.1, "y": 0.2}]
@@ -63,11 +62,11 @@ def test_every_action_has_a_shape() -> None:
 
 def test_a_limit_is_drawn_for_the_rates_that_have_one_and_an_unjudged_rate_not_at_all() -> None:
     rows: list[Row] = [
-        {"rate": "a", "when": "before", "value": 0.2, "low": 0.1, "high": 0.3, "n": 5, "limit": 0.05},
-        {"rate": "b", "when": "before", "value": None, "low": None, "high": None, "n": 0, "limit": 0.05},
+        {"rate": "a", "when": "before", "estimate": 0.2, "low": 0.1, "high": 0.3, "n": 5, "limit": 0.05},
+        {"rate": "b", "when": "before", "estimate": None, "low": None, "high": None, "n": 0, "limit": 0.05},
     ]
     spec = json.loads(specification(rates_before_after(rows)))
-    assert sorted((row["rate"], row["value"]) for of in spec["datasets"].values() for row in of) == [
+    assert sorted((row["rate"], row["estimate"]) for of in spec["datasets"].values() for row in of) == [
         ("a", 0.05), ("a", 0.2)
     ]  # fmt: skip
 
@@ -85,7 +84,7 @@ def test_a_chart_is_written_as_png_and_svg(tmp_path: Path, n: int) -> None:
 @pytest.mark.parametrize("series", [("one",), ("one", "two", "three")])
 def test_values_stand_at_their_layer(tmp_path: Path, series: tuple[str, ...]) -> None:
     """The points of a layer are nearest to its own tick, and those of a single series on it."""
-    rows = [{"layer": layer, "series": name, "value": 1.0 + i, "low": None, "high": None, "n": 3}
+    rows = [{"layer": layer, "series": name, "estimate": 1.0 + i, "low": None, "high": None, "n": 3}
             for layer in range(6) for i, name in enumerate(series)]  # fmt: skip
     save(by_layer(rows, y_title="y"), tmp_path / "chart.png")
     drawn = (tmp_path / "chart.svg").read_text()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from experiments.dials.figures import pareto
 from experiments.dials.results import (
     ExpectedCosts,
     SteerResult,
@@ -11,9 +12,15 @@ from experiments.dials.results import (
     SystemLines,
 )
 from experiments.dials.surface import MEASURED, RISKS
-from experiments.dials.text import RISK_NAMES, dial_lines, point_rows, steer_lines, two_dials_line, warning_lines
-from experiments.dials.tradeoff_figure import pareto
-from experiments.report.page.dials_section import steer_blocks
+from experiments.dials.text import (
+    RISK_NAMES,
+    dial_lines,
+    policy_table,
+    steer_lines,
+    steer_tables,
+    two_dials_line,
+    warning_lines,
+)
 from experiments.report.page.document import blocks_html
 from probes.statistics.intervals import Estimate
 from scoring.rates import RATES, JointRates
@@ -52,7 +59,7 @@ def test_everything_is_said() -> None:
     few = RISK | {"certified": False, "n": 10, "at_most": 0.26, "best_reachable": 0.26}
     bought = RISK | {"limit": 0.1, "failures": 2, "n": 70, "at_most": 0.087}
     risks = {"over_refusal": RISK, "missed_harm": failing, "uncertain_refused": bought, "facts_lost": few}
-    said = "\n".join(steer_lines(record(**risks)))
+    said = "\n".join(line.text for line in steer_lines(record(**risks)))
     for part in (
         "normative 0.300, epistemic 0.400 (largest safety margin on the choice prompts)",
         "Certified with 95% confidence, each, on calibration prompts, one a group: over-refusal at most 5% (0 of 63",
@@ -66,7 +73,7 @@ def test_everything_is_said() -> None:
     ):
         assert part in said, part
     hopeless = RISK | {"certified": False, "failures": 9, "at_most": 0.2, "n_at_this_rate": None}
-    assert any("no number is enough at this rate" in line for line in steer_lines(record(over_refusal=hopeless)))
+    assert any("no number is enough at this rate" in line.text for line in steer_lines(record(over_refusal=hopeless)))
 
 
 def test_every_risk_stands_in_the_table_of_policies() -> None:
@@ -78,7 +85,8 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
         known_facts_right=0.5,
     )
     assert shown.matched is not None
-    head, rows = point_rows(shown.matched, SystemLines(points=[refusing]))
+    table = policy_table(shown.matched, SystemLines(points=[refusing]))
+    head, rows = table.columns, table.rows
     assert {len(row) for row in rows} == {len(head)}
     assert head[1:] == [*RISKS, "known facts right"]
     assert all("%" in cell or cell == "-" for row in rows for cell in row[1:])
@@ -112,7 +120,7 @@ def refused_more(**risks: dict[str, Any]) -> SteerResult:
 def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
     unmet = RISK | {"limit": 0.1, "certified": False, "best_on_choice": 0.345}
     result = refused_more(over_refusal=RISK | {"best_on_choice": 0.0}, uncertain_refused=unmet)
-    said = steer_lines(result)
+    said = [line.text for line in steer_lines(result)]
     assert said[:2] == [
         "None of 2,450 settings meets the limit on uncertain prompts refused on the choice prompts: at most 10% is "
         "asked, the best is 34.5%.",
@@ -122,7 +130,6 @@ def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
     assert said[2].startswith("Thresholds: ")
     assert "safety margin" not in " ".join(said)
     assert said[2:] == dial_lines(result)
-    assert "2,450" not in blocks_html(steer_blocks(result))
 
 
 def test_limits_that_only_conflict_are_said_too() -> None:
@@ -134,7 +141,7 @@ def test_limits_that_only_conflict_are_said_too() -> None:
 
 
 def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
-    page = blocks_html(steer_blocks(record(over_refusal=RISK)))
+    page = blocks_html(steer_tables(record(over_refusal=RISK)))
     assert "<b>" not in page
     assert "&lt;b&gt;be kind" in page
     chart = pareto(record(over_refusal=RISK), *[JointRates.model_validate(JOINT)] * 2).to_dict()
@@ -145,9 +152,9 @@ def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
 
 def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
     lone = record(("normative",), over_refusal=RISK)
-    assert not any("than one" in line for line in steer_lines(lone))
+    assert not any("than one" in line.text for line in steer_lines(lone))
 
 
 def test_without_dials_nothing_is_said() -> None:
     assert steer_lines(SteerResult(certified=None)) == []
-    assert steer_blocks(SteerResult()) == []
+    assert steer_tables(SteerResult()) == []

@@ -7,19 +7,17 @@ from typing import Any
 import pytest
 
 from experiments.factors.results import ContextResults, FactorResult, LastTurnAlone
-from experiments.factors.text import factor_lines, factor_rows, moved_lines
+from experiments.factors.text import context_blocks, factor_lines, moved_lines
 from experiments.pipeline.stages import run
-from experiments.report.blocks import Requests
 from experiments.report.page.document import blocks_html
-from experiments.report.page.mechanism_sections import finding_blocks, marked_request
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import not_applicable
-from experiments.triggers import figures as trigger_figures
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.results import AttributedRequest, TriggerFindings, TriggerResults
-from experiments.triggers.text import finding_lines, print_triggers
+from experiments.triggers.text import draw_triggers, finding_blocks, finding_lines, marked_request, print_triggers
 from extract.progress import Reporter
+from extract.table import Table
 from tests.conftest import ORGANISM
 
 EARLIER = [{"role": "user", "content": "hello."}, {"role": "assistant", "content": "i see."}]
@@ -182,7 +180,7 @@ def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: T
         tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
     )  # fmt: skip
     words = "<bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
-    assert f"<em>benign</em>: {words}" in blocks_html([Requests([marked_request(hostile)])])
+    assert f"<em>benign</em>: {words}" in blocks_html([marked_request(hostile)])
     assert finding_blocks(TriggerFindings()) == []
 
 
@@ -209,7 +207,7 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
 def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
-    assert trigger_figures.draw(tmp_path, [], not_applicable("too few")) == {}
+    assert draw_triggers(tmp_path, [], not_applicable("too few")) == {}
     assert not (tmp_path / "figures" / "trigger_patching.png").exists()
 
 
@@ -248,10 +246,11 @@ def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, 
 
 
 def test_the_page_has_a_row_for_each_value_and_each_removal(results: TriggerResults) -> None:
-    rows = factor_rows(results)
+    [table] = [block for block in context_blocks(results) if isinstance(block, Table)]
+    rows = table.rows
     assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
     assert sum("removed," in row[0] for row in rows) == 4
-    assert factor_rows(ContextResults()) == []
+    assert context_blocks(ContextResults()) == []
 
 
 def test_only_what_moves_is_notable() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from experiments.charts.specification import specification
 from experiments.uncertainty.reliability import reliability
-from experiments.uncertainty.reliability_figure import reliability_diagram, reliability_rows
+from experiments.uncertainty.text import reliability_diagram, reliability_rows
 from tests.support.draws import draws
 
 

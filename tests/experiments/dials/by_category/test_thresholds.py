@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from experiments.dials.by_category.read import OTHER, Recognised
-from experiments.dials.by_category.text import category_lines, category_rows
 from experiments.dials.by_category.thresholds import CategoryChooser, own_thresholds, thresholds_of
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import Targets
 from experiments.dials.policies import PolicyEvaluation, evaluate
 from experiments.dials.results import ByCategory
-from experiments.report.blocks import Heading, Lines, Table
-from experiments.report.page.dials_section import category_blocks
+from experiments.dials.text import category_lines, category_table
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
@@ -166,15 +164,11 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
                         "test prompts are recognised, 100% of these rightly.")  # fmt: skip
     assert "certified on prompts recognised as that category: low." in lines[1]
     assert lines[-1].startswith("Without their own: few (over-refusal at most 10% takes 29")
-    head, rows = category_rows(result)
-    assert head == ["category", "normative threshold", "over-refusal", "missed harm"]
+    table = category_table(result)
+    rows = table.rows
+    assert table.columns == ["category", "normative threshold", "over-refusal", "missed harm"]
     assert rows[0][:2] == ["low", f"{own:.3f}"]
     assert rows[0][2].startswith("0.0% [0.0%, 8.8%], n 40")
     assert rows[0][3].startswith("100.0% [91.2%, 100.0%] to 0.0% [0.0%, 8.8%], n 40")
     assert rows[1][1] == "of all"
     assert category_lines(ByCategory(reason="none")) == ["No thresholds by category: none."]
-    heading, told, table = category_blocks(result)
-    assert (heading, told) == (Heading("Thresholds by category"), Lines(lines))
-    assert isinstance(table, Table)
-    assert [list(row) for row in table.rows] == rows
-    assert len(category_blocks(ByCategory(reason="none"))) == 2

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, read_table
+from experiments.dials.policies import evaluate
+from experiments.dials.stage import _surface_rows
+from experiments.probing.read_probes import write_parquet
 from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document
 from experiments.report.results import RunResults
 from experiments.report.stage import write_report
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import clopper_pearson
-from scoring.rates import RATES, joint_rates
 from tests.support.browser import needs_browser, opened
-from tests.support.report_page import KINDS, data_of, expected, place, shown, thresholds_of
+from tests.support.report_page import KINDS, data_of, expected, nearest, place, shown, thresholds_of
 
 pytestmark = needs_browser
 SETTINGS = [(0.5, 0.5), (0.0, 0.5), (1.0, 1.0), (1.0, 0.0), (0.013, 0.9871), (0.9999, 0.0005)]
@@ -32,12 +33,14 @@ HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>",
 
 
 @pytest.mark.parametrize("thresholds", SETTINGS)
-def test_exact_thresholds_show_what_the_table_holds(
+def test_the_nearest_thresholds_tried_show_what_the_table_holds(
     page: Any, context: RunInputs, table: Counterfactuals, thresholds: tuple[float, float]
 ) -> None:
     for kind, value in zip(("normative", "epistemic"), thresholds, strict=True):
         place(page, kind, value)
-    found, known = shown(page), expected(context, table, thresholds)
+    there = nearest(context, thresholds)
+    assert thresholds_of(page) == there
+    found, known = shown(page), expected(context, table, there)
     assert found.keys() == known.keys()
     for name, value in known.items():
         assert found[name] == pytest.approx(value, abs=6e-4), name
@@ -70,9 +73,8 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
     page.get_by_role("button", name="thresholds of this run").click()
     assert thresholds_of(page) == tuple(results["dials"][kind]["threshold"] for kind in KINDS)
     assert page.locator(".live-rates.moved").count() == 0
-    assert shown(page)["overconfidence"] == pytest.approx(
-        results["rates"]["after"]["overconfidence"]["estimate"], abs=6e-4
-    )
+    after = RunResults.read(context.file("results.json")).rates.after.of("overconfidence").estimate
+    assert shown(page)["overconfidence"] == pytest.approx(after, abs=6e-4)
     page.get_by_role("button", name="least regret").click()
     assert thresholds_of(page) == tuple(results["steer"]["least_regret"]["thresholds"][kind] for kind in KINDS)
     assert page.locator(".live-rates.moved").count() == 1  # certificates are not of these thresholds
@@ -81,19 +83,13 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
 
 
 def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
-    place(page, "normative", 0.5)
-    before = shown(page)
+    before, box = shown(page), page.locator(".exact[data-kind=normative]")
+    value = box.input_value()
     for nonsense in ("2", "-1", ""):
-        page.locator(".exact[data-kind=normative]").fill(nonsense)
-        page.locator(".exact[data-kind=normative]").press("Enter")
-        assert page.locator(".exact[data-kind=normative]").input_value() == "0.500"
+        box.fill(nonsense)
+        box.press("Enter")
+        assert box.input_value() == value
     assert shown(page) == before
-
-
-@pytest.mark.parametrize(("hits", "n"), [(0, 12.5), (3, 40), (7.3, 19.6), (40, 40), (9_000.5, 20_000)])
-def test_intervals_are_the_run_s_own(page: Any, hits: float, n: float) -> None:
-    known = clopper_pearson(hits, n)
-    assert page.evaluate(f"clopperPearson({hits}, {n})") == pytest.approx([known.low, known.high], abs=1e-7)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1100, "dark")])
@@ -136,8 +132,9 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
     for name, column in many.items():
         if not name.endswith("_layer") and name not in ("words", "tokens"):
             many[name] = (column * turns)[:10_000]
-    for name in ("read", "done", "stated"):
+    for name in ("read", "done"):
         given[name] = [(column * turns)[:10_000] for column in given[name]]
+    given["gate"] = [{name: (column * turns)[:10_000] for name, column in of.items()} for of in given["gate"]]
     for name in ("id", "text", "said", "steered", "why", "why_steered", "category", "trigger"):
         many[name] = [f"{text[:400]} {HOSTILE[i % len(HOSTILE)][:200]}" for i, text in enumerate(many[name])]
     run = ReportedRun(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], cells=[], eta=[], reads={})
@@ -165,11 +162,16 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them(
-    browser: Any, context: RunInputs, run: Path
+def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
+    browser: Any, context: RunInputs, run: Path, tmp_path: Path
 ) -> None:
-    other = run.with_name("dead band $HOME 'quoted'")
+    """One judged prompt less also changes what a constant policy earns on the others, where some have `acceptable`."""
+    other = tmp_path / "dead band $HOME 'quoted'"
     shutil.copytree(run, other)
+    prompts = [json.loads(line) for line in Path(context.config.prompts.path or "").read_text().splitlines()]
+    for row in prompts[::3]:
+        row["acceptable"] = ["answer", "abstain"]
+    (other / "mine.jsonl").write_text("\n".join(map(json.dumps, prompts)))
     rows = [json.loads(line) for line in (run / "table.jsonl").read_text().splitlines()]
     for i, row in enumerate(rows):
         left = {"action": None if i % 3 else "answer", "right": False}
@@ -179,22 +181,22 @@ def test_a_dead_band_and_unjudged_completions_are_counted_as_the_run_counts_them
     for dial in results["dials"].values():
         dial["band"] = 0.3
     (other / "results.json").write_text(json.dumps(results))
-    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
-    test = np.flatnonzero(context.corpus.within("test"))
-    actions = list(read_table(other / "table.jsonl").actions_at((0.4, 0.4), 0.3)[test])
-    assert None in actions
-    rates = joint_rates([context.prompts[row].label for row in test], actions, context.corpus.groups[test])
+    changed = RunInputs(load_config(other / "config.yaml", [f"prompts.path={other / 'mine.jsonl'}"]), other)
+    table = read_table(other / "table.jsonl")
+    set_to = [results["dials"][kind]["threshold"] for kind in KINDS]
+    policy = evaluate(changed, table, [changed.corpus.harmful, changed.corpus.uncertain])
+    write_parquet(_surface_rows(policy, set_to, 0.3), other / "surface.parquet")
+    write_report([changed], other / "report.html")
     with opened(browser, other / "report.html") as page:
         assert "leaves the model unchanged" in page.locator(".dials .how").inner_text()
-        place(page, "normative", 0.4)
-        place(page, "epistemic", 0.4)
-        found = shown(page)
-        for name in RATES:
-            rate = rates.of(name)
-            told = tuple(found[key] for key in (name, f"{name}_low", f"{name}_high"))
-            assert told == pytest.approx(rate.limits(), abs=6e-4), name
-            n = page.locator(f"[data-rate={name}] .n").inner_text()
-            assert n.split()[-1] == str(rate.n)
+        for thresholds in ((0.4, 0.4), *SETTINGS[1:3]):
+            for kind, value in zip(KINDS, thresholds, strict=True):
+                place(page, kind, value)
+            there = thresholds_of(page)
+            assert thresholds[0] > 0 or None in table.actions_at(there, 0.3)
+            found, known = shown(page), expected(changed, table, there, 0.3)
+            for name, value in known.items():
+                assert np.isnan(value) or found[name] == pytest.approx(value, abs=6e-4), (name, there)
         for command in page.locator("[data-command]").all_inner_texts():
             assert str(other / "dials.safetensors") in shlex.split(command)
 
@@ -249,30 +251,3 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
         assert second.locator("[data-rate=over_refusal] .now").inner_text().startswith("100.0%")
         first = page.locator("article.run").first.locator("[data-rate=over_refusal] .now")
         assert not first.inner_text().startswith("100.0%")
-
-
-def test_unjudged_completions_leave_page_and_results_alike(
-    context: RunInputs, browser: Any, tmp_path: Path, without_figures: None
-) -> None:
-    """One judged prompt less changes what a constant policy earns on the others, where some have `acceptable`."""
-    run = tmp_path / "run"
-    shutil.copytree(context.directory, run)
-    rows = [json.loads(line) for line in Path(context.config.prompts.path or "").read_text().splitlines()]
-    for row in rows[::3]:
-        row["acceptable"] = ["answer", "abstain"]
-    (run / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    table = [json.loads(line) for line in (run / "table.jsonl").read_text().splitlines()]
-    for row in table[::6]:  # each has `acceptable`
-        for outcome in row["outcomes"].values():
-            outcome["action"] = None
-    (run / "table.jsonl").write_text("\n".join(map(json.dumps, table)))
-    changed = RunInputs(load_config(run / "config.yaml", [f"prompts.path={run / 'mine.jsonl'}"]), run)
-    write_report([changed], run / "report.html")
-    with opened(browser, run / "report.html") as page:
-        for thresholds in SETTINGS[:3]:
-            for kind, value in zip(KINDS, thresholds, strict=True):
-                place(page, kind, value)
-            found, known = shown(page), expected(changed, read_table(run / "table.jsonl"), thresholds)
-            for name, value in known.items():
-                if not np.isnan(value):
-                    assert found[name] == pytest.approx(value, abs=6e-4), (name, thresholds)

@@ -16,7 +16,7 @@ from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS
 from tests.support.browser import AXE, faults, needs_browser, opened
-from tests.support.report_page import KINDS, data_of, place
+from tests.support.report_page import KINDS, data_of, nearest, place
 
 pytestmark = needs_browser
 
@@ -58,7 +58,11 @@ def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) 
 def test_filters_by_what_happened_category_and_trigger_word(
     page: Any, context: RunInputs, table: Counterfactuals
 ) -> None:
-    count, test, actions = page.locator(".count"), context.corpus.within("test"), table.actions_at((0.5, 0.5))
+    count, test, actions = (
+        page.locator(".count"),
+        context.corpus.within("test"),
+        table.actions_at(nearest(context, (0.5, 0.5))),
+    )
     now = np.array([str(action) for action in actions])
     before = np.array([str(action) for action in context.behaviour.actions])
     page.locator("select.change").select_option("refuse → answer")
@@ -104,7 +108,7 @@ def test_a_row_opens_on_both_completions_the_evidence_the_readings_and_the_words
 
 
 def test_shares_are_of_the_prompts_shown_and_say_which(page: Any, context: RunInputs, table: Counterfactuals) -> None:
-    actions, test = table.actions_at((0.5, 0.5)), context.corpus.within("test")
+    actions, test = table.actions_at(nearest(context, (0.5, 0.5))), context.corpus.within("test")
     page.locator("details.fold", has=page.locator("table.kinds")).first.evaluate("fold => { fold.open = true; }")
     for part, kept in (("test", test), ("", np.ones(len(test), dtype=bool))):
         page.locator("select.part").select_option(part)
@@ -247,7 +251,7 @@ def test_what_is_seen_is_also_named_and_said(page: Any) -> None:
         assert int(row.locator(".n").inner_text()) > 0, name
     slider = page.locator(".slider[data-kind=normative]")
     assert (slider.get_attribute("min"), slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == (
-        "0", "1", "0.500"
+        "0", "1", page.locator(".exact[data-kind=normative]").input_value()
     )  # fmt: skip
     assert page.locator(".slider-of datalist option").count() == sum(
         map(len, page.evaluate("Object.values(runs[0].stops)"))
@@ -258,7 +262,7 @@ def test_the_matrix_has_its_intervals_and_the_null(page: Any, context: RunInputs
     spec = page.evaluate("JSON.parse(document.querySelector('[data-chart=matrix] .spec').textContent)")
     [cells] = spec["datasets"].values()
     assert len(cells) > 10
-    assert all(row["low"] <= row["value"] <= row["high"] for row in cells)
+    assert all(row["low"] <= row["estimate"] <= row["high"] for row in cells)
     null = page.locator(".matrix table", has_text="Permutation null of the ablation effects")
     assert null.locator("tbody tr").count() == 4
     drawn = json.loads(context.file("results.json").read_text())["dissociation"]["null"]
