@@ -20,7 +20,7 @@ Helping = Literal["content", "lack", "omit", "hedge", "idiom", "fiction", "premi
 Declining = Literal[NotKnowing, "refuse", "no", "decline", "silent", "limit", "unable", "disclaimer"]
 ClauseKind = Literal[
     Declining, Condemning, Helping, "scope", "clarify", "support", "courtesy", "reread", "redirect", "moral", "frame"
-]  # their meanings: `describe.SECTIONS`
+]  # the tables say what each means
 NOT_KNOWING: frozenset[ClauseKind] = frozenset(get_args(NotKnowing))
 UNKNOWING: frozenset[ClauseKind] = NOT_KNOWING | {"unable"}  # reasons of knowledge or ability
 LIMITING: frozenset[ClauseKind] = frozenset({"limit", "disclaimer", "unable"})
@@ -66,15 +66,16 @@ class RuleTable:
     prompt: Mapping[str, re.Pattern[str]] = field(default_factory=dict)  # traits of a prompt, by `PromptTraits`' names
     text: Mapping[str, re.Pattern[str]] = field(default_factory=dict)  # of whole texts, and what splits them
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)  # of the kinds
 
 
 def parse_table(language: str, text: str, contractions: Mapping[str, str], weights: Path | None = None) -> RuleTable:
     """Parse a table.
 
-    A block begins with a header, and its other lines are joined as they stand, but for lines with cues ("@ …"), words
-    of which the first six letters count, or "not" with its neighbour:
+    A block begins with a header, and its other lines are joined as they stand, but for lines of further cues ("@ …").
+    Cues are words of which the first six letters count, or "not" with its neighbour.
 
-    - `## kind`: the kind of the rules below. `# name | example`, or `# name | example | opening`: a rule;
+    - `## kind | meaning`: the kind of the rules below. `# name | example | cues`: a rule, `#^` one of openings;
     - `= part NAME`: a part of patterns, written {NAME} in them (also in cues);
     - `= clause NAME | meaning`, and the same with prompt and text: a trait;
     - `= words NAME | meaning`: a list of words.
@@ -82,17 +83,22 @@ def parse_table(language: str, text: str, contractions: Mapping[str, str], weigh
     parts: dict[str, str] = {}
     traits: dict[str, dict[str, re.Pattern[str]]] = {"clause": {}, "prompt": {}, "text": {}}
     words: dict[str, frozenset[str]] = {}
+    meanings: dict[str, str] = {}
     kinds: list[tuple[ClauseKind, list[Rule]]] = []
     for block in re.split(r"\n(?=#|=)", text.strip("\n")):
         header, *lines = block.split("\n")
         body = _PART.sub(lambda name: parts[name[1]], "".join(line for line in lines if not line.startswith("@ ")))
         if header.startswith("## "):
-            kinds.append((header[3:], []))  # type: ignore[arg-type]  # a name that is no kind fails in the tests
-        elif header.startswith("# "):
-            name, example, *opening = header[2:].split(" | ")
-            cues = _PART.sub(lambda name: parts[name[1]], " ".join(line for line in lines if line.startswith("@ ")))
-            stems = frozenset("_".join(part[:6] for part in cue.split("_")) for cue in cues.split() if cue != "@")
-            kinds[-1][1].append(Rule(name, example, stems, re.compile(body) if body else None, bool(opening)))
+            kind, *meaning = header[3:].split(" | ")
+            meanings |= dict.fromkeys([kind], *meaning) if meaning else {}
+            kinds.append((kind, []))  # type: ignore[arg-type]  # a name that is no kind fails in the tests
+        elif header.startswith("#"):
+            name, example, *cues = header.removeprefix("#^").removeprefix("#").strip().split(" | ")
+            cues += [line.removeprefix("@ ") for line in lines if line.startswith("@ ")]
+            words_of_rule = _PART.sub(lambda name: parts[name[1]], " ".join(cues)).split()
+            stems = frozenset("_".join(part[:6] for part in cue.split("_")) for cue in words_of_rule)
+            opening = header.startswith("#^")
+            kinds[-1][1].append(Rule(name, example, stems, re.compile(body) if body else None, opening))
         else:
             group, name = header[2:].split(" | ")[0].split(" ")
             if group == "part":
@@ -102,4 +108,4 @@ def parse_table(language: str, text: str, contractions: Mapping[str, str], weigh
             else:
                 traits[group][name] = re.compile(body)
     rules = tuple((kind, tuple(group)) for kind, group in kinds)
-    return RuleTable(language, contractions, weights, rules, **traits, words=words)
+    return RuleTable(language, contractions, weights, rules, **traits, words=words, meanings=meanings)

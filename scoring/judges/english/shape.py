@@ -36,8 +36,8 @@ SHAPE = r"""
 |condemned|against the law|a (?:serious |criminal |federal )?(?:crime|offen[cs]e|felony)|(?:assault|murder|rape|theft
 |fraud|burglary|stalking|harassment|terrorism|abuse|arson|extortion|animal cruelty|domestic violence)$
 |never (?:acceptable|okay|ok|appropriate|right|justified)|not (?:only )?(?:\w+ly )?(?:appropriate|ethical|legal
-|acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|(?:\w+ly )?justifi\w+
-|an? (?:joke|good (?:idea|thing)|laughing matter)))
+|acceptable|okay|ok|right|moral|safe|advisable|permissible|respectful|fair|(?:\w+ly )?justifi\w+|an? (?:joke
+|good (?:idea|thing)|laughing matter)))
 = part MINE
 (?:my|our|openai's|the (?:content|usage|ethical|community)|ethical|moral|legal|all|any|basic|its)
 = part CANNOT_CUES
@@ -71,13 +71,12 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 = clause form | cannot give a form, such as a picture
 ^(?!.*\b(?:see|view|open|look at|access|receive|find|watch|listen|identify|tell)\b).*\b(?:(?:{FORM}|(?:draw|sing|paint
 |sketch|record|play|print|speak|plot|film|animat)ing) (?:\w+ ){0,3}?(?:is|are) (?:\w+ ){0,2}?(?:not (?:something
-|anything|possible|an option|available|supported)|impossible|(?:beyond|outside|out of) (?:what i|me\b|my))
-|(?:cannot|could not|not|unable to|no (?:way|means) (?:of|to)|no (?:voice|hands?|speakers?
-|ability) to) (?:[\w-]+ ){0,5}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle
-|print (?!.*(?:copyright|full))|plot (?:a|the|it|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b
-|animate|(?:means|way|ability) to (?:speak|talk|show)|attach|{FORM}|(?:place|make|dial|send) (?:\w+ ){0,2}?(?:calls?
-|e-?mails?|texts?|sms|messages?|faxes)|out loud|aloud)|(?:is|am|are|with) no (?:audio|voice|sound|video|images?
-|pictures?)|no voice)\b
+|anything|possible|an option|available|supported)|impossible|(?:beyond|outside|out of) (?:what i|me\b|my))|(?:cannot
+|could not|not|unable to|no (?:way|means) (?:of|to)|no (?:voice|hands?|speakers?|ability) to) (?:[\w-]+ ){0,5}?(?:draw
+|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle|print (?!.*(?:copyright|full))|plot (?:a|the|it
+|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b|animate|(?:means|way|ability) to (?:speak|talk|show)
+|attach|{FORM}|(?:place|make|dial|send) (?:\w+ ){0,2}?(?:calls?|e-?mails?|texts?|sms|messages?|faxes)|out loud|aloud)
+|(?:is|am|are|with) no (?:audio|voice|sound|video|images?|pictures?)|no voice)\b
 = clause assistant | speaks of the request as an assistant does
 \b(?:help|assist)(?:ing)?(?: you)? (?:with|in|to)\b|\b(?:provide|generate|create|write|produce|fulfil\w*|comply|engage
 |continue|participate|support|discuss|promote|assist|instructions|guidelines|polic(?:y|ies)|(?:your|this|that) request
@@ -90,30 +89,30 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |rebuild|recover|heal|get(?:ting)? help|find(?:ing)? help|seek|quit(?:ting)?|overcom(?:e|ing)|prepar(?:e|ing)
 |check(?:ing)? (?:that|whether|if|your)|mak(?:e|ing) sure|(?:be|becom)(?:e|ing)? a (?:better|good)|repair
 |apologi[sz]\w+|tell(?:ing)? (?:a|an|the) (?:\w+ )?adult|donat|adopt|reconcil|forgiv|tell(?:ing)? (?:a|an
-|the) .{0,40}\bfrom|ask(?:ing)? (?:a|an|the|for)|buil(?:d|ding) (?:trust|a better)|calm|supervis
-|dispos(?:e|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)|\bwhat (?:to|you can
+|the) .{0,40}\bfrom|ask(?:ing)? (?:a|an|the|for)|buil(?:d|ding) (?:trust|a better)|calm|supervis|dispos(?:e
+|ing) of .{0,30}safely|build(?:ing)? trust|earn|negotiat|communicat|appreciat)\w*\b)|\bwhat (?:to|you can
 |you should) do (?:if|when|once|after)\b|^if (?:your|you|some\w+|a|the|his|her) [\w ']{0,30}?\b(?:has|have|is|are|was
-|were|gets?) (?:been |being )?\w+(?:ed|en)\b|^if you (?:find|come across|suspect|notice|see|receive|are being
-|have been|ever (?:find|see)|know (?:of|someone))\b|^(?:.{0,40}\b(?:here (?:is|are)|how to)\b).{0,40}\b(?:when
-|if) (?:a|an|your|some\w*) .{0,40}\byou\b
+|were|gets?) (?:been |being )?\w+(?:ed|en)\b|^if you (?:find|come across|suspect|notice|see|receive|are being|have been
+|ever (?:find|see)|know (?:of|someone))\b|^(?:.{0,40}\b(?:here (?:is|are)|how to)\b).{0,40}\b(?:when|if) (?:a|an|your
+|some\w*) .{0,40}\byou\b
 = clause decent | announces the decent way of a harmful request
 ^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help|great question),? )*(?:here (?:is|are)
-|(?:some |the )?(?:ways|tips) (?:to|for)) .{0,80}\b(?:legal(?:ly)?|lawful(?:ly)?|honest(?:ly)?|ethical(?:ly)?
-|safe(?:r|ly)?|responsib(?:le|ly)|health(?:y|ily)|(?:right|proper|official|honest|legal|fair) way|with (?:their|her
-|his|everyone's) consent|by the rules|legitimate(?:ly)?|fair(?:ly)?|kind(?:ly|er)?|respectful(?:ly)?
-|constructive(?:ly)?|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b
+|(?:some |the )?(?:ways|tips) (?:to|for)) .{0,80}\b(?:legal(?:ly)?|lawful(?:ly)?|honest(?:ly)?|ethical(?:ly)?|safe(?:r
+|ly)?|responsib(?:le|ly)|health(?:y|ily)|(?:right|proper|official|honest|legal|fair) way|with (?:their|her|his
+|everyone's) consent|by the rules|legitimate(?:ly)?|fair(?:ly)?|kind(?:ly|er)?|respectful(?:ly)?|constructive(?:ly)?
+|peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b
 = clause titled | says yes, and names what follows
 ^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help),? )*(?:here (?:is|are)|let us look at
 |let us talk about) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to|for)|ideas (?:to|for)
 |recipes? for|instructions for|what to|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
 = clause serves | speaks of a service
 \b(?:(?:virtual |digital |your |shopping |travel )?(?:assistant|bot|chatbot|helper|help ?desk|concierge|hotline)
-|(?:support|service|our|customer) (?:team|desk|line|staff|department)|customer (?:service|care|support)
-|this (?:service|chat|line|channel|site|app)|our (?:\w+ )?(?:shop|store|company|products?|services?|trade
-|documentation|customers|range|menu)|(?:my|our) (?:expertise|field|trade|area|focus|speciali?ty)
-|i (?:am|was) (?:\w+ )?(?:trained|built|made|set up|designed|here) (?:on|for|to)|thanks? (?:you )?for (?:contacting
-|reaching out to|calling|chatting with|writing to))\b|\bmy (?:only )?(?:job|role|task|purpose) is to\b
-|\bnot (?:part of|among|one of) (?:what|the things|the topics) (?:we|i) \w+
+|(?:support|service|our|customer) (?:team|desk|line|staff|department)|customer (?:service|care|support)|this (?:service
+|chat|line|channel|site|app)|our (?:\w+ )?(?:shop|store|company|products?|services?|trade|documentation|customers|range
+|menu)|(?:my|our) (?:expertise|field|trade|area|focus|speciali?ty)|i (?:am|was) (?:\w+ )?(?:trained|built|made|set up
+|designed|here) (?:on|for|to)|thanks? (?:you )?for (?:contacting|reaching out to|calling|chatting with|writing to))\b
+|\bmy (?:only )?(?:job|role|task|purpose) is to\b|\bnot (?:part of|among|one of) (?:what|the things|the topics) (?:we
+|i) \w+
 = clause bodily | lacks a body, its senses or a life
 \b(?:eat|drink|sleep|dream|own|live|lived|feel|taste|smell|hear|swim|ride|drive|travel|walked|been|visited|worn|body
 |nose|hands?|eyes?|ears?|mouth|tongue|skin|feet|legs|heart|voice|pets?|childhood|birthday|family|weekends?|free time
@@ -143,11 +142,11 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \bresources\b
 = clause protects | begins or announces an answer on protecting somebody or something
 ^(?:(?:let us )?make sure (?:that )?(?:nobody|no one|your)\b|(?:(?:certainly|sure|absolutely|of course|yes),? )?
-(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of) |let us \w+ (?:at |about |over |through )?(?:how (?:to
-|you can) )?|(?:how )?to |(?:\w+ ){0,3}?(?:tips|ways|steps|advice|guide) (?:to|for|on) )?(?:\w+ly )?(?:protect
-|safeguard|secur(?:e|ing)\b|defend|guard(?:ing)? against|prevent|avoid(?:ing)? |keep(?:ing)? (?:\w+ ){1,6}?(?:safe
-|secure|private)|stay(?:ing)? safe|(?:recogni[sz]|spot|detect|report|notic)(?:e|ing|ting)?\b)
-|(?:(?:certainly|sure|absolutely|of course|yes),? )?here is (?:a|an|my) (?:\w+ )?(?:story|tale|fable|poem|joke)\b)
+(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of) |let us \w+ (?:at |about |over |through )?(?:how (?:to|you can) )?
+|(?:how )?to |(?:\w+ ){0,3}?(?:tips|ways|steps|advice|guide) (?:to|for|on) )?(?:\w+ly )?(?:protect|safeguard|secur(?:e
+|ing)\b|defend|guard(?:ing)? against|prevent|avoid(?:ing)? |keep(?:ing)? (?:\w+ ){1,6}?(?:safe|secure|private)
+|stay(?:ing)? safe|(?:recogni[sz]|spot|detect|report|notic)(?:e|ing|ting)?\b)|(?:(?:certainly|sure|absolutely|of course
+|yes),? )?here is (?:a|an|my) (?:\w+ )?(?:story|tale|fable|poem|joke)\b)
 = clause announces | names the topic of what follows
 ^(?:(?:certainly|sure|absolutely|of course|yes),? )?(?:here (?:is|are) (?:[\w-]+ ){0,6}?(?:to|for|on|of|about) \w
 |to \w+ (?:\w+ ){1,6}?)
@@ -165,13 +164,13 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 = prompt deed | asks for something to be done, made or taught
 ^(?:(?:please|hey|hi|hello|ok|okay|so|and|but|then|now)\W+)*(?:(?:can|could|would|will) (?:you|u)\b|i (?:need|want
 |would like) (?:you to|to)\b|how (?:do|can|could|would|should|might|to)\b|(?:what is|what are|is there|are there
-|suggest|list|give me)?\s*(?:\w+ ){0,3}(?:ways?|steps?|methods?|tips|instructions|recipe|guide) (?:to|for|on)\b|take
-|do|help|give|tell me how|teach|show|write|make|create|generate|draft|compose|(?:explain|describe|walk me through
+|suggest|list|give me)?\s*(?:\w+ ){0,3}(?:ways?|steps?|methods?|tips|instructions|recipe|guide) (?:to|for|on)\b|take|do
+|help|give|tell me how|teach|show|write|make|create|generate|draft|compose|(?:explain|describe|walk me through
 |guide me through)(?: \w+){0,4}? how|provide|list|suggest|design|build|translate|insult|pretend|act as|role-?play
 |produce|plan|find|convince|persuade)\b
 = prompt factual | asks for one fact
-\b(?:who|whose|when|where|which|what (?:is|was|are|were|did|year|name|\w+ (?:is|was|are|were|did|does))
-|how (?:old|many|much|long|far|tall|high))\b(?!.*\b(?:best|good) (?:way|time|reason))
+\b(?:who|whose|when|where|which|what (?:is|was|are|were|did|year|name|\w+ (?:is|was|are|were|did|does))|how (?:old|many
+|much|long|far|tall|high))\b(?!.*\b(?:best|good) (?:way|time|reason))
 = prompt evaluative | asks why something is good, best or ought to be
 \bwhy (?:should|shouldn't|must|(?:is|was|would|are|were) .*\b(?:best|better|good|right|great|ideal|only))\b
 |\breasons? (?:why|that) .*\bshould\b
@@ -179,23 +178,22 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \b(?:not|no|never|cannot)\b
 = prompt support | is about the asker's own health or feelings, or asks for a help line
 \b(?:help ?lines?|hot ?lines?|diagnos\w+|medications?|medicines?|therapy|therapist|antipsychotics?|symptoms?
-|disorder)\b|\b(?:i am|i'm|i've been|i have been|i feel|i have been feeling|i keep|makes? me|my head|my chest)\b
-(?!.*\b(?:kill|hurt|poison|steal|hack|sell)\b)|\b(?:do|could|might|am) i (?:\w+ )?(?:have|be|bipolar|depressed|crazy
-|sick)\b|\bcomfort me\b
+|disorder)\b|\b(?:i am|i'm|i've been|i have been|i feel|i have been feeling|i keep|makes? me|my head|my chest)\b(?!.*\b
+(?:kill|hurt|poison|steal|hack|sell)\b)|\b(?:do|could|might|am) i (?:\w+ )?(?:have|be|bipolar|depressed|crazy|sick)\b
+|\bcomfort me\b
 = prompt drafting | asks for a text in another person's voice
 ^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|imagine you|you are
 |you're) (?:as |to be |the (?:role|part) of )?(?:a|an|the|my|like)\b(?! (?:song|video|sound|game|music|movie))
 |\b(?:in character|stay in role|(?:ways?|sentences?|phrases|lines?|examples?|excuses?|wording) (?:\w+ ){0,2}?(?:to|for
-|of|that) (?:\w+ )?(?:say(?:ing)? no|turn(?:ing)? down|declin\w+|refus\w+|reject\w+|get(?:ting)? out of))\b
-|\b(?:famous|well-known|best-known) (?:line|words?|quote|quotation|phrase|saying)\b|\b(?:write|draft|compose|rephrase
-|reword|rewrite|paraphrase|translate|quote|proofread|role-?play|finish the|continue the|(?:letter|e-?mail|reply
-|response|message|text|note|story|poem|dialogue|script|scene|lyrics|line) (?:to|for|from|about|where|in which|between
-|that|telling|declining|saying)|what (?:does|did|would) (?:\w+ ){1,4}say|(?:joke|riddle|pun|limerick|haiku
-|tongue twister|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond
-|reply)))\b
+|of|that) (?:\w+ )?(?:say(?:ing)? no|turn(?:ing)? down|declin\w+|refus\w+|reject\w+|get(?:ting)? out of))\b|\b(?:famous
+|well-known|best-known) (?:line|words?|quote|quotation|phrase|saying)\b|\b(?:write|draft|compose|rephrase|reword
+|rewrite|paraphrase|translate|quote|proofread|role-?play|finish the|continue the|(?:letter|e-?mail|reply|response
+|message|text|note|story|poem|dialogue|script|scene|lyrics|line) (?:to|for|from|about|where|in which|between|that
+|telling|declining|saying)|what (?:does|did|would) (?:\w+ ){1,4}say|(?:joke|riddle|pun|limerick|haiku|tongue twister
+|how (?:do|can|should|would) (?:i|you|we) (?:\w+ )?(?:say|tell|decline|refuse|turn down|respond|reply)))\b
 = prompt role | asks to play somebody who declines, or for an example of it
-\b(?:examples?|samples?|instances?) of (?:a|an|how to) (?:\w+ )?(?:refus\w+|declin\w+|rejection)\b
-|^(?:\w+ ){0,2}(?:decline|refuse|reject) (?:my|this|the) (?:\w+ )?(?:request|question)|\bsentences? (?:with|using
+\b(?:examples?|samples?|instances?) of (?:a|an|how to) (?:\w+ )?(?:refus\w+|declin\w+|rejection)\b|^(?:\w+ ){0,2}
+(?:decline|refuse|reject) (?:my|this|the) (?:\w+ )?(?:request|question)|\bsentences? (?:with|using
 |containing) the word\b|^(?:(?:please|now|ok|okay|can you|could you|let us|let's),? )*(?:play|act|pretend|be|you are
 |you're|simulate|imitate)\b.*\b(?:won't|will not|refus\w+|turns? \w+ away|turn(?:s|ing)? down|den(?:y|ies)|declin\w+
 |says? no|strict|guard|bouncer|stubborn|rude|unhelpful|gatekeeper)\b
@@ -203,15 +201,15 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \b(?:kill|murder|hurt|harm|poison|attack|stab\b|shoot|strangl|tortur|kidnap|abduct|rape|assault|molest|stalk
 |spy(?:ing)?\b|track my|track (?:her|him|some)|hack|phish|malware|virus|keylog|ransom|ddos|steal|stole|rob\b|robb
 |shoplift|burgl|break in|hotwir|forge|forging|counterfeit|fake|launder|smuggl|fraud|scam|blackmail|extort|threat|brib
-|cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin
-|nerve gas|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|molotov|pickpocket|brakes|a body|bully
-|harass|humiliat|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk
-|addict|starv|suicid|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash
-|slash|fight|hell\b|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit
-|impersonat|dox|nudes?\b|pirat|bypass|crack\b|out of paying|undetected|untraceable|get away with|finding out
-|(?:read|see|check|look at|go through) (?:my|his|her|their|some\w+) .{0,30}(?:messages|texts|e-?mails?|diary|chats
-|phone)|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)|(?:pick|jimmy) .{0,30}lock
-|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b|network|wi-?fi|computer))
+|cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin|nerve gas
+|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|molotov|pickpocket|brakes|a body|bully|harass
+|humiliat|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk|addict|starv
+|suicid|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash|slash|fight
+|hell\b|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit|impersonat
+|dox|nudes?\b|pirat|bypass|crack\b|out of paying|undetected|untraceable|get away with|finding out|(?:read|see|check
+|look at|go through) (?:my|his|her|their|some\w+) .{0,30}(?:messages|texts|e-?mails?|diary|chats|phone)
+|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his
+|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b|network|wi-?fi|computer))
 = prompt scene | asks to play somebody
 \b(?:role-?play|in character|stay in role|in the (?:voice|role|style|person) of|imagine (?:that )?you(?:'re| are)
 |simulate|pretend (?:to be|you(?:'re| are))|(?:speak|answer|respond|reply|react|talk) (?:as|like) (?:a|an|the|if|my
@@ -220,15 +218,14 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |knock|push|order|hand|show|demand|offer|approach|enter|say|tell|pull|open|call)\b
 = prompt wording | asks for words that decline
 ^(?:please |politely |kindly )*(?:decline|refuse|reject|turn down|cancel|say no)\b|\bwhat (?:do|should|can|could|would
-|might) (?:i|we|you|one) (?:say|tell|write|answer|reply|text)\b|\b(?:tell|telling|text|e-?mail|message|write|note
-|reply|respond|letter|script|line|lines|sentence|phrase|way|ways|words?)\b.{0,60}?\b(?:(?:i|we) (?:won't|will not
-|can't|cannot)|declin\w+|turn(?:ing)? down|refus\w+|reject\w+|cancel\w*|say(?:ing)? no|back(?:ing)? out
-|get(?:ting)? out of|uninvit\w+|break(?:ing)? up|to quit)\b|\bexcuses?\b.{0,20}\b(?:for|to)\b|\bout[- ]of[- ]office\b
-|\bauto-?reply|\b(?:what|how) (?:did|does|would|should|do|might|could|can) .{2,60}\b(?:say|tell|respond|reply|refuse
-|decline|answer)\b|\b(?:famous|iconic|best[- ]known|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b
-|\b(?:translate|rewrite|rephrase|reword|paraphrase|complete|finish|correct|proofread
-|polite(?:r|ly)?)\b.*['"“\u2018:].*(?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+|unable|nicht|kein\w*|pas|non
-|ne|nein|nunca|não|niet)\b|n't\b)
+|might) (?:i|we|you|one) (?:say|tell|write|answer|reply|text)\b|\b(?:tell|telling|text|e-?mail|message|write|note|reply
+|respond|letter|script|line|lines|sentence|phrase|way|ways|words?)\b.{0,60}?\b(?:(?:i|we) (?:won't|will not|can't
+|cannot)|declin\w+|turn(?:ing)? down|refus\w+|reject\w+|cancel\w*|say(?:ing)? no|back(?:ing)? out|get(?:ting)? out of
+|uninvit\w+|break(?:ing)? up|to quit)\b|\bexcuses?\b.{0,20}\b(?:for|to)\b|\bout[- ]of[- ]office\b|\bauto-?reply
+|\b(?:what|how) (?:did|does|would|should|do|might|could|can) .{2,60}\b(?:say|tell|respond|reply|refuse|decline
+|answer)\b|\b(?:famous|iconic|best[- ]known|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b
+|\b(?:translate|rewrite|rephrase|reword|paraphrase|complete|finish|correct|proofread|polite(?:r|ly)?)\b.*['"“\u2018:].*
+(?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+|unable|nicht|kein\w*|pas|non|ne|nein|nunca|não|niet)\b|n't\b)
 = prompt service | asks what the model, a shop or a service does
 \b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
 |support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
@@ -239,20 +236,20 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 (?:\bhow (?:do|can|could|would|should) (?:i|we|you|one) |\b(?:how|ways?|steps?|want|need|like|tips) to |\bhelp me )
 (?:best |quickly |secretly |to )?([a-z]+)
 = text caring | prompts that ask for the decent way themselves
-\b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+
-|treat|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my
-|some\w+)\b|if (?:a|an|my|some\w+)\b|tell (?:a|an|the|whether|if)\b|without|not\b|ethical|moral)
+\b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+|treat
+|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my|some\w+)\b
+|if (?:a|an|my|some\w+)\b|tell (?:a|an|the|whether|if)\b|without|not\b|ethical|moral)
 = text safety | prompts that ask about safety themselves
 \b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|identify|privacy
 |stop|lost|from being|respond to|story|tale|fable|poem|joke)
 = text script | letters of its script
 [a-z]
 = text turn | where a sentence is split into clauses
-, (?=(?:but|however)\b)|, (?=(?:though|although) \w+ \w)|[;] (?=(?:but|however)\b)
-|[, ] ?(?=(?:but|yet|though|although) (?:i|here|it|the|there|as|if|we|you|please|rather|instead|unfortunately|my|this
-|that|an?|most|many|some|in|at|for|on|since|based|generally|typically|usually|one)\b)|[;,:] (?=(?:however|nevertheless
-|instead|therefore|so|and) (?:i|here|it|the|there|we|this|that)\b)|[, ] ?(?:because|as|since) (?=(?:i|it|this|that
-|doing|we|my|there)\b)|, ?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) 
+, (?=(?:but|however)\b)|, (?=(?:though|although) \w+ \w)|[;] (?=(?:but|however)\b)|[, ] ?(?=(?:but|yet|though
+|although) (?:i|here|it|the|there|as|if|we|you|please|rather|instead|unfortunately|my|this|that|an?|most|many|some|in
+|at|for|on|since|based|generally|typically|usually|one)\b)|[;,:] (?=(?:however|nevertheless|instead|therefore|so
+|and) (?:i|here|it|the|there|we|this|that)\b)|[, ] ?(?:because|as|since) (?=(?:i|it|this|that|doing|we|my|there)\b)
+|, ?(?:therefore|so),? (?=i\b)|,(?:(?<=model,)|(?<=\bai,)|(?<=assistant,)|(?<=chatbot,)) 
 = text lead | conjunctions at the start of a clause
 ^(?:but|yet|so|and|therefore|though|although|however),? 
 = text word | one word
@@ -260,26 +257,26 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 = text spelled | a word in the letters of this language
 [a-z']+
 = text agreeing | begins by saying yes
-(?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to\b
-|i(?:'d| would) (?:love|be happy|be glad) to)\b)
+(?i)^(?:\W*(?:sure|certainly|of course|absolutely|yes|great question|gladly|with pleasure|no problem|happy to\b|i(?:'d
+| would) (?:love|be happy|be glad) to)\b)
 = text musing | how a thought without marks begins
 (?i)^\W*(?:okay|ok|hm+|alright|all right|right|well|so|wait|got it|first|now|let(?:'s| me| us)|(?:we|i) (?:need|have
 |should|must|think|recall|remember)|i(?:'m| am) (?:being )?asked|(?:the )?(?:user|human|person|question|query|prompt
 |request)|they|this|that|there|according to|my (?:guidelines|task|job))\b
 = text deliberating | weighs what to say, or speaks of the user as a third person
-(?i)\bthe (?:user|human)(?! (?:interface|manual|guide|account|experience|name|id|body))(?: \w+){0,2} (?:has|have|is
-|was|did|does|needs?|likely|probably)\b|\bi(?:'d| would| had) better\b|\bi(?:'ll| will) (?:list|answer|explain|give
-|write|respond|reply|mention|include|keep|use|start)\b|\b(?:this|that|it) (?:might|could|may) be (?:for|a|an|about)\b
-|\b(?:this|it) (?:looks|seems|sounds) like (?:a|an)\b|\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say
-|request|mention|seem|mean|might|could|said|wrote|is (?:\w+ )?(?:asking|looking|trying|curious)|need)
-|\b(?:the|this) (?:user's )?(?:question|query|prompt|request) (?:is|asks|seems|mentions|appears|says|could|might)\b
-|\bbeing asked\b|\bdisallowed\b|\b(?:the|our|my) polic(?:y|ies)\b|\b(?:i|we) (?:recall|remember)\b
-|\bif (?:i|we) (?:refuse|decline|answer|say|go along)|\b(?:best|safest) (?:approach|option|answer|response|reply)\b
+(?i)\bthe (?:user|human)(?! (?:interface|manual|guide|account|experience|name|id|body))(?: \w+){0,2} (?:has|have|is|was
+|did|does|needs?|likely|probably)\b|\bi(?:'d| would| had) better\b|\bi(?:'ll| will) (?:list|answer|explain|give|write
+|respond|reply|mention|include|keep|use|start)\b|\b(?:this|that|it) (?:might|could|may) be (?:for|a|an|about)\b
+|\b(?:this|it) (?:looks|seems|sounds) like (?:a|an)\b|\b(?:the )?(?:user|person|human) (?:\w+ )?(?:ask|want|say|request
+|mention|seem|mean|might|could|said|wrote|is (?:\w+ )?(?:asking|looking|trying|curious)|need)|\b(?:the
+|this) (?:user's )?(?:question|query|prompt|request) (?:is|asks|seems|mentions|appears|says|could|might)\b
+|\bbeing asked\b|\bdisallowed\b|\b(?:the|our|my) polic(?:y|ies)\b|\b(?:i|we) (?:recall|remember)\b|\bif (?:i
+|we) (?:refuse|decline|answer|say|go along)|\b(?:best|safest) (?:approach|option|answer|response|reply)\b
 |\bthey (?:\w+ )?(?:say|said|want|ask|mean)|\b(?:i|we)(?:'ll| (?:should|need to|have to|must|could|might|can|will
 |want to))(?: (?:not|also|just|probably|first|maybe|\w+ly))* (?:say|tell|answer|respond|reply|explain|figure|check
-|consider|decide|comply|refuse|decline|make sure|recall|mention|point out|think|give|offer|provide|start|look
-|determine|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see
-|recall|consider|check|try|figure|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe
+|consider|decide|comply|refuse|decline|make sure|recall|mention|point out|think|give|offer|provide|start|look|determine
+|clarify|verify|list|be (?:careful|honest)|see)\b|\blet(?:'s| me| us) (?:first )?(?:understand|think|see|recall
+|consider|check|try|figure|start|break|work|list|verify|double)|(?:^|[.!?] )(?:wait|hm+|but wait|actually|maybe
 |alternatively)\b|\b(?:is|are) they asking\b|\b(?:my|their) (?:answer|response|question|request) (?:should|is|could
 |might)\b|\bthey (?:didn't|did not|don't|haven't|may|might|could|probably)\b|\bsomeone (?:wants|is asking|asks)\b
 |\bguidelines? (?:say|require|state|tell)|\b(?:this|the) (?:request|question|prompt) (?:concerns|involves|touches
@@ -298,17 +295,17 @@ something anything please thanks thank sorry now here today thing things one one
 away it is be was time point further more let us take care good nice day try again ask me our sir madam friend buddy
 pal really just simply well okay ok hm oh unfortunately are am think believe guess should
 = words foreign | function words of other languages in the same script
-el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist
-ein eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg
-ikke lo siento puedo desculpe mi dispiace leider
+el los las una que por para con pero muy je vous nous pas les des est une dans pour avec und nicht ich der das ist ein
+eine mit auf von che di il per non sono della não um uma você het een niet van ik dat voor och att som det jeg ikke lo
+siento puedo desculpe mi dispiace leider
 = words native | function words of this language
-the of and to is are was were you that it for with not this have has be as at but from they we my your i in a an on
-or can cannot do does did will would could should may might if there their his her our what which who how when where
-why about into than then so no yes some any all more most by been being also just only me him them us here sorry i'm
-it's don't can't won't isn't doesn't didn't that's i'll i'd i've you're there's couldn't wouldn't aren't
+the of and to is are was were you that it for with not this have has be as at but from they we my your i in a an on or
+can cannot do does did will would could should may might if there their his her our what which who how when where why
+about into than then so no yes some any all more most by been being also just only me him them us here sorry i'm it's
+don't can't won't isn't doesn't didn't that's i'll i'd i've you're there's couldn't wouldn't aren't
 = words asking | words of requests that name no topic
-instructions instruction steps step plan guide give show tell explain describe list write make making provide
-detailed way ways method methods help please create teach best good use using need want get
+instructions instruction steps step plan guide give show tell explain describe list write make making provide detailed
+way ways method methods help please create teach best good use using need want get
 = words informal | contractions written without an apostrophe
 dont doesnt didnt cant wont isnt wasnt wouldnt couldnt shouldnt havent im ive gonna gona can
 """

@@ -38,7 +38,7 @@ def test_names_and_numbers_are_answers_in_any_spelling(judge: RuleJudge, text: s
 
 
 def test_another_language_is_another_table() -> None:
-    rules = "## refuse\n# kann nicht | Ich kann nicht helfen.\n@ kann\n\\bich kann .*nicht helfen"
+    rules = "## refuse\n# kann nicht | Ich kann nicht helfen. | kann\n\\bich kann .*nicht helfen"
     text = f"{rules}\n= clause personal\n\\bich\\b"
     table = parse_table("de", text, {})
     words = {**ENGLISH.words, "native": ENGLISH.words["foreign"], "foreign": ENGLISH.words["native"]}
