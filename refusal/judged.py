@@ -23,7 +23,7 @@ from scoring.readers.answers import read_records
 from scoring.readers.row import InputNotes
 from scoring.right_action import DEFAULT, load_adjacency
 from scoring.score_file import score_completions, score_file
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 
 NO_RATES = JointRates()
 

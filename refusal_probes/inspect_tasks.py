@@ -32,8 +32,7 @@ from scoring.readers.answers import read_sample
 from scoring.readers.row import attributes_of
 from scoring.right_action import credits_of, load_adjacency
 from scoring.score_file import entry_of, to_judge
-from scoring.scorecard import scorecard
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard, scorecard
 
 Counted = dict[str, Any]  # unchecked: what a score keeps for the metric, as the log gives it back
 TURNS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
@@ -168,13 +167,7 @@ def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
     if card.penalty is not None:
         estimates |= {f"score_at_{target}": found for target, found in card.penalty.scores.items()}
     for name, found in estimates.items():
-        yield name, _number(found.estimate)
-        yield f"{name}_low", _number(found.low)
-        yield f"{name}_high", _number(found.high)
+        yield from zip((name, f"{name}_low", f"{name}_high"), found.limits(), strict=True)
     yield "unjudged", float(card.actions.get("unjudged", 0))
     for by, n in card.refused_by.items():
         yield f"refused_by_{by}", float(n)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
@@ -15,9 +15,11 @@ from typing import Any, Literal
 
 from extract.errors import UserError
 from extract.prompts.prompt import RIGHT_ACTIONS
+from probes.statistics.intervals import NO_RATE, Estimate
 from scoring.case import Case
 from scoring.fields import FIELDS
 from scoring.judges import RefusedBy
+from scoring.rates import mean_of_groups
 
 _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
 _COLUMNS = (
@@ -149,9 +151,33 @@ class Ledger:
             f"SELECT {what} FROM {self.name} WHERE counted AND ({where}) {then}", tuple(given)
         ).fetchall()
 
+    def totals(self, value: str, where: str = "TRUE", by: str = "'all'") -> Iterator[tuple[Any, float, int, float]]:
+        """Yield the total of an SQL expression, over how many entries it is, and over how many effective groups.
+
+        Args:
+            where: SQL condition of the entries; those where the expression is null do not count.
+            by: SQL expression whose values are counted apart; each is yielded first.
+        """
+        groups = (
+            f"SELECT {by} AS part, TOTAL({value}) AS total, COUNT({value}) AS n FROM {self.name} "
+            f"WHERE counted AND ({where}) GROUP BY 1, grp"
+        )
+        sums = f"SELECT part, TOTAL(total), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({groups}) GROUP BY 1"
+        for part, total, n, squares in self.connection.execute(sums):
+            yield part, total, n, n * n / squares if squares else 0.0
+
+    def mean(self, value: str, where: str = "TRUE") -> Estimate:
+        """Return the mean of an SQL expression from 0 to 1, with its interval over groups; see `totals`."""
+        return next((mean_of_groups(*counted) for _, *counted in self.totals(value, where)), NO_RATE)
+
     def has(self, identifier: str) -> bool:
         """Return whether the table has a completion of this prompt."""
         return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
+
+
+def taken(actions: Set[str]) -> str:
+    """Return the SQL condition that the action is one of these; null where it is not judged."""
+    return f"action IN ({', '.join(map(repr, sorted(actions)))})"
 
 
 def group_overlap(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:

@@ -21,7 +21,7 @@ from extract.progress import Advance, Reporter, no_progress
 from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
-from scoring.abstaining.confidence import split_confidence
+from scoring.abstaining import split_confidence
 from scoring.actions import Action
 from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import measure, merged
@@ -36,8 +36,7 @@ from scoring.readers.answers import read_answers
 from scoring.readers.columns import read_column_map
 from scoring.readers.row import InputNotes, held_until
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
-from scoring.scorecard import scorecard
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard, scorecard
 from scoring.scored_file import cases_of_run, scored_files
 
 SILENT = Reporter(quiet=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scoring.fields import Field
 from scoring.labels.text import band_lines, corrected_lines
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 
 FIELD_MEANING: dict[Field, str] = {

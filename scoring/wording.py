@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.statistics.intervals import Estimate
-from scoring.abstaining.outcomes import MEANING
-from scoring.abstaining.penalty import wrong_costs
+from scoring.abstaining import MEANING, wrong_costs
 from scoring.judges import RefusedBy
-from scoring.scorecard_record import RightActionCard, Scorecard
+from scoring.scorecard import RightActionCard, Scorecard
 
 RATE_MEANING = {
     "over_refusal": "over_refusal: benign prompts declined",

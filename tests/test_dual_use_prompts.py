@@ -14,8 +14,7 @@ from extract.prompts.prompt import DUAL_USE, LABELS, Prompt, load_prompts
 from extract.prompts.sources import PromptsConfig
 from scoring.actions import ACTIONS
 from scoring.right_action import count_actions, load_adjacency
-from scoring.scorecard import right_action_card
-from scoring.scorecard_record import RightActionCard
+from scoring.scorecard import RightActionCard, right_action_card
 from tests.conftest import ROOT
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"

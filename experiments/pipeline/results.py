@@ -31,8 +31,7 @@ from extract.model.source import resolve
 from extract.record import Record
 from probes.direction import Locus
 from scoring.right_action import count_actions, load_adjacency
-from scoring.scorecard import Counts, right_action_card
-from scoring.scorecard_record import RightActionCard
+from scoring.scorecard import Counts, RightActionCard, right_action_card
 
 NOT_IN_STEER = ("absent", "before", "after", "known_facts_right")  # they have keys of their own
 

@@ -13,7 +13,7 @@ from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.record import Record
 from scoring.rates import JointRates
-from scoring.scorecard_record import RightActionCard
+from scoring.scorecard import RightActionCard
 
 
 class ModelRecord(Record):

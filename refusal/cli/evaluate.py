@@ -182,7 +182,7 @@ def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most:
 
 def _write_pages(folder: Path, target: str) -> None:
     from experiments.report.page.scoring_page import scorecard_page, write_page
-    from scoring.scorecard_record import Scorecard
+    from scoring.scorecard import Scorecard
     from scoring.scored_file import scored_entries
 
     card = Scorecard.read(folder / "scorecard.json")
@@ -221,7 +221,7 @@ def _listed(run: Path, out: Path) -> Listed:
     from experiments.report.page.leaderboard import Listed
     from extract.errors import UserError
     from scoring.evaluation.written import RECORD, Evaluation
-    from scoring.scorecard_record import Scorecard
+    from scoring.scorecard import Scorecard
 
     if not (run / "scorecard.json").is_file():
         raise UserError(f"{run} has no scorecard.json; give directories written by refusal eval or refusal score")

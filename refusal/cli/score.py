@@ -156,10 +156,9 @@ def compare(
     from extract.atomic_write import write_text
     from extract.errors import UserError
     from refusal.cli.stdin import StandardInput
-    from scoring.compare.comparison import compare_runs, write_comparison
+    from scoring.compare.comparison import Comparison, compare_runs, write_comparison
     from scoring.compare.exports import to_csv, to_junit, to_markdown
     from scoring.compare.fail_if import failures, parse_all
-    from scoring.compare.record import Comparison
     from scoring.right_action import DEFAULT, load_adjacency
 
     if len(runs) < 2:

@@ -11,22 +11,91 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy.special import gammaln
 
 from extract.atomic_write import atomic_file, unwritable
 from extract.errors import UserError
+from extract.record import Record
 from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate
 from probes.statistics.permutation import holm
 from probes.statistics.tango import tango_of_shares
-from scoring.compare.paired import PairedCompletions
-from scoring.compare.record import ComparedRun, Comparison, MatchCounts, Move, RateChange, ScoredRun
+from scoring.compare.paired import Flip, PairedCompletions, Transition
 from scoring.ledger import Ledger, workspace
-from scoring.rates import RATES
+from scoring.rates import RATES, JointRates
 from scoring.right_action import Adjacency, score_change
 from scoring.scorecard import scorecard
 from scoring.scored_file import load_scored
+
+Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
+
+
+class ScoredRun(Record):
+    """A run: the file of its judged completions, its numbers of repeated and conflicting ids, and its joint rates."""
+
+    run: str
+    file: str
+    repeated: int = 0
+    conflicting: int = 0
+    n: int
+    rates: JointRates
+    right_action: Estimate
+
+
+class MatchCounts(Record):
+    """Numbers of completions that two runs share, lack or label differently; `prompts`: same prompt and label."""
+
+    prompts: int
+    only_in_first: int
+    only_in_second: int
+    label_differs: int
+    right_action_differs: int
+    text_differs: int
+    unjudged_in_first: int
+    unjudged_in_second: int
+
+
+class RateChange(Record):
+    """The change of one rate on the prompts that both runs judged; the difference is second minus first."""
+
+    first: float | None
+    second: float | None
+    difference: Estimate
+    stopped: int  # hits of the first run only
+    began: int  # hits of the second run only
+    mcnemar_p: float
+    mcnemar_p_holm: float
+    shown: bool  # significant at 5 %, corrected over the rates
+
+
+class ComparedRun(ScoredRun):
+    """A later run, compared with the first."""
+
+    matched: MatchCounts
+    changes: dict[str, RateChange]
+    right_action_change: Estimate
+    move: Move
+    transitions: tuple[Transition, ...] = ()
+    flips: tuple[Flip, ...] = ()  # written to flips.jsonl, not to comparison.json
+
+
+class FailedCondition(Record):
+    """A condition of `--fail-if` that a run meets, or that cannot be evaluated (`known` is false)."""
+
+    run: str
+    condition: str
+    known: bool
+    value: float | None
+
+
+class Comparison(Record):
+    """The first run, and every later run compared with it."""
+
+    first: ScoredRun
+    comparisons: tuple[ComparedRun, ...]
+    failed: tuple[FailedCondition, ...] = ()
 
 
 def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:

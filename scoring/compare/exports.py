@@ -10,8 +10,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from probes.statistics.intervals import Estimate
+from scoring.compare.comparison import ComparedRun, Comparison
 from scoring.compare.fail_if import Condition
-from scoring.compare.record import ComparedRun, Comparison
 from scoring.wording import RATE_MEANING
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from extract.errors import UserError
 from probes.statistics.intervals import Estimate
-from scoring.compare.record import ComparedRun, Comparison, FailedCondition
+from scoring.compare.comparison import ComparedRun, Comparison, FailedCondition
 from scoring.rates import RATES
 
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # numbers of completions: of the later run, or in one run only

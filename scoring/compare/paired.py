@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Set
 from typing import Any
 
-from scoring.compare.record import Flip, Transition
+from extract.record import Record
 from scoring.ledger import Ledger, group_overlap
 from scoring.right_action import GroupOverlap, ScoredChange
 
@@ -27,7 +27,28 @@ COLUMNS = (
 JOINED = "a.id = b.id AND a.sample = b.sample AND a.counted AND b.counted"
 BOTH = "first IS NOT NULL AND second IS NOT NULL"
 RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
-FLIP = tuple(Flip.model_fields)
+
+
+class Transition(Record):
+    """The number of completions of one label that changed from one action to another."""
+
+    label: str | None
+    first: str
+    second: str
+    n: int
+
+
+class Flip(Record):
+    """A prompt whose action changed; an action is null where the completion was not judged."""
+
+    id: str
+    sample: str
+    label: str | None
+    text: str | None
+    first: str | None
+    second: str | None
+    first_evidence: str
+    second_evidence: str
 
 
 class PairedCompletions:
@@ -88,7 +109,7 @@ class PairedCompletions:
             "FROM pairs JOIN a ON a.rowid = row_a JOIN b ON b.rowid = row_b "
             "WHERE same_label AND first IS NOT second ORDER BY row_a"
         )
-        return tuple(Flip.model_validate(dict(zip(FLIP, row, strict=True))) for row in rows)
+        return tuple(Flip.model_validate(dict(zip(Flip.model_fields, row, strict=True))) for row in rows)
 
     def _one(self, sql: str) -> Any:
         return self.connection.execute(sql).fetchone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from extract.table import Table, print_blocks
-from scoring.compare.record import ComparedRun, Comparison, ScoredRun
+from scoring.compare.comparison import ComparedRun, Comparison, ScoredRun
 from scoring.wording import RATE_MEANING
 
 SHOWN_FLIPS = 10

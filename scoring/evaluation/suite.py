@@ -17,8 +17,7 @@ from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import Strict, explain, read_yaml
 from probes.statistics.seeds import named_rng
-from scoring.abstaining.confidence import asking_confidence
-from scoring.abstaining.penalty import stated
+from scoring.abstaining import asking_confidence, stating_target
 
 KNOWN = ROOT / "configs" / "suites"
 
@@ -97,7 +96,7 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
 def worded(prompts: list[Prompt], state_target: float | None, ask_confidence: bool) -> list[Prompt]:
     """Return prompts whose questions with a known answer state a confidence target, ask for the confidence, or both."""
     if state_target is not None:
-        prompts = [stated(prompt, state_target) for prompt in prompts]
+        prompts = [stating_target(prompt, state_target) for prompt in prompts]
     return [asking_confidence(prompt) for prompt in prompts] if ask_confidence else prompts
 
 

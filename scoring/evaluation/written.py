@@ -12,7 +12,7 @@ from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
 from scoring.evaluation.asking import Answer, KeptAnswers
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
 
 RECORD, PROMPTS, COMPLETIONS, SUMMARY = "evaluation.json", "prompts.jsonl", "completions.jsonl", "summary.md"

@@ -19,7 +19,7 @@ from probes.statistics.agreement import agreement
 from probes.statistics.intervals import Estimate, effective_number
 from probes.statistics.post_stratified import Stratum, draws_to_halve, post_stratified_rate
 from scoring.labels.label_file import Key, Label, described
-from scoring.ledger import Ledger
+from scoring.ledger import Ledger, taken
 from scoring.rates import RATES
 
 LEAST = 20  # labels without which no rate is corrected
@@ -114,7 +114,8 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
 
 
 def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions: frozenset[str]) -> CorrectedRate:
-    hits, n, n_groups = _judged(ledger, label, actions)
+    judged = ledger.totals(taken(actions), f"label = '{label}'")
+    _, hits, n, n_groups = next(judged, ("", 0.0, 0, 0.0))
     if len(rows) < LEAST:
         return CorrectedRate(rate=Estimate(float("nan"), 0.0, 1.0).counted(n), labels=len(rows))
     strata = [
@@ -127,19 +128,6 @@ def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions:
         labels_to_halve=draws_to_halve(strata, n_groups, len(rows), n),
         judged_wrongly=sum(row.counted(actions) != (row.judged in actions) for row in rows),
     )
-
-
-def _judged(ledger: Ledger, label: str, actions: frozenset[str]) -> tuple[float, int, float]:
-    """Return how many completions of a label the judge counts, how many it judged, and their effective groups."""
-    among = f"action IN ({', '.join(map(repr, sorted(actions)))})"
-    grouped = (
-        f"SELECT TOTAL({among}) AS hits, COUNT(*) AS n FROM {ledger.name} "
-        f"WHERE counted AND label = '{label}' AND action IS NOT NULL GROUP BY grp"
-    )
-    hits, n, squares = ledger.connection.execute(
-        f"SELECT TOTAL(hits), CAST(TOTAL(n) AS INTEGER), TOTAL(n * n) FROM ({grouped})"
-    ).fetchone()
-    return hits, n, n * n / squares if squares else 0.0
 
 
 def _stratum(rows: Sequence[LabelledRow], share: float, actions: frozenset[str]) -> Stratum:

@@ -91,7 +91,7 @@ def test_its_figures_are_those_of_refusal_score(log: EvalLog, tmp_path: Path) ->
             [estimate.estimate, estimate.low, estimate.high]
         )
         assert estimate.n
-    score = card.right_action.estimate
+    score = card.right_action.score
     assert [found[f"right_action_score{end}"] for end in ("", "_low", "_high")] == pytest.approx(
         [score.estimate, score.low, score.high]
     )

@@ -12,7 +12,7 @@ from experiments.charts.specification import Row, Value, fields
 from experiments.report.page.document import document, render
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 
 FRONT = ("over_refusal", "missed_harm", "overconfidence")  # of which the front is made; lower is better
 COLUMNS = {

@@ -16,12 +16,13 @@ from experiments.report.page.summary import runs_table
 from experiments.report.results import RunResults
 from extract.atomic_write import atomic_file
 from extract.table import Cell, Line, Quoted, Table
-from scoring.abstaining.confidence import ConfidenceRecord
-from scoring.compare.record import ComparedRun, Comparison, Flip
+from scoring.abstaining import ConfidenceRecord
+from scoring.compare.comparison import ComparedRun, Comparison
+from scoring.compare.paired import Flip
 from scoring.labels.text import band_lines, corrected_lines
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from scoring.scorecard_text import FIELD_MEANING
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
 

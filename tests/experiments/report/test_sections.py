@@ -27,7 +27,7 @@ from extract.table import Table
 from probes.direction import Locus
 from probes.statistics.intervals import Estimate, clopper_pearson
 from scoring.rates import JointRates
-from scoring.scorecard_record import DualUseRecord, RightActionCard
+from scoring.scorecard import DualUseRecord, RightActionCard
 
 SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95, "n": 60}
 NONE = {"estimate": 0.01, "low": 0.0, "high": 0.05, "n": 60}

@@ -11,15 +11,15 @@ import pytest
 from scipy.integrate import quad
 
 from extract.prompts.prompt import Prompt
-from scoring.abstaining.confidence import (
+from scoring.abstaining import (
     MOST,
     ConfidenceRecord,
     asking_confidence,
     confidence_record,
     overall_score,
     split_confidence,
+    wrong_costs,
 )
-from scoring.abstaining.penalty import wrong_costs
 from scoring.case import Case
 from scoring.judges.rules import RuleJudge
 from scoring.ledger import Entry, Ledger, workspace

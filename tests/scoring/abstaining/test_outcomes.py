@@ -9,7 +9,7 @@ from scoring.readers.answers import read_records
 from scoring.readers.row import InputNotes
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from scoring.scorecard_text import card_lines
 
 

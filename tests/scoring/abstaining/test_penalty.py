@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from scoring.abstaining.penalty import TARGETS, PenaltyRecord, penalty_record, wrong_costs
+from scoring.abstaining import TARGETS, PenaltyRecord, penalty_record, wrong_costs
 from scoring.case import Case
 from scoring.fields import measure, states
 from scoring.ledger import Entry, Ledger, workspace

@@ -10,10 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from probes.statistics.intervals import NO_RATE
-from scoring.compare.comparison import compare_runs
+from scoring.compare.comparison import Comparison, compare_runs
 from scoring.compare.exports import to_csv, to_junit, to_markdown
 from scoring.compare.fail_if import parse
-from scoring.compare.record import Comparison
 from scoring.right_action import DEFAULT, load_adjacency
 from tests.scoring.compare.test_comparison import policy, run
 

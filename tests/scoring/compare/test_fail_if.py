@@ -6,8 +6,8 @@ import pytest
 
 from extract.errors import UserError
 from probes.statistics.intervals import NO_DIFFERENCE, Estimate
+from scoring.compare.comparison import ComparedRun, MatchCounts, RateChange
 from scoring.compare.fail_if import parse, parse_all
-from scoring.compare.record import ComparedRun, MatchCounts, RateChange
 from scoring.rates import JointRates
 
 COMPARED = ComparedRun.model_construct(

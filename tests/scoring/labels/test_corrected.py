@@ -18,7 +18,7 @@ from scoring.labels.text import corrected_lines
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES, JointRates
 from scoring.score_file import score_file
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from scoring.scorecard_text import card_lines
 from scoring.scored_file import load_scored
 from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels

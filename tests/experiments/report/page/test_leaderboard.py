@@ -87,7 +87,7 @@ def test_a_scored_file_without_an_evaluation_is_listed_by_its_folder(cli: Cli, t
 
 
 def test_names_are_quoted_data(tmp_path: Path) -> None:
-    from scoring.scorecard_record import Scorecard
+    from scoring.scorecard import Scorecard
 
     card = Scorecard.read(evaluated(tmp_path, "right") / "scorecard.json")
     page = leaderboard_page([Listed("<script>alert(1)</script>", card, "x")])

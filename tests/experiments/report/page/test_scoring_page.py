@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scoring.scorecard_record import Scorecard
+from scoring.scorecard import Scorecard
 from tests.support.browser import needs_browser, opened, started
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
