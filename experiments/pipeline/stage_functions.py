@@ -1,4 +1,4 @@
-"""The function of each stage. Imports torch; which stages have to run is known without it (stage_inputs.py)."""
+"""The function of each stage. Imports torch; which stages have to run is known without it (graph.py)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -64,21 +64,23 @@ def run(
     def is_done(stage: Stage) -> bool:
         return manifest.is_done(stage.name, inputs[stage.name], stage.outputs)
 
-    to_do = {stage.name for stage in wanted if not is_done(stage)}
-    if FOLDED & to_do:  # extraction and uncertainty take any labels
-        _check_folds(config, directory)
-    if "category_effects" in to_do:
-        _check_categories(config, directory)
+    _check_prompts(config, directory, {stage.name for stage in wanted if not is_done(stage)})
     with _prepared(directory), RunLock(directory) as lock:
         left = {stage.name for stage in wanted if not is_done(stage)}
         if not left:
             _write_config(directory, config)
             return []
-        loaded = _loaded(config, directory, model)
-        with _pooled(loaded, wanted_workers):
+        from experiments.cluster.ray_pool import ray_pool
+        from experiments.pipeline.stage_functions import check_extraction
+        from experiments.responses.loaded_run import LoadedRun
+
+        loaded = LoadedRun(config, directory)
+        if model is not None:
+            loaded.__dict__["model"] = model
+        with nullcontext() if wanted_workers is None else ray_pool(config, directory, wanted_workers) as loaded.pool:
             if "extract" in left and wanted_workers is None and (directory / "manifest.json").is_file():
                 with reporter.stage("opening the model"):  # a layer that does not exist costs no files
-                    _check_extraction(loaded)
+                    check_extraction(loaded)
             _write_config(directory, config)
             log = RunLog(directory)
             with log.recording():
@@ -120,45 +122,17 @@ def _work(
     return worked
 
 
-def _loaded(config: RunConfig, directory: Path, model: ChatModel | None) -> LoadedRun:
-    from experiments.responses.loaded_run import LoadedRun
+def _check_prompts(config: RunConfig, directory: Path, to_do: set[str]) -> None:
+    """Raise UserError if the stages to do need prompts that there are not; extraction and uncertainty take any."""
+    if FOLDED & to_do:
+        from experiments.categories.members import check_names
+        from experiments.probing.read_probes import check_folds
+        from experiments.run.inputs import RunInputs
 
-    loaded = LoadedRun(config, directory)
-    if model is not None:
-        loaded.__dict__["model"] = model
-    return loaded
-
-
-@contextmanager
-def _pooled(loaded: LoadedRun, wanted: WorkersWanted | None) -> Iterator[None]:
-    """Give a run its pool of workers for the block."""
-    if wanted is None:
-        yield
-        return
-    from experiments.cluster.ray_pool import ray_pool
-
-    with ray_pool(loaded.config, loaded.directory, wanted) as loaded.pool:
-        yield
-
-
-def _check_extraction(loaded: LoadedRun) -> None:
-    from experiments.pipeline.stage_functions import check_extraction
-
-    check_extraction(loaded)
-
-
-def _check_folds(config: RunConfig, directory: Path) -> None:
-    from experiments.probing.read_probes import check_folds
-    from experiments.run.inputs import RunInputs
-
-    check_folds(RunInputs(config, directory).corpus, config.seed)
-
-
-def _check_categories(config: RunConfig, directory: Path) -> None:
-    from experiments.categories.members import check_names
-    from experiments.run.inputs import RunInputs
-
-    check_names(config.categories.only, RunInputs(config, directory).prompts)
+        inputs = RunInputs(config, directory)
+        check_folds(inputs.corpus, config.seed)
+        if "category_effects" in to_do:
+            check_names(config.categories.only, inputs.prompts)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def test_a_run_shows_a_model_that_refuses_the_middle_and_dials_that_answer_it(tm
     assert (found.before.dual_use.answered_firmly.estimate, found.after.dual_use.answered_firmly.estimate) == (0, 1)
     right, acceptable = [prompts[row].right_action for row in test], [prompts[row].acceptable for row in test]
     score = right_action_score(right, acceptable, list(before[test]), corpus.groups[test], load_adjacency())
-    assert found.before.score == pytest.approx(score.estimate)
+    assert found.before.score.estimate == pytest.approx(score.estimate)
     assert found.before.by_action["refuse"].estimate == pytest.approx(1)
     assert found.after.by_action["answer"].estimate == pytest.approx(0)
     assert set(found.before.by_action) == {p.right_action for p in prompts}
