@@ -35,7 +35,7 @@ class Streams:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class NextDirection:
     """One more direction: a unit vector orthogonal to the basis so far, and how it was fitted."""
 
     vector: Float[np.ndarray, " d_model"]  # float64
@@ -48,7 +48,7 @@ def candidates(
     still: Bool[np.ndarray, " decliners"],
     basis: Float[np.ndarray, "k d_model"],
     span: Float[np.ndarray, "dimensions d_model"] | None = None,
-) -> list[Candidate]:
+) -> list[NextDirection]:
     """Fit the next direction at each layer, in each way; what lies in the basis or is rounding is left out.
 
     Args:
@@ -57,7 +57,7 @@ def candidates(
     """
     if not still.any():
         return []
-    found = []
+    fitted = []
     for at in streams:
         used = ~at.declined
         used[at.declined] = still
@@ -71,8 +71,8 @@ def candidates(
         for name, vector in fits.items():
             vector = project_out(vector[None], basis)[0]
             if np.isfinite(vector).all() and np.linalg.norm(vector) > least:
-                found.append(Candidate(_orthogonal(vector, basis), name, at.layer))
-    return found
+                fitted.append(NextDirection(_orthogonal(vector, basis), name, at.layer))
+    return fitted
 
 
 def spread(
@@ -102,7 +102,7 @@ def _orthogonal(vector: Float[np.ndarray, " d_model"], basis: Float[np.ndarray, 
     return vector / np.linalg.norm(vector)
 
 
-def first_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> Candidate:
+def write_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> NextDirection:
     """Return the write direction, the first of every basis."""
     wide = np.asarray(vector, dtype=np.float64)
-    return Candidate(wide / np.linalg.norm(wide), "write direction", layer)
+    return NextDirection(wide / np.linalg.norm(wide), "write direction", layer)

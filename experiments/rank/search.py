@@ -17,7 +17,8 @@ from typing import Literal, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from experiments.rank.candidates import Candidate, Streams, candidates, first_candidate
+from experiments.rank.candidates import NextDirection, Streams, candidates, write_candidate
+from experiments.rank.results import RankFit
 from experiments.run.config import MOST_DIRECTIONS
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
@@ -60,46 +61,45 @@ class Ablatable(Protocol):
 
 
 @dataclass(frozen=True)
-class FittedDirection:
-    """One direction of the search, and what declines with it and all before it ablated."""
-
-    fitted_by: str
-    layer: int
-    fitted_on: int  # training decliners
-    stopped: float  # share of the validation decliners
-    still: int  # training decliners that still decline
-
-
-@dataclass(frozen=True)
-class Found:
-    """The directions that were found, most effective first, and why the search stopped."""
+class SearchedDirections:
+    """The directions of a search, most effective first, and why it stopped."""
 
     basis: Basis
-    fits: tuple[FittedDirection, ...]
+    fits: tuple[RankFit, ...]
     why_stopped: str
 
 
-def search(model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float, alpha: float, k: int | None) -> Found:
+def search(
+    model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float, alpha: float, k: int | None
+) -> SearchedDirections:
     """Find directions, starting with the write direction.
 
     Args:
         k: find so many, whatever they add; None stops by the rules of `_finished`.
     """
-    found, fits, stopped = [first_candidate(first, model.layer)], list[FittedDirection](), list[np.ndarray]()
+    directions, fits, stopped = [write_candidate(first, model.layer)], list[RankFit](), list[np.ndarray]()
     still = np.arange(len(model.groups("train")))
     while True:
-        basis = np.stack([one.vector for one in found])
+        basis, latest = np.stack([direction.vector for direction in directions]), directions[-1]
         n, still = len(still), still[model.outcomes("train", basis, still).still]
         stopped.append(model.outcomes("validation", basis, _all(model, "validation")).stopped)
-        fits.append(FittedDirection(found[-1].fitted_by, found[-1].layer, n, float(stopped[-1].mean()), len(still)))
-        why = f"{k} directions were asked for" if len(found) == k else _finished(model, stopped, margin, alpha, k)
+        fits.append(
+            RankFit(
+                fitted_by=latest.fitted_by,
+                layer=latest.layer,
+                fitted_on=n,
+                still_declining=len(still),
+                stopped_on_validation=float(stopped[-1].mean()),
+            )
+        )
+        why = f"{k} directions were asked for" if len(directions) == k else _finished(model, stopped, margin, alpha, k)
         if not why and len(still) < MIN_LEFT:
             why = f"{len(still)} training prompts still decline, {MIN_LEFT} are needed to fit another direction"
-        following = None if why else _next(model, "train", basis, _mask(model, "train", still))
+        following = None if why else _next(model, "train", basis, np.isin(_all(model, "train"), still))
         if following is None:
             why = why or "no further direction separates what still declines from what is answered"
-            return Found(_refitted(model, basis), tuple(fits), why)
-        found.append(following)
+            return SearchedDirections(_refitted(model, basis), tuple(fits), why)
+        directions.append(following)
 
 
 def _finished(model: Ablatable, stopped: Sequence[np.ndarray], margin: float, alpha: float, k: int | None) -> str:
@@ -125,8 +125,8 @@ def _next(
     basis: Basis,
     still: Bool[np.ndarray, " decliners"],
     span: Basis | None = None,
-    more: Sequence[Candidate] = (),
-) -> Candidate | None:
+    more: Sequence[NextDirection] = (),
+) -> NextDirection | None:
     """Return the candidate after whose ablation validation prompts decline least; None if nothing can be fitted."""
     tried = [*candidates(model.streams(part, basis), still, basis, span), *more]
     if len(tried) < 2:
@@ -138,13 +138,14 @@ def _refitted(model: Ablatable, basis: Basis) -> Basis:
     """Fit the directions again inside their span, on validation prompts; one direction alone stays as it is."""
     turned, still = basis[:0], np.ones(len(model.groups("validation")), dtype=bool)
     while len(basis) > 1 and len(turned) < len(basis) - 1 and still.any():
-        own = [first_candidate(one, model.layer) for one in _rest(basis, turned)]
+        own = [write_candidate(one, model.layer) for one in _rest(basis, turned)]
         best = _next(model, "validation", turned, still, basis, own)
         if best is None:
             break
         turned = np.vstack([turned, best.vector])
-        still = still & _mask(model, "validation", np.flatnonzero(_still(model, turned)))
-    return np.vstack([turned, _completion(basis, turned)])
+        still &= model.outcomes("validation", turned, _all(model, "validation")).still
+    rest = np.linalg.svd(project_out(basis, turned), full_matrices=False)[2]  # spans what is left of the basis
+    return np.vstack([turned, rest[: len(basis) - len(turned)]])
 
 
 def _rest(basis: Basis, turned: Basis) -> Basis:
@@ -152,23 +153,6 @@ def _rest(basis: Basis, turned: Basis) -> Basis:
     left = project_out(project_out(basis, turned), turned)
     length = np.linalg.norm(left, axis=1)
     return left[length > 0.1] / length[length > 0.1, None]
-
-
-def _completion(basis: Basis, turned: Basis) -> Basis:
-    """Return orthonormal vectors that span, with the turned ones, what the basis spans."""
-    left = project_out(basis, turned)
-    found: Basis = np.linalg.svd(left, full_matrices=False)[2][: len(basis) - len(turned)]
-    return found
-
-
-def _still(model: Ablatable, basis: Basis) -> Bool[np.ndarray, " decliners"]:
-    return model.outcomes("validation", basis, _all(model, "validation")).still
-
-
-def _mask(model: Ablatable, part: Part, chosen: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " decliners"]:
-    mask = np.zeros(len(model.groups(part)), dtype=bool)
-    mask[chosen] = True
-    return mask
 
 
 def _all(model: Ablatable, part: Part) -> Int[np.ndarray, " decliners"]:

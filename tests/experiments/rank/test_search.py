@@ -10,7 +10,7 @@ import pytest
 from experiments.rank import search as search_module
 from experiments.rank.candidates import candidates
 from experiments.rank.growth import Growth, judge_growth, measure_growth
-from experiments.rank.search import Found, Outcomes, search
+from experiments.rank.search import Outcomes, SearchedDirections, search
 from tests.experiments.rank.simulated import Planted, Rule, any_above, product_below
 
 MARGIN, ALPHA = 0.15, 0.05
@@ -26,7 +26,7 @@ def planted(patterns: Patterns, n: int, seed: int, rule: Rule | None = None, **m
     return Planted(patterns, rule or any_above(0.5), n, np.random.default_rng(seed), **more)  # type: ignore[arg-type]
 
 
-def ranked(model: Planted, k: int | None = None) -> tuple[Found, Growth]:
+def ranked(model: Planted, k: int | None = None) -> tuple[SearchedDirections, Growth]:
     found = search(model, model.first, MARGIN, ALPHA, k)
     return found, measure_growth(model, found, MARGIN, ALPHA)
 
@@ -74,7 +74,7 @@ def test_a_tilted_first_direction_is_not_two(monkeypatch: pytest.MonkeyPatch) ->
         assert len(found.basis) > 1
         assert growth.rank == 1
         assert growth.effects[1].estimate > 0.95
-        assert found.fits[0].stopped < 0.8
+        assert found.fits[0].stopped_on_validation < 0.8
     monkeypatch.setattr(search_module, "_refitted", lambda model, basis: basis)
     assert [ranked(tilted(seed))[1].rank for seed in range(3)] == [2, 2, 2]
 
@@ -84,7 +84,7 @@ def test_a_product_of_two_coordinates_is_found_though_the_class_means_are_equal(
     unlike, alike = [[0.5, -0.5], [-0.5, 0.5]], [[0.5, 0.5], [-0.5, -0.5]]
     for seed in range(3):
         found, growth = ranked(planted(unlike, 100, seed, product_below(-0.12), others=alike))
-        assert found.fits[0].stopped < 0.4
+        assert found.fits[0].stopped_on_validation < 0.4
         assert found.fits[1].fitted_by == "spread"
         assert growth.rank == 1
         assert growth.effects[1].estimate > 0.95
@@ -126,7 +126,7 @@ def test_one_direction_without_an_effect_does_not_end_the_search() -> None:
             return Outcomes(stopped, ~stopped)
 
     found, growth = ranked(Together(ONE, any_above(0.5), 200, np.random.default_rng(0)))
-    assert [round(fit.stopped, 1) for fit in found.fits[:3]] == [0.4, 0.4, 0.9]
+    assert [round(fit.stopped_on_validation, 1) for fit in found.fits[:3]] == [0.4, 0.4, 0.9]
     assert growth.rank == 3
 
 
