@@ -76,3 +76,9 @@ class Direction:
 def vector_digest(vector: Float[np.ndarray, " features"]) -> str:
     """Return a short hash of a vector's numbers."""
     return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float32).tobytes()).hexdigest()[:24]
+
+
+def cosine(a: Float[np.ndarray, " features"], b: Float[np.ndarray, " features"]) -> float:
+    """Return the cosine of the angle between two vectors."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -23,9 +23,8 @@ from experiments.run.behaviour import WriteSamples
 from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.cosines import compare_directions
-from probes.geometry.erasure import cross_erasure, fit_erasers
+from probes.geometry.cross_reading import cross_erasure, fit_erasers, transfer
 from probes.geometry.fitted_direction import fit_with_null
-from probes.geometry.transfer import transfer
 from probes.grid.nulls import null_auroc
 from probes.means import difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
@@ -190,7 +189,7 @@ def geometry(setting: Setting, rng: np.random.Generator) -> dict[str, float]:
         for name, rows in (("noise", np.arange(2 * n)), ("real", np.arange(2 * n, 4 * n)))
     )
     return {
-        "cosine with a real direction": compare_directions(noise, real).permuted.p_a,
+        "cosine with a real direction": compare_directions(noise, real).p_a,
         "transfer, training labels": transfer(noise, real).p_fitted,
         "transfer, test labels": transfer(real, noise).p_tested,
         "erasure": cross_erasure(noise, real, fit_erasers(noise)).p,

@@ -51,7 +51,7 @@ def geometry(
     pairs = {}
     for a, b in combinations(fitted, 2):
         found = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
-        p = float(found.permuted.p)
+        p = float(found.p)
         pairs[f"{a} and {b}"] = PairGeometry(
             cosine=found.noise_free, fitted_cosine=found.fitted, p_permuted=None if np.isnan(p) else p
         )

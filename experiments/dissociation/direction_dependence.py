@@ -13,8 +13,7 @@ from experiments.dissociation.results import Dependence
 from experiments.probing.results import ProbeResults
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.inputs import RunInputs
-from probes.direction import Locus
-from probes.geometry.angles import cosine
+from probes.direction import Locus, cosine
 from probes.means import difference_in_means
 from probes.statistics.seeds import named_rng
 

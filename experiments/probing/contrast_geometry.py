@@ -12,8 +12,7 @@ from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import Kind, write_samples
 from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
-from probes.direction import Direction
-from probes.geometry.angles import cosine
+from probes.direction import Direction, cosine
 from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from probes.means import difference_in_means, same_means
 from probes.statistics.permutation import permutation_p

@@ -24,8 +24,7 @@ from experiments.run.config import WRITE_POSITION, DissociateConfig
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
 from extract.errors import UserError
-from probes.direction import Direction
-from probes.geometry.angles import cosine
+from probes.direction import Direction, cosine
 from probes.statistics.seeds import named_rng
 from steering.direction_file import save_directions
 

@@ -31,7 +31,7 @@ from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
 from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
-from probes.geometry.erasure import Eraser, leace
+from probes.geometry.cross_reading import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import discrimination, enough

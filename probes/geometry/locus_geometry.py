@@ -1,28 +1,23 @@
 """Geometry of contrasts at one locus: cosines, principal angles, transfer and cross-erasure.
 
-Only directions of one locus are compared. Results are flat rows, for JSON or Parquet.
+Only directions of one locus are compared.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Real
 
 from probes.contrast import Contrast
 from probes.geometry.cosines import Cosine, compare_directions
-from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
+from probes.geometry.cross_reading import Erasure, Transfer, cross_erasure, fit_erasers, transfer
 from probes.geometry.fitted_direction import Fit, fit_with_null
 from probes.geometry.subspaces import Angles, compare_reading_subspaces, reading_subspace
-from probes.geometry.transfer import Transfer, transfer
 from probes.means import difference_in_means
-from probes.statistics.intervals import Estimate
-
-Row = dict[str, str | int | float | list[float] | None]
 
 
 @dataclass(frozen=True)
@@ -31,21 +26,10 @@ class LocusGeometry:
 
     layer: int
     position: str
-    cosines: tuple[Cosine, ...]
-    angles: tuple[Angles, ...]
-    transfers: tuple[Transfer, ...]
-    erasures: tuple[Erasure, ...]
-
-    def tables(self) -> dict[str, list[Row]]:
-        """Return flat rows by table: numbers and names, an interval as three columns, None for NaN."""
-        where: Row = {"layer": self.layer, "position": self.position}
-        named: dict[str, Sequence[Cosine | Angles | Transfer | Erasure]] = {
-            "cosines": self.cosines,
-            "angles": self.angles,
-            "transfers": self.transfers,
-            "erasures": self.erasures,
-        }
-        return {name: [where | _flat(value) for value in values] for name, values in named.items()}
+    cosines: tuple[Cosine, ...] = ()
+    angles: tuple[Angles, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
 
 
 def geometry_at(
@@ -103,18 +87,3 @@ def _geometry(
             cross_erasure(a, b, e) for (a, e), b in itertools.product(zip(fits, erasers, strict=True), fits)
         ),
     )
-
-
-def _flat(value: Cosine | Angles | Transfer | Erasure) -> Row:
-    """Flatten a dataclass of numbers, intervals and dataclasses; an interval becomes NAME, NAME_low, NAME_high."""
-    row: Row = {}
-    for name, field in vars(value).items():
-        if isinstance(field, Estimate):
-            row |= {name: field.estimate, f"{name}_low": field.low, f"{name}_high": field.high}
-        elif isinstance(field, np.ndarray):
-            row[name] = field.tolist()
-        elif hasattr(field, "__dataclass_fields__"):
-            row |= asdict(field)
-        else:
-            row[name] = field
-    return {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}

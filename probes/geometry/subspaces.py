@@ -6,16 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import subspace_angles
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
-from probes.geometry.angles import principal_angles
-from probes.geometry.fitted_direction import FittedDirection, check_same_locus
-from probes.geometry.permutation_null import JointNull, PermutedP, against_permuted, jointly_permuted
+from probes.geometry.fitted_direction import (
+    FittedDirection,
+    JointNull,
+    PermutedP,
+    against_permuted,
+    check_same_locus,
+    jointly_permuted,
+)
 from probes.subspace import nullspace_directions
 
 
 @dataclass(frozen=True)
-class Subspace:
+class ReadingSubspace:
     """Orthonormal rows of a contrast's reading subspace, and those of its permuted labels."""
 
     fitted: FittedDirection
@@ -24,22 +30,16 @@ class Subspace:
     covariance: ShrunkCovariance
 
 
-@dataclass(frozen=True)
-class Angles:
-    """Principal angles in radians, smallest first; `permuted` is for the cosine of the smallest angle."""
+@dataclass(frozen=True, kw_only=True)
+class Angles(PermutedP):
+    """Principal angles in radians, smallest first; p-values are for the cosine of the smallest angle."""
 
     a: str
     b: str
-    angles: Float[np.ndarray, " angles"]
-    permuted: PermutedP
-
-    @property
-    def cosine(self) -> float:
-        """The cosine of the smallest angle."""
-        return float(np.cos(self.angles[0]))
+    angles: tuple[float, ...]
 
 
-def reading_subspace(fitted: FittedDirection, k: int) -> Subspace:
+def reading_subspace(fitted: FittedDirection, k: int) -> ReadingSubspace:
     """Return the k directions of iterated nullspace projection (INLP; Ravfogel et al. 2020, arXiv 2004.07667).
 
     The classifier is the mass-mean probe w = C^-1 (mu+ - mu-) (Marks & Tegmark, arXiv 2310.06824), with C the shrunk
@@ -61,10 +61,10 @@ def reading_subspace(fitted: FittedDirection, k: int) -> Subspace:
         raise ValueError(f"k must be between 1 and d_model = {X.shape[1]}; got {k}")
     covariance = shrunk_covariance(X)
     rows = _iterated(fitted.means(), covariance, k)
-    return Subspace(fitted, rows[0], rows[1:], covariance)
+    return ReadingSubspace(fitted, rows[0], rows[1:], covariance)
 
 
-def compare_reading_subspaces(a: Subspace, b: Subspace) -> Angles:
+def compare_reading_subspaces(a: ReadingSubspace, b: ReadingSubspace) -> Angles:
     """Return the principal angles between two contrasts' reading subspaces, with a permutation null.
 
     If the contrasts share rows, both are permuted together; each keeps the covariance of its own rows.
@@ -77,10 +77,20 @@ def compare_reading_subspaces(a: Subspace, b: Subspace) -> Angles:
     if joint is not None:
         fits = _iterated(joint.a, a.covariance, len(a.rows)), _iterated(joint.b, b.covariance, len(b.rows))
         joint = JointNull(*fits, joint.n_labellings)
-    names = a.fitted.contrast.name, b.fitted.contrast.name
     labellings = a.fitted.n_labellings, b.fitted.n_labellings
     permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint, labellings)
-    return Angles(*names, principal_angles(a.rows, b.rows), permuted)
+    angles = tuple(principal_angles(a.rows, b.rows).tolist())
+    return Angles(**vars(permuted), a=a.fitted.contrast.name, b=b.fitted.contrast.name, angles=angles)
+
+
+def principal_angles(
+    A: Float[np.ndarray, "k features"], B: Float[np.ndarray, "m features"]
+) -> Float[np.ndarray, " angles"]:
+    """Return the principal angles in radians between the row spaces of A and B, smallest first.
+
+    Their number is the smaller *rank*: a repeated row adds no angle.
+    """
+    return subspace_angles(A.T.astype(np.float64), B.T.astype(np.float64))[::-1]
 
 
 def _largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -91,7 +101,7 @@ def _largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 def _iterated(means: np.ndarray, covariance: ShrunkCovariance, k: int) -> np.ndarray:
     """Return orthonormal rows of the first k fits for each difference in means, (fits, k, features)."""
 
-    def fit(found: np.ndarray) -> np.ndarray:
-        return covariance.solve(found[:, -1] if found.shape[1] else means)
+    def fit(earlier: np.ndarray) -> np.ndarray:
+        return covariance.solve(earlier[:, -1] if earlier.shape[1] else means)
 
     return nullspace_directions(fit, len(means), k, means.shape[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probes.geometry.angles import cosine
+from probes.direction import cosine
 from probes.means import difference_in_means, same_means, unit, usable_strata
 
 

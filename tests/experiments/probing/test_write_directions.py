@@ -25,8 +25,7 @@ from extract.model.loading import load_model
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
-from probes.direction import Direction, Locus
-from probes.geometry.angles import cosine
+from probes.direction import Direction, Locus, cosine
 from steering.ablation import ablation, addition
 
 N, D = 120, 16

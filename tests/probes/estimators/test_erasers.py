@@ -13,9 +13,8 @@ from concept_erasure.shrinkage import optimal_linear_shrinkage
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from probes.direction import Locus
+from probes.direction import Locus, cosine
 from probes.estimators import DifferenceInMeans, Inlp, LeaceEraser, LogisticProbe
-from probes.geometry.angles import cosine
 
 LOCUS = Locus("resid_post", 2, "post_last")
 SHAPES = [(200, 30), (40, 120)]  # more samples than features, and fewer

@@ -18,9 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from probes.covariance import ShrunkCovariance, ledoit_wolf, oas
-from probes.direction import Locus
+from probes.direction import Locus, cosine
 from probes.estimators import CentroidCosine, DifferenceInMeans, LogisticProbe, MassMean
-from probes.geometry.angles import cosine
 from probes.means import difference_in_means
 
 LOCUS = Locus("resid_post", 3, "inst_last")

@@ -10,7 +10,7 @@ import torch
 from concept_erasure import LeaceFitter
 from sklearn.linear_model import LogisticRegression
 
-from probes.geometry.erasure import Erasure, cross_erasure, fit_erasers
+from probes.geometry.cross_reading import Erasure, cross_erasure, fit_erasers
 from probes.geometry.fitted_direction import fit_with_null
 from probes.means import difference_in_means
 from tests.support.draws import draws

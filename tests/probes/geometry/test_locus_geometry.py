@@ -1,4 +1,4 @@
-"""The geometry of every locus gives flat rows for JSON and Parquet."""
+"""The geometry of a locus: its parts, their order, and what JSON gives back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pyarrow
 import pytest
+from pydantic import TypeAdapter
 
 from probes.contrast import Contrast
 from probes.geometry.cosines import compare_directions
@@ -39,17 +39,18 @@ def test_the_planted_locus_has_the_largest_effect() -> None:
     assert [e.after.estimate for e in there.erasures if e.erased == e.read] == [0.5, 0.5]
 
 
-def test_rows_are_flat_and_go_into_json_and_parquet() -> None:
-    tables = [g.tables() for g in _grid([A, B])]
-    rows = {name: [row for t in tables for row in t[name]] for name in tables[0]}
-    assert {name: len(r) for name, r in rows.items()} == {"cosines": 4, "angles": 4, "transfers": 16, "erasures": 16}
-    json.dumps(rows, allow_nan=False)
-    for table in rows.values():
-        assert len({tuple(row) for row in table}) == 1
-        assert pyarrow.Table.from_pylist(table).num_rows == len(table)
-        assert {"layer", "position", "p"} <= set(table[0])
-    assert {"fitted", "noise_free", "noise_free_low", "noise_free_high", "null_95"} <= set(rows["cosines"][0])
-    assert isinstance(rows["angles"][0]["angles"], list)
+def test_json_gives_back_what_was_measured() -> None:
+    third = replace(A, name="trigger", y=np.roll(A.y, 1))  # shares rows: p-values of one alone are NaN
+    found = geometry_at(LOCI[1, 1], 1, "post_last", [A, B, third], n=19)
+    assert [(c.a, c.b) for c in found.cosines] == [(A.name, B.name), (A.name, "trigger"), (B.name, "trigger")]
+    assert [c.n_shared for c in found.cosines] == [0, len(A.within("train")), 0]
+    assert len(found.transfers) == len(found.erasures) == 9
+    adapter = TypeAdapter(LocusGeometry)
+    plain = adapter.dump_python(found, mode="json")
+    assert adapter.dump_python(adapter.validate_python(plain), mode="json") == plain
+    json.dumps(plain, allow_nan=False)
+    assert plain["cosines"][1]["p_a"] is None
+    assert plain["transfers"][0]["auroc"]["low"] == found.transfers[0].auroc.low
 
 
 def test_a_locus_is_measured_as_its_parts_are_and_rows_of_no_contrast_are_not_read() -> None:
