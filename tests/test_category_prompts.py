@@ -9,7 +9,7 @@ import pytest
 from experiments.prompt_check.check import check
 from experiments.prompt_check.results import PromptCheck, WordCues
 from extract.prompts.prompt import load_prompts
-from probes.statistics.agreement import agreement
+from probes.statistics.intervals import agreement
 from tests.conftest import ROOT
 
 PATH = ROOT / "configs" / "prompts" / "categories.jsonl"

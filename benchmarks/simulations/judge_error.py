@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from benchmarks.table import main
-from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import (
     Estimate,
     clopper_pearson,
@@ -25,6 +24,7 @@ from probes.statistics.intervals import (
     grouped_mean,
     wilson,
 )
+from probes.statistics.means import mean_interval
 from probes.statistics.post_stratified import Stratum, post_stratified_rate
 
 RATES = (0.0, 0.01, 0.02, 0.05, 0.2)

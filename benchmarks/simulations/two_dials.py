@@ -23,7 +23,7 @@ from experiments.dials.text import WORTH
 from experiments.dials.tradeoff import cost_saved, frontier, frontier_volume, least_losses
 from probes.statistics.intervals import Estimate
 from probes.statistics.seeds import named_rng
-from probes.statistics.threshold_candidates import candidate_thresholds
+from probes.statistics.tradeoffs import candidate_thresholds
 
 LABELS = ("benign", "harmful", "uncertain")
 SAME, REAL = ("noise", "useless", "rare"), "real"

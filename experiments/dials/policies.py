@@ -33,8 +33,7 @@ from experiments.run.inputs import RunInputs
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from probes.statistics.pareto import hypervolume
-from probes.statistics.threshold_candidates import candidate_thresholds
+from probes.statistics.tradeoffs import candidate_thresholds, hypervolume
 from steering.actuator import OnsetBias
 from steering.writer import Writer
 

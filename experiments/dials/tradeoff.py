@@ -9,7 +9,7 @@ ratio of the costs, so equal frontiers have equal least costs. At each of COST_R
 cheapest on the choice prompts; its costs on test are averaged over the ratios. Test chooses nothing, so a policy gains
 nothing from the number of its settings. Matching over-refusal instead would not do: the policy with more settings gets
 further along the same frontier, with more over-refusal and fewer other mistakes. The difference is paired, with an
-interval over groups that also has a width where no policy errs (`probes.statistics.stratified`).
+interval over groups that also has a width where no policy errs (`probes.statistics.means`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from experiments.dials.results import HypervolumeEstimate
 from experiments.dials.surface import AXES, Risk, Surface, axes_of, comparable, rates_of
 from probes.statistics.intervals import Estimate
-from probes.statistics.pareto import front, hypervolume
-from probes.statistics.stratified import sum_of_means
+from probes.statistics.means import sum_of_means
+from probes.statistics.tradeoffs import front, hypervolume
 
 COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs`, in the order of AXES
 COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from experiments.run.corpus import Corpus
-from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import Estimate
+from probes.statistics.means import mean_interval
 
 LABELS = ("benign", "harmful")
 MOVED = 0.05  # it moves refusing if surely more than this share of a label's decisions changes,

@@ -16,7 +16,7 @@ from experiments.triggers.attribution import Attribution as WordScores
 from experiments.triggers.attribution import attribute
 from experiments.triggers.results import AttributedRequest, Attribution, FiredByTrigger
 from extract.atomic_write import write_jsonl
-from probes.statistics.bounded_mean import mean_interval
+from probes.statistics.means import mean_interval
 
 SHOWN = 8  # examples in stages/triggers.json
 

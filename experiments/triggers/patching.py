@@ -30,7 +30,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site
 from probes.statistics.intervals import Estimate
-from probes.statistics.ratio import ratio_of_means
+from probes.statistics.means import ratio_of_means
 
 MIN_GROUPS = 5
 SITE: Site = "resid_post"

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from experiments.run.corpus import Corpus
 from experiments.triggers.quadruples import MEMBERS, lacking, member_name, quadruples
 from experiments.triggers.results import TriggerVerdict
-from probes.statistics.bounded_mean import mean_interval, zero_mean_score
 from probes.statistics.intervals import Estimate
+from probes.statistics.means import mean_interval, zero_mean_score
 
 TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in MEMBERS])  # main effects of a quadruple's four rates
 INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in MEMBERS])
@@ -39,7 +39,7 @@ def trigger_share(
 
     A word that lowers refusing has an effect too, hence the absolute values. The prompts of a group share verb, opener
     and asker, so their four rates are correlated. The interval is of means over whole groups: it is valid for any
-    correlation within them, also where all groups agree (see `probes.statistics.bounded_mean`).
+    correlation within them, also where all groups agree (see `probes.statistics.means`).
 
     Args:
         refused: over the corpus.

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.uncertainty.results import ConfidenceBin, Reliability
-from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import Estimate
+from probes.statistics.means import mean_interval
 from scoring.rates import grouped_rate
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)  # bins (start, end]; confidence 1 (all samples agree) is a bin of its own

@@ -1,4 +1,4 @@
-"""Confidence intervals, valid at 0 and 1: rates, paired differences, linear combinations, AUROC, means over groups.
+"""Confidence intervals, valid at 0 and 1: rates, linear combinations, AUROC, means over groups, agreement.
 
 `n` may be fractional: for clustered samples it is the effective number of groups (Kish 1965), not the number of rows.
 """
@@ -143,52 +143,12 @@ def wilson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
     return Estimate(p, low, high)
 
 
-def paired_difference(
-    a: Shaped[np.ndarray, " samples"], b: Shaped[np.ndarray, " samples"], n: float | None = None, alpha: float = 0.05
-) -> Estimate:
-    """Return the interval of mean(a) - mean(b) for paired binary outcomes (Newcombe 1998, method 10).
-
-    Args:
-        a, b: boolean outcomes of the same subjects.
-        n: the number of independent groups, if smaller than the number of subjects.
-    """
-    a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    if len(a) == 0:
-        return Estimate(float("nan"), -1.0, 1.0)
-    both, only_a, only_b, neither = (int(np.sum(c)) for c in (a & b, a & ~b, ~a & b, ~a & ~b))
-    return paired_difference_of_counts(both, only_a, only_b, neither, n, alpha)
-
-
-def paired_difference_of_counts(
-    both: float, only_a: float, only_b: float, neither: float, n: float | None = None, alpha: float = 0.05
-) -> Estimate:
-    """Return the same interval from the 2 x 2 counts of the pairs; without pairs (nan, -1, 1)."""
-    pairs = both + only_a + only_b + neither
-    if pairs <= 0:
-        return Estimate(float("nan"), -1.0, 1.0)
-    size = float(pairs) if n is None else float(n)
-    both, only_a, only_b, neither = (size / pairs * count for count in (both, only_a, only_b, neither))
-    wa, wb = wilson(both + only_a, size, alpha), wilson(both + only_b, size, alpha)
-    return difference(wa, wb, _phi(both, only_a, only_b, neither, size))
-
-
 def difference(a: Estimate, b: Estimate, correlation: float = 0.0) -> Estimate:
     """Return the interval of a - b from the intervals of a and b (MOVER, Zou & Donner 2008)."""
     al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
     below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
     above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
     return Estimate(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
-
-
-def _phi(both: float, only_a: float, only_b: float, neither: float, n: float) -> float:
-    """Return Newcombe's continuity-corrected correlation of the paired outcomes."""
-    product = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
-    if product <= 0:
-        return 0.0
-    cross = both * neither - only_a * only_b
-    if cross > 0:
-        cross = max(cross - n / 2, 0.0)
-    return float(cross / np.sqrt(product))
 
 
 def combination(
@@ -247,3 +207,33 @@ def mean_over_groups(
     """Return the mean of values with an interval over groups; its lower limit is at least `least`."""
     interval = grouped_mean(values, groups, alpha)
     return Estimate(interval.estimate, max(least, interval.low), interval.high)
+
+
+def agreement(
+    a: Shaped[np.ndarray, " samples"],
+    b: Shaped[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+    weights: Float[np.ndarray, " samples"],
+    alpha: float = 0.05,
+) -> tuple[Estimate, Estimate]:
+    """Return the share of samples with equal labels, and kappa: that share beyond chance (Cohen 1960).
+
+    The interval of the share is Clopper and Pearson's at the effective number of groups. That of kappa takes the
+    agreement by chance as known, so it has a width when all labels are equal. Kappa is NaN where both give every sample
+    the same label, since then all agreement may be chance.
+
+    Args:
+        weights: of each sample, one over its probability of being drawn.
+    """
+    if len(a) == 0:
+        return Estimate(float("nan"), 0.0, 1.0), Estimate(float("nan"), -1.0, 1.0)
+    share = weights / weights.sum()
+    equal = float(share[a == b].sum())
+    chance = sum(float(share[a == label].sum() * share[b == label].sum()) for label in np.unique(a))
+    code = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    n = effective_number(np.bincount(code, weights))
+    raw = clopper_pearson(min(equal, 1.0) * n, n, alpha)
+    if chance > 1 - 1e-9:
+        return raw, Estimate(float("nan"), -1.0, 1.0)
+    kappa = (np.array([equal, raw.low, raw.high]) - chance) / (1 - chance)
+    return raw, Estimate(*kappa.tolist())

@@ -15,8 +15,7 @@ import numpy as np
 
 from extract.errors import UserError
 from extract.record import Record
-from probes.statistics.agreement import agreement
-from probes.statistics.intervals import Estimate, effective_number
+from probes.statistics.intervals import Estimate, agreement, effective_number
 from probes.statistics.post_stratified import Stratum, draws_to_halve, post_stratified_rate
 from scoring.labels.label_file import Key, Label, described
 from scoring.ledger import Ledger, taken

@@ -19,7 +19,7 @@ from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, rate
 from experiments.dials.text import certified_lines, unmet_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
-from probes.statistics.threshold_candidates import candidate_thresholds
+from probes.statistics.tradeoffs import candidate_thresholds
 from tests.support.draws import draws
 
 LABELS = ("benign", "harmful", "uncertain")

@@ -18,7 +18,7 @@ from experiments.dials.tradeoff import (
     frontier_volume,
     least_losses,
 )
-from probes.statistics.pareto import hypervolume
+from probes.statistics.tradeoffs import hypervolume
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
 from tests.support.draws import draws
 

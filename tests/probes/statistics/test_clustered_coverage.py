@@ -10,16 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from probes.statistics.bounded_mean import mean_interval
 from probes.statistics.intervals import (
     Estimate,
     clopper_pearson,
+    difference,
     effective_number,
     grouped_mean,
-    paired_difference_of_counts,
     wilson,
 )
-from probes.statistics.stratified import sum_of_means
+from probes.statistics.means import mean_interval, sum_of_means
 from probes.statistics.tango import tango_of_shares
 from tests.support.draws import draws
 
@@ -30,8 +29,20 @@ CLUSTERED = [(name, r) for name in SIZES for r in (0.0, 0.3, 1.0) if name != "1"
 SLOW = "mean of group rates"  # some milliseconds an interval
 STRATA = ("benign", "harmful", "uncertain")
 
+
+def newcombes_paired(both: float, only_a: float, only_b: float, neither: float, n: float | None = None) -> Estimate:
+    """Return the interval of a paired difference by Newcombe's method 10 (1998), a control: reports print Tango's."""
+    pairs = both + only_a + only_b + neither
+    n = float(pairs) if n is None else n
+    both, only_a, only_b, neither = (n / pairs * count for count in (both, only_a, only_b, neither))
+    product = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
+    cross = both * neither - only_a * only_b
+    phi = (max(cross - n / 2, 0.0) if cross > 0 else cross) / np.sqrt(product) if product > 0 else 0.0
+    return difference(wilson(both + only_a, n), wilson(both + only_b, n), float(phi))
+
+
 clopper_pearson, wilson, paired, tango = map(  # type: ignore[assignment,misc]
-    cache, (clopper_pearson, wilson, paired_difference_of_counts, tango_of_shares)
+    cache, (clopper_pearson, wilson, newcombes_paired, tango_of_shares)
 )
 Coverer = Callable[
     [np.random.Generator, np.ndarray, float, float], tuple[Estimate, float]

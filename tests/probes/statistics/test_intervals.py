@@ -16,15 +16,9 @@ from probes.statistics.intervals import (
     combination,
     effective_number,
     grouped_mean,
-    paired_difference,
     wilson,
 )
 from probes.statistics.metrics import aurocs
-
-
-def _paired(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
-    counts = [both, only_a, only_b, neither]
-    return np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
 
 
 def _covers(interval: Estimate, truth: float) -> bool:
@@ -111,72 +105,6 @@ def test_within_wants_the_whole_interval() -> None:
     assert interval.within(0.1, 0.9)
     assert not interval.within(0.2, 1.0)
     assert not NO_ESTIMATE.within(-1.0, 1.0)
-
-
-# -- paired differences ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("counts", "estimate", "low", "high"),
-    [
-        ((36, 12, 2, 0), 0.2, 0.0569, 0.3404),  # Newcombe 1998, Stat Med 17:2635, method 10
-        ((14, 5, 0, 22), 5 / 41, 0.011, 0.226),  # Altman et al. 2000, Statistics with Confidence, table 6.2
-    ],
-)
-def test_published_paired_differences(counts: tuple[int, ...], estimate: float, low: float, high: float) -> None:
-    interval = paired_difference(*_paired(*counts))
-    assert interval.estimate == pytest.approx(estimate)
-    assert (interval.low, interval.high) == pytest.approx((low, high), abs=6e-4)
-
-
-def test_without_correlation_limits_are_squared_and_added() -> None:
-    """With a margin of zero the correlation is taken as 0: Newcombe's unpaired method 10 remains."""
-    interval, a, b = paired_difference(*_paired(0, 9, 0, 11)), wilson(9, 20), wilson(0, 20)
-    assert interval.low == pytest.approx(0.45 - np.hypot(0.45 - a.low, b.high))
-    assert interval.high == pytest.approx(0.45 + a.high - 0.45)
-
-
-@pytest.mark.parametrize(
-    "truth",
-    [
-        (1.0, 0.0, 0.0, 0.0),
-        (0.0, 1.0, 0.0, 0.0),
-        (0.0, 0.0, 1.0, 0.0),
-        (0.5, 0.0, 0.0, 0.5),
-        (0.0, 0.95, 0.0, 0.05),
-        (0.02, 0.9, 0.02, 0.06),
-        (0.2, 0.6, 0.1, 0.1),
-        (0.3, 0.2, 0.2, 0.3),
-    ],
-)
-@pytest.mark.parametrize("n", [20, 100])
-def test_paired_differences_cover(truth: tuple[float, ...], n: int) -> None:
-    drawn = np.random.default_rng(n).multinomial(n, truth, size=2000)
-    tables, which = np.unique(drawn, axis=0, return_inverse=True)
-    intervals = [paired_difference(*_paired(*table)) for table in tables]
-    covered = np.array([_covers(interval, truth[1] - truth[2]) for interval in intervals])[which.ravel()]
-    assert covered.mean() >= 0.91  # (0, 0.95, 0, 0.05) at n = 20 is the worst, Wilson's own dip near 1
-    assert all(-1 <= i.low < i.high <= 1 for i in intervals)
-
-
-def test_swapping_the_two_outcomes_turns_the_interval_round() -> None:
-    a, b = _paired(11, 7, 2, 5)
-    there, back = paired_difference(a, b), paired_difference(b, a)
-    assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
-
-
-def test_duplicated_subjects_counted_by_group_change_nothing() -> None:
-    a, b = _paired(11, 7, 2, 5)
-    once, twice = paired_difference(a, b), paired_difference(np.repeat(a, 4), np.repeat(b, 4), n=25)
-    assert (once.estimate, once.low, once.high) == pytest.approx((twice.estimate, twice.low, twice.high))
-    naive = paired_difference(np.repeat(a, 4), np.repeat(b, 4))
-    assert naive.high - naive.low < 0.6 * (once.high - once.low)
-
-
-def test_no_pairs_give_the_widest_interval() -> None:
-    interval = paired_difference(np.array([]), np.array([]))
-    assert np.isnan(interval.estimate)
-    assert (interval.low, interval.high) == (-1.0, 1.0)
 
 
 # -- means over groups -------------------------------------------------------------------------------------------------
@@ -269,15 +197,6 @@ def test_auroc_intervals_hold_their_estimate_and_are_symmetric(auroc: float) -> 
     interval, mirrored = auroc_interval(auroc, 7, 30), auroc_interval(1 - auroc, 7, 30)
     assert _covers(interval, auroc)
     assert (interval.low, interval.high) == pytest.approx((1 - mirrored.high, 1 - mirrored.low), abs=1e-6)
-
-
-@pytest.mark.parametrize("auroc", [0.5, 0.9, 1.0])
-def test_auroc_intervals_narrow_with_more_units_of_either_class(auroc: float) -> None:
-    sizes = [(3, 3), (3, 10), (10, 10), (10, 100), (100, 100), (1000, 1000)]
-    intervals = [auroc_interval(auroc, *size) for size in sizes]
-    lows, highs = [i.low for i in intervals], [i.high for i in intervals]
-    assert lows == sorted(lows)
-    assert highs == sorted(highs, reverse=True)
 
 
 @pytest.mark.parametrize(("auroc", "n_positive"), [(0.9, 0), (float("nan"), 10)])

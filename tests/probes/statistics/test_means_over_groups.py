@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from probes.statistics.agreement import agreement
-from probes.statistics.bounded_mean import mean_interval, zero_mean_score
-from probes.statistics.intervals import wilson
-from probes.statistics.ratio import ratio_of_means
+from probes.statistics.intervals import agreement, wilson
+from probes.statistics.means import mean_interval, ratio_of_means, zero_mean_score
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 20), (1, 9), (7, 31), (20, 20)])

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.statistics.pareto import front, hypervolume
-from probes.statistics.threshold_candidates import candidate_thresholds
+from probes.statistics.tradeoffs import candidate_thresholds, front, hypervolume
 
 
 def test_dominated_points_are_left_out() -> None:
