@@ -23,7 +23,7 @@ from experiments.categories.results import (
     control_name,
 )
 from experiments.categories.tradeoff import measure_tradeoff
-from experiments.probing.boundary import over_refused_places
+from experiments.probing.geometry import over_refused_places
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION

@@ -1,4 +1,4 @@
-"""Typed results of the geometry of directions: tables by locus, cosines, independence under ablation."""
+"""Typed results of the geometry of directions: by locus, independence under ablation."""
 
 from __future__ import annotations
 
@@ -9,35 +9,9 @@ from pydantic import Field
 from experiments.run.behaviour import Kind
 from extract.record import Record
 from probes.direction import Locus
+from probes.geometry.locus_geometry import LocusGeometry
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-
-
-class LocusRow(Record):
-    """A row of a table with one row for each locus and pair of contrasts."""
-
-    layer: int
-    position: str
-
-
-class CosineRow(LocusRow):
-    """The cosine of two contrasts' directions (`probes.geometry.cosines.Cosine`)."""
-
-    a: str
-    b: str
-    fitted: float | None
-    noise_free: float | None
-    noise_free_low: float | None
-    noise_free_high: float | None
-    reliability_a: float | None
-    reliability_b: float | None
-    p: float | None
-    p_a: float | None
-    p_b: float | None
-    p_both: float | None
-    null_95: float | None
-    n: int
-    n_shared: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,59 +20,6 @@ class BoundaryRow(Estimate):
 
     layer: int
     position: str
-
-
-class AngleRow(LocusRow):
-    """Principal angles of two reading subspaces (`probes.geometry.subspaces.Angles`)."""
-
-    a: str
-    b: str
-    angles: tuple[float, ...]
-    p: float | None
-    p_a: float | None
-    p_b: float | None
-    p_both: float | None
-    null_95: float | None
-    n: int
-
-
-class TransferRow(LocusRow):
-    """One contrast's direction tested on another (`probes.geometry.transfer.Transfer`)."""
-
-    fitted_on: str
-    tested_on: str
-    auroc: float | None
-    auroc_low: float | None
-    auroc_high: float | None
-    p: float | None
-    p_fitted: float | None
-    p_tested: float | None
-    null_low: float | None
-    null_high: float | None
-    n: int
-
-
-class ErasureRow(LocusRow):
-    """One contrast read after another is erased (`probes.geometry.erasure.Erasure`)."""
-
-    erased: str
-    read_contrast: str = Field(alias="read")
-    before: float | None
-    before_low: float | None
-    before_high: float | None
-    after: float | None
-    after_low: float | None
-    after_high: float | None
-    fresh_before: float | None
-    fresh_before_low: float | None
-    fresh_before_high: float | None
-    fresh_after: float | None
-    fresh_after_low: float | None
-    fresh_after_high: float | None
-    p: float | None
-    null_after: float | None
-    null_after_low: float | None
-    n: int
 
 
 class ReadWriteRow(Record):
@@ -112,32 +33,25 @@ class ReadWriteRow(Record):
     n_permuted: int
 
 
-class GeometryTables(Record):
-    """stages/geometry.json: the tables for every locus."""
+@dataclass(frozen=True)
+class GeometryAtLocus(LocusGeometry):
+    """The geometry of the locus at which harmfulness is read."""
 
-    cosines: tuple[CosineRow, ...]
-    angles: tuple[AngleRow, ...]
-    transfers: tuple[TransferRow, ...]
-    erasures: tuple[ErasureRow, ...]
+    read_against_write: tuple[ReadWriteRow, ...] = ()
+
+
+class GeometryByLocus(Record):
+    """stages/geometry.json."""
+
+    loci: tuple[LocusGeometry, ...]
     read_against_write: tuple[ReadWriteRow, ...]
 
     def at(self, layer: int, position: str) -> GeometryAtLocus:
-        """Return the rows of one locus."""
-        here = {
-            name: [row for row in getattr(self, name) if (row.layer, row.position) == (layer, position)]
-            for name in type(self).model_fields
-        }
-        return GeometryAtLocus(layer=layer, position=position, **here)
-
-
-class GeometryAtLocus(LocusRow):
-    """The rows of the locus at which harmfulness is read."""
-
-    cosines: tuple[CosineRow, ...]
-    angles: tuple[AngleRow, ...]
-    transfers: tuple[TransferRow, ...]
-    erasures: tuple[ErasureRow, ...]
-    read_against_write: tuple[ReadWriteRow, ...]
+        """Return what is measured at one locus."""
+        empty = LocusGeometry(layer, position)
+        measured = next((g for g in self.loci if (g.layer, g.position) == (layer, position)), empty)
+        rows = tuple(row for row in self.read_against_write if (row.layer, row.position) == (layer, position))
+        return GeometryAtLocus(**vars(measured), read_against_write=rows)
 
 
 class StreamChange(Record):

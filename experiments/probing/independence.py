@@ -32,7 +32,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import site
 from extract.prompts.prompt import LABELS
 from probes.direction import Direction, Locus
-from probes.statistics.intervals import Estimate, mean_over_groups
+from probes.statistics.intervals import Estimate, grouped_mean
 from probes.statistics.permutation import MIN_LABELLINGS, permutation_p
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation
@@ -141,7 +141,7 @@ def _along(
 
 def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, Estimate | float | None]:
     """Summarise changes (n_trials, n_prompts): the first trial is the ablation, the others are the null."""
-    interval = mean_over_groups(change[0], groups, alpha)
+    interval = grouped_mean(change[0], groups, alpha, least=0.0)
     null = change[1:].mean(axis=1)
     return {
         "change": interval,

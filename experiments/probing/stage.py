@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.probing.boundary import over_refused_places
 from experiments.probing.candidate import Candidate
-from experiments.probing.contrast_geometry import geometry_tables
+from experiments.probing.geometry import measured_geometry, over_refused_places
 from experiments.probing.geometry_results import Geometry
 from experiments.probing.independence import measured_independence
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
@@ -42,8 +41,8 @@ def probe(loaded: LoadedRun) -> None:
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
     draw_grids(rows, list(read_probes), loaded.directory)
-    tables = geometry_tables(loaded, read_probes, chosen, {kind: w.at_position() for kind, w in writes.items()})
-    tables.write(loaded.file("stages/geometry.json"))
+    geometry = measured_geometry(loaded, read_probes, chosen, {kind: w.at_position() for kind, w in writes.items()})
+    geometry.write(loaded.file("stages/geometry.json"))
     chosen_read = read_probes["normative"].chosen
     ProbeResults(
         sites={name: read_probe.chosen for name, read_probe in read_probes.items()},
@@ -53,7 +52,7 @@ def probe(loaded: LoadedRun) -> None:
             update={
                 "independence": measured_independence(loaded, {k: w.chosen for k, w in writes.items() if w.chosen}),
                 "over_refused_place": over_refused_places(loaded, chosen_read.position),
-                "at_read_locus": tables.at(chosen_read.layer, chosen_read.position),
+                "at_read_locus": geometry.at(chosen_read.layer, chosen_read.position),
             }
         ),
         onsets=_onset_records(loaded, onsets),

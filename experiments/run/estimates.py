@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from probes.statistics.intervals import Estimate, effective_groups, mean_over_groups
+from probes.statistics.intervals import Estimate, effective_groups, grouped_mean
 from probes.statistics.tango import tango
 from scoring.rates import grouped_rate
 
@@ -73,5 +73,5 @@ def mean(
 
 def _mean(values: np.ndarray, owner: np.ndarray, least: float) -> Estimate:
     if len(values) and np.isfinite(values).all():
-        return mean_over_groups(values, owner, least=least)
+        return grouped_mean(values, owner, least=least)
     return Estimate(float("nan"), least, float("inf"))

@@ -97,24 +97,25 @@ def grouped_mean(
     values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
     alpha: float = 0.05,
+    least: float = -np.inf,
 ) -> Estimate:
     """Return the mean of values with a t interval over groups, valid for any group sizes and correlation within groups.
 
     The standard error is from the jackknife over groups (CR3, Bell & McCaffrey 2002), because a large group pulls the
     mean towards itself, so that its residual is too small. Degrees of freedom are the effective number of groups minus
     one. With one value per group it is Student's interval; with a single group it is unbounded. It is for means of
-    values such as nats; for rates near 0 and 1 it is too narrow.
+    values such as nats; for rates near 0 and 1 it is too narrow. The lower limit is at least `least`.
     """
     if len(values) == 0:
-        return Estimate(float("nan"), -np.inf, np.inf)
+        return Estimate(float("nan"), least, np.inf)
     mean = float(np.mean(values))
     _, code, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(sizes) < 2:
-        return Estimate(mean, -np.inf, np.inf)
+        return Estimate(mean, least, np.inf)
     off = np.bincount(code, weights=values - mean) / (1 - sizes / len(values))
     error = float(np.sqrt((off**2).sum() * (1 - 1 / len(sizes)))) / len(values)
     half = error * float(stdtrit(max(1.0, effective_number(sizes) - 1), 1 - alpha / 2))
-    return Estimate(mean, mean - half, mean + half)
+    return Estimate(mean, max(least, mean - half), mean + half)
 
 
 def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
@@ -196,17 +197,6 @@ def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: fl
     low = 0.0 if auroc <= near or gap(0.0) <= 0 else float(brentq(gap, 0.0, auroc - near))
     high = 1.0 if auroc >= 1 - near or gap(1.0) <= 0 else float(brentq(gap, auroc + near, 1.0))
     return Estimate(auroc, low, high)
-
-
-def mean_over_groups(
-    values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
-    groups: Shaped[np.ndarray, " samples"],
-    alpha: float = 0.05,
-    least: float = 0.0,
-) -> Estimate:
-    """Return the mean of values with an interval over groups; its lower limit is at least `least`."""
-    interval = grouped_mean(values, groups, alpha)
-    return Estimate(interval.estimate, max(least, interval.low), interval.high)
 
 
 def agreement(

@@ -1,7 +1,6 @@
 """Representational independence: planted orthogonal directions are independent; a direction and itself are not."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
-from probes.statistics.intervals import mean_over_groups
 from steering.ablation import ablation
 from steering.interventions import add, place
 
@@ -142,34 +140,3 @@ def test_planted_directions_are_independent_and_half_of_one_is_not(
     leaning = independence(*organism, normative, oblique, []).projection  # the control
     assert leaning.by_layer[0].change.estimate > 0.1
     assert leaning.share > 0.6
-
-
-# -- intervals ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_interval_covers_the_mean_of_grouped_values() -> None:
-    rng, covered, bare = np.random.default_rng(0), 0, 0
-    for _ in range(400):
-        groups = np.repeat(np.arange(30), 3)
-        values = np.exp(rng.normal(0, 0.4, 30))[groups] + rng.normal(0, 0.05, 90)
-        truth = math.exp(0.08)
-        interval, alone = mean_over_groups(values, groups), mean_over_groups(values, np.arange(90))
-        covered += interval.low <= truth <= interval.high
-        bare += alone.low <= truth <= alone.high
-    assert covered >= 0.92 * 400
-    assert bare < 0.85 * 400  # the control: rows of a group taken for independent
-
-
-def test_one_group_gives_no_upper_limit() -> None:
-    interval = mean_over_groups(np.array([0.2, 0.4]), np.array([7, 7]))
-    assert (interval.estimate, interval.low, interval.high) == (pytest.approx(0.3), 0.0, math.inf)
-
-
-def test_changes_may_be_negative_and_so_may_their_interval() -> None:
-    values, groups = np.array([-0.3, -0.1, 0.1, -0.2]), np.arange(4)
-    assert mean_over_groups(values, groups).low == 0.0  # of values that are never negative
-    change = mean_over_groups(values, groups, least=-math.inf)
-    assert change.estimate == pytest.approx(-0.125)
-    assert change.low < change.estimate < 0 < change.high
-    assert change.high - change.estimate == pytest.approx(change.estimate - change.low)
-    assert mean_over_groups(values, np.zeros(4), least=-math.inf).low == -math.inf

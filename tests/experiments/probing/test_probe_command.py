@@ -136,17 +136,17 @@ def test_the_ten_best_loci_are_ranked_on_validation_and_printed(quickstart: Path
 @pytest.mark.slow
 def test_geometry_is_measured_at_every_layer_with_permuted_labels(quickstart: Path) -> None:
     tables = json.loads((quickstart / "stages/geometry.json").read_text())
-    layers = range(8)
-    assert [row["layer"] for row in tables["cosines"] if (row["a"], row["b"]) == ("normative", "epistemic")] == [
-        *layers
-    ]
-    own = {(r["layer"], r["erased"]): r for r in tables["erasures"] if r["erased"] == r["read"]}
-    assert all(
-        abs(row["after"] - 0.5) < 0.02 for row in own.values()
-    )  # a probe fitted on what was erased reads nothing
-    assert own[4, "normative"]["before"] > 0.95
-    across = {(r["fitted_on"], r["tested_on"]): r for r in tables["transfers"] if r["layer"] == 4}
-    assert across["intent", "normative"]["auroc"] > 0.95  # intent without words still tells harmful from benign
+    assert sorted({locus["layer"] for locus in tables["loci"]}) == [*range(8)]
+    pairs = [(row["a"], row["b"]) for row in tables["loci"][0]["cosines"]]
+    assert ("normative", "epistemic") in pairs
+    assert [len(locus["cosines"]) for locus in tables["loci"]] == [len(pairs)] * len(tables["loci"])
+    own = [row for locus in tables["loci"] for row in locus["erasures"] if row["erased"] == row["read"]]
+    assert all(abs(row["after"]["estimate"] - 0.5) < 0.02 for row in own)  # refitted on what was erased reads nothing
+    (planted,) = [g for g in tables["loci"] if g["layer"] == 4 and g["position"] == tables["loci"][0]["position"]]
+    before = {row["erased"]: row["before"]["estimate"] for row in planted["erasures"] if row["erased"] == row["read"]}
+    assert before["normative"] > 0.95
+    across = {(row["fitted_on"], row["tested_on"]): row["auroc"]["estimate"] for row in planted["transfers"]}
+    assert across["intent", "normative"] > 0.95  # intent without words still tells harmful from benign
     written = {(row["kind"], row["layer"]): row for row in tables["read_against_write"]}
     assert abs(written["epistemic", 4]["cosine"]) > 0.5
     assert min(row["p"] for row in tables["read_against_write"] if row["kind"] == "epistemic") <= 0.05

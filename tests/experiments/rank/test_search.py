@@ -9,7 +9,7 @@ import pytest
 
 from experiments.rank import search as search_module
 from experiments.rank.candidates import candidates
-from experiments.rank.growth import Growth, judge_growth, measure_growth
+from experiments.rank.measure import Growth, judge_growth, measure_growth
 from experiments.rank.search import Outcomes, SearchedDirections, search
 from tests.experiments.rank.simulated import Planted, Rule, any_above, product_below
 
@@ -37,9 +37,9 @@ def test_the_planted_rank_is_found(patterns: Patterns, rank: int) -> None:
     found, growth = ranked(model)
     assert growth.rank == rank
     assert growth.settled
-    assert growth.effects[rank].estimate > 0.95
+    assert growth.effects[rank].stopped.estimate > 0.95
     if rank > 1:
-        assert growth.effects[rank - 1].estimate < 0.8
+        assert growth.effects[rank - 1].stopped.estimate < 0.8
         span = found.basis[:rank]
         assert np.linalg.norm(model.planted @ span.T, axis=1).min() > 0.8  # each coordinate lies in the subspace
     np.testing.assert_allclose(found.basis @ found.basis.T, np.eye(len(found.basis)), atol=1e-10)
@@ -73,7 +73,7 @@ def test_a_tilted_first_direction_is_not_two(monkeypatch: pytest.MonkeyPatch) ->
         found, growth = ranked(tilted(seed))
         assert len(found.basis) > 1
         assert growth.rank == 1
-        assert growth.effects[1].estimate > 0.95
+        assert growth.effects[1].stopped.estimate > 0.95
         assert found.fits[0].stopped_on_validation < 0.8
     monkeypatch.setattr(search_module, "_refitted", lambda model, basis: basis)
     assert [ranked(tilted(seed))[1].rank for seed in range(3)] == [2, 2, 2]
@@ -87,7 +87,7 @@ def test_a_product_of_two_coordinates_is_found_though_the_class_means_are_equal(
         assert found.fits[0].stopped_on_validation < 0.4
         assert found.fits[1].fitted_by == "spread"
         assert growth.rank == 1
-        assert growth.effects[1].estimate > 0.95
+        assert growth.effects[1].stopped.estimate > 0.95
 
 
 def test_behaviour_that_follows_nothing_has_rank_zero() -> None:
@@ -114,7 +114,7 @@ def test_some_that_never_stop_do_not_raise_the_rank() -> None:
     found, growth = ranked(Stubborn(ONE, any_above(0.5), 100, np.random.default_rng(0), d_model=256))
     assert len(found.basis) > 1
     assert growth.rank == 1
-    assert growth.effects[1].estimate == pytest.approx(0.8, abs=0.02)
+    assert growth.effects[1].stopped.estimate == pytest.approx(0.8, abs=0.02)
 
 
 def test_one_direction_without_an_effect_does_not_end_the_search() -> None:
@@ -151,7 +151,7 @@ def test_the_rank_is_the_least_number_beyond_which_no_growth_is_shown() -> None:
     every = np.arange(100)
     growth = judge_growth(stops(0, 40, 90, 97), 3, every, MARGIN, ALPHA)
     assert (growth.rank, growth.settled) == (2, True)
-    assert [round(more.estimate, 2) for more in growth.beyond] == [0.97, 0.57, 0.07, 0.0]
+    assert [round(more.estimate, 2) for more in (effect.more for effect in growth.effects)] == [0.97, 0.57, 0.07, 0.0]
     assert judge_growth(stops(0, 0, 0, 90), 3, every, MARGIN, ALPHA).rank == 3  # nothing stops before all are ablated
     assert judge_growth(stops(0, 10), 1, every, MARGIN, ALPHA).rank == 0
 

@@ -1,4 +1,4 @@
-"""Cosines, principal angles, transfer and cross-erasure between the run's contrast directions, at every layer."""
+"""Geometry of the contrasts at every layer: cosines, angles, transfer, erasure; where over-refused prompts lie."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments.probing.geometry_results import GeometryTables, ReadWriteRow
+from experiments.probing.geometry_results import BoundaryRow, GeometryByLocus, ReadWriteRow
 from experiments.probing.read_probes import ReadProbe, StoredLoci
 from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import Kind, write_samples
 from experiments.run.inputs import RunInputs
 from probes.contrast import Contrast
 from probes.direction import Direction, cosine
+from probes.geometry.boundary import place_between
 from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from probes.means import difference_in_means, same_means
 from probes.statistics.permutation import permutation_p
 from probes.statistics.seeds import named_rng
+from scoring.actions import DECLINED
 
 N_PERMUTED = 199
-TABLES = ("cosines", "angles", "transfers", "erasures")
 
 
-def geometry_tables(
+def measured_geometry(
     inputs: RunInputs,
     read_probes: Mapping[str, ReadProbe],
     chosen: Mapping[Kind, Direction | None],
     fitted: Mapping[Kind, Sequence[Direction]],
-) -> GeometryTables:
-    """Compare label contrasts pairwise: cosines, angles, transfer, cross-erasure; one row for each locus and pair.
+) -> GeometryByLocus:
+    """Compare label contrasts pairwise: cosines, angles, transfer, cross-erasure.
 
     Measured at every layer of the store, at the positions at which a probe or a write direction was chosen and that all
-    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean has no rows.
+    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out.
 
     Args:
         chosen: the write directions; their positions are measured too.
@@ -50,11 +51,8 @@ def geometry_tables(
                 if not any(_alike(X, contrast) for contrast in contrasts):
                     measured.append(geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed))
                 advance(1)
-    tables = [found.tables() for found in measured]
-    rows_of = {name: [row for table in tables for row in table[name]] for name in TABLES}
-    return GeometryTables.model_validate(
-        rows_of | {"read_against_write": read_against_write(inputs, read_probes, fitted)}
-    )
+    against = read_against_write(inputs, read_probes, fitted)
+    return GeometryByLocus(loci=tuple(measured), read_against_write=tuple(against))
 
 
 def read_against_write(
@@ -95,3 +93,26 @@ def _read(X: np.ndarray, contrast: Contrast) -> np.ndarray:
 def _alike(X: np.ndarray, contrast: Contrast) -> bool:
     train = contrast.within("train")
     return same_means(X[contrast.rows[train]], contrast.y[train])
+
+
+def over_refused_places(inputs: RunInputs, position: str, category: str | None = None) -> tuple[BoundaryRow, ...]:
+    """Return a row for each layer; none where too few benign prompts are declined, answered, or too few are harmful.
+
+    Prompts of all parts count: nothing is chosen, and no product of two means has a prompt in both.
+
+    Args:
+        category: take prompts of this category alone; None: all.
+    """
+    corpus, behaviour, store = inputs.corpus, inputs.behaviour, inputs.store
+    declined = np.isin(behaviour.actions.astype(str), sorted(DECLINED))
+    kind = np.select([corpus.benign & behaviour.answered, corpus.harmful, corpus.benign & declined], [0, 1, 2], -1)
+    inside = np.array([category is None or prompt.category == category for prompt in corpus.prompts])
+    rows = np.flatnonzero(inside & (kind >= 0) & store.present[store.positions.index(position)])
+    places = []
+    for layer in store.layers:
+        rng = named_rng(inputs.config.seed, "blocks of the boundary distance")
+        place = place_between(store.read(layer, position)[rows], kind[rows], corpus.groups[rows], rng)
+        if place is not None:
+            n = int((kind[rows] == 2).sum())
+            places.append(BoundaryRow.of(place.counted(n), layer=layer, position=position))
+    return tuple(places)
