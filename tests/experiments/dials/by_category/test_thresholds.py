@@ -80,8 +80,8 @@ def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
     assert low.thresholds["normative"] == pytest.approx(0.3, abs=0.02)
     assert high.thresholds["normative"] == pytest.approx(0.7, abs=0.02)
     assert "epistemic" not in low.thresholds  # nothing uncertain is recognised as it
-    assert (low.test_pooled.missed_harm, low.test.missed_harm) == (1.0, 0.0)
-    assert (high.test_pooled.over_refusal, high.test.over_refusal) == (1.0, 0.0)
+    assert (low.test_pooled.missed_harm.estimate, low.test.missed_harm.estimate) == (1.0, 0.0)
+    assert (high.test_pooled.over_refusal.estimate, high.test.over_refusal.estimate) == (1.0, 0.0)
     assert low.certificate is not None
     assert set(low.certificate.jointly) == set(LIMITS)
     assert low.recognised == {"benign": 40, "harmful": 40, "uncertain": 0}
