@@ -18,7 +18,8 @@ from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
 from experiments.report.caveats import caveats
-from experiments.report.results import RightActions, RunResults
+from experiments.report.page.summary import rates_table, right_action_table
+from experiments.report.results import RunResults
 from experiments.run.wording import verdict_sentence
 from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers, trigger_sentence
@@ -26,10 +27,8 @@ from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
 from extract.record import Record
-from extract.table import Line, Table, print_blocks
+from extract.table import Line, print_blocks
 from refusal.cli.next_steps import next_steps
-from scoring.rates import JointRates
-from scoring.wording import RATE_MEANING, right_action_estimates
 
 R = TypeVar("R", bound=Record)
 
@@ -85,7 +84,8 @@ def _no_uncertainty(found: UncertaintyResult) -> str:
 
 def _print_steer(directory: Path, found: SteerResult) -> None:
     """Print the rates before and after, the thresholds and their certificates."""
-    rates = _rates_table("test prompts (95 % intervals)", found.before, found.after, found, found)
+    trigger, facts = found.over_refusal_with_trigger, found.known_facts_right
+    rates = rates_table("test prompts (95 % intervals)", found.before, found.after, trigger, facts)
     by_category = found.by_category
     categories = [category_table(by_category)] if by_category and by_category.categories else []
     print_blocks([rates, *steer_lines(found), *categories, f"Written: {directory / 'stages' / 'steer.json'}"])
@@ -108,9 +108,10 @@ def print_summary(directory: Path, as_json: bool) -> None:
         return
     results = RunResults.read(directory / "results.json")
     title, rates = f"{results.model.name} on test prompts (95 % intervals)", results.rates
-    tables = [_rates_table(title, rates.before, rates.after, results.steer, results)]
+    trigger, facts = results.steer.over_refusal_with_trigger, results.known_facts_right
+    tables = [rates_table(title, rates.before, rates.after, trigger, facts)]
     if results.right_action.before.dual_use is not None:
-        tables.append(_right_action_table(results.right_action))
+        tables.append(right_action_table(results))
     verdict = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
     gates = results.could_have_answered
     lines = [
@@ -124,30 +125,3 @@ def print_summary(directory: Path, as_json: bool) -> None:
     print_blocks([*tables, *lines])
     for line in next_steps(directory, results):
         print(line)  # never wrapped, so that commands can be copied
-
-
-def _rates_table(
-    title: str, before: JointRates, after: JointRates, steer: SteerResult, known: SteerResult | RunResults
-) -> Table:
-    """Lay out each rate before and after the dials, over-refusal of prompts with a trigger word, and known facts."""
-    rows = [
-        [meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n)]
-        for key, meaning in RATE_MEANING.items()
-    ]
-    trigger, facts = steer.over_refusal_with_trigger, known.known_facts_right
-    if trigger is not None and trigger.before.n:
-        shares = f"{trigger.before:.1%}", f"{trigger.after:.1%}"
-        rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
-    if facts is not None and facts.n:
-        rows.append(["known facts stated right", f"{facts.before:.1%}", f"{facts.after:.1%}", str(facts.n)])
-    return Table(title, ["rate", "before", "with the dials", "n"], rows)
-
-
-def _right_action_table(found: RightActions) -> Table:
-    """Lay out the right-action scores before and after the dials, over all prompts and over dual-use ones."""
-    after = {meaning: score for meaning, score, _ in right_action_estimates(found.after)}
-    rows = [
-        [meaning, f"{score:{spec}}", f"{after.get(meaning, score):{spec}}", str(score.n)]
-        for meaning, score, spec in right_action_estimates(found.before)
-    ]
-    return Table("right action on test prompts (95 % intervals)", ["score", "before", "with the dials", "n"], rows)

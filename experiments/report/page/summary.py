@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from experiments.charts.blocks import Block, Figure, figure
 from experiments.charts.rates import rates_before_after
 from experiments.charts.specification import Chart, Row, fields
-from experiments.dials.results import RiskCertificate, SteerResult
+from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate, SteerResult
 from experiments.dissociation.text import strength_sentence
 from experiments.report.results import RunResults
 from experiments.run.wording import VERDICTS
 from extract.table import Table
-from scoring.rates import RATES
+from scoring.rates import RATES, JointRates
 from scoring.wording import RATE_MEANING, right_action_estimates
 
 DRIVES = {
@@ -140,7 +140,9 @@ def rates_view(results: RunResults) -> RatesView:
     )
     chart = figure("rates", rates_chart(results), about, rates_rows(results), NUMBERS)
     title = "Rates and dials" if dials else "Rates; this run has no dials"
-    return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), right_action_blocks(results))
+    right_actions = right_action_table(results)
+    blocks = [right_actions] if right_actions.rows else []
+    return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), blocks)
 
 
 def rates_chart(results: RunResults, title: str = "") -> Chart:
@@ -206,8 +208,33 @@ def _score(results: RunResults) -> RateRow | None:
     )
 
 
-def right_action_blocks(results: RunResults) -> list[Block]:
-    """Return the table of right-action scores and credits on test prompts; nothing where there are none."""
+def rates_table(
+    title: str,
+    before: JointRates,
+    after: JointRates,
+    trigger: BeforeAfter | None = None,
+    facts: KnownFacts | None = None,
+) -> Table:
+    """Return each rate without and with the dials, for the terminal and for a model card.
+
+    Args:
+        trigger: over-refusal of prompts with a trigger word.
+        facts: known facts that are stated right.
+    """
+    rows = [
+        [meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n)]
+        for key, meaning in RATE_MEANING.items()
+    ]
+    if trigger is not None and trigger.before.n:
+        shares = f"{trigger.before:.1%}", f"{trigger.after:.1%}"
+        rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
+    if facts is not None and facts.n:
+        rows.append(["known facts stated right", _percent(facts.before), _percent(facts.after), str(facts.n)])
+    return Table(title, ["rate", "without dials", "with the dials", "n"], rows)
+
+
+def right_action_table(results: RunResults) -> Table:
+    """Return the right-action scores and credits on test prompts, without and with the dials."""
     dials = bool(results.dials)
     after = {meaning: score for meaning, score, _ in right_action_estimates(results.right_action.after)}
     rows = [
@@ -217,7 +244,7 @@ def right_action_blocks(results: RunResults) -> list[Block]:
     ]
     head = ["right action on test prompts", "without dials", *(["with the dials"] * dials), "n"]
     title = f"Right actions on test prompts. {EXPLAINED}; 95 % intervals over independent groups"
-    return [Table(title, head, rows, fold=True)] if rows else []
+    return Table(title, head, rows, fold=True)
 
 
 def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:

@@ -10,16 +10,19 @@ from huggingface_hub import ModelCard, ModelCardData
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from yaml import YAMLError
 
+from experiments.dials.results import DialResult
 from experiments.report.caveats import caveats, reading_caveats
+from experiments.report.page.summary import rates_table
 from experiments.report.results import RunResults
 from experiments.run.config import load_config
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError, in_one_line
 from extract.run_directory import is_run
+from extract.table import Table, markdown
 from probes.direction import Locus
+from probes.statistics.intervals import Estimate
 from refusal.cli.hub.contents import CARD, Shared
 from refusal.cli.target import HUB_ID
-from scoring.wording import RATE_MEANING
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE = "card.md.jinja"
@@ -75,7 +78,7 @@ def card_text(repo_id: str, shared: Shared, base: str, facts: RunFacts | None, l
         lstrip_blocks=True,
         autoescape=False,  # Markdown, of numbers and of names that were checked
     )
-    environment.filters |= {"at": _at, "cell": _cell, "share": lambda value: f"{value:.1%}"}
+    environment.filters |= {"table": markdown}
     text = environment.get_template(TEMPLATE).render(
         repo_id=repo_id,
         name=repo_id.rpartition("/")[2],
@@ -83,7 +86,7 @@ def card_text(repo_id: str, shared: Shared, base: str, facts: RunFacts | None, l
         base=base,
         licence=licence,
         verdicts=VERDICTS,
-        rates=RATE_MEANING,
+        tables=_tables(shared, facts.results if facts else None),
         results=facts and facts.results,
         caveats=facts.caveats if facts else [],
     )
@@ -109,10 +112,59 @@ def page(repo_id: str) -> str:
     return f"{huggingface_hub.constants.ENDPOINT}/{repo_id}"
 
 
+def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
+    """Return the tables of a card by name."""
+    heads = ["dial", "reads at", "writes at", "threshold", "dead band", "AUROC of the read on test prompts"]
+    dials = [
+        [
+            dial.kind,
+            _at(dial.read),
+            _at(dial.write.locus if dial.write else None),
+            f"{dial.threshold:.3f}",
+            f"{dial.band:.3f}",
+            *([] if results is None else [_auroc(results.dials.get(dial.kind))]),
+        ]
+        for dial in shared.dials
+    ]
+    directions = [
+        [direction.name, _at(direction.locus), f"{direction.mean_positive:.2f}", f"{direction.mean_negative:.2f}"]
+        for direction in shared.directions
+    ]
+    locus = ["direction", "locus", "mean of the declining class", "mean of the other class"]
+    tables = {
+        "dials": Table("", heads[: len(heads) - (results is None)], dials),
+        "directions": Table("", locus, directions),
+    }
+    if shared.grade is not None:
+        taught = [
+            [name.replace("_", " "), f"{share.value:.1%}", f"[{share.low:.1%}, {share.high:.1%}]", str(share.n)]
+            for name, share in shared.grade.shares.items()
+        ]
+        tables["taught"] = Table("", ["share", "value", "95 % interval", "n"], taught)
+    if results is not None:
+        tables["rates"] = rates_table("", results.rates.before, results.rates.after)
+        certified = results.steer.certified
+        risks = {} if certified is None else certified.risks
+        limits = [
+            [
+                name,
+                "-" if risk.limit is None else f"{risk.limit:.1%}",
+                "yes" if risk.certified else "no",
+                f"{risk.at_most:.1%}",
+                str(risk.failures),
+                str(risk.n),
+            ]
+            for name, risk in risks.items()
+        ]
+        tables["certificates"] = Table("", ["rate", "limit", "certified", "at most", "failures", "n"], limits)
+    return tables
+
+
 def _at(locus: Locus | None) -> str:
     return "-" if locus is None else f"`{locus.site}` layer {locus.layer}, `{locus.position}`"
 
 
-def _cell(text: object) -> str:
-    """Return a text that stays in its cell of a table."""
-    return " ".join(str(text).split()).replace("|", "\\|")
+def _auroc(dial: DialResult | None) -> str:
+    if dial is None or dial.test_auroc is None or dial.test_auroc_ci is None:
+        return "-"
+    return f"{Estimate(dial.test_auroc, *dial.test_auroc_ci):.3f}"

@@ -21,7 +21,7 @@ from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
 from experiments.report.page.article import dials_blocks, reads_note
 from experiments.report.page.document import blocks_html
-from experiments.report.page.summary import rates_view, right_action_blocks, tiles
+from experiments.report.page.summary import rates_view, right_action_table, tiles
 from experiments.report.results import ModelRecord, Rates, RightActions, RunResults
 from extract.table import Table
 from probes.direction import Locus
@@ -205,13 +205,13 @@ def test_every_right_action_and_the_dual_use_prompts_have_a_row_and_without_dial
     dials = RunResults.model_construct(
         right_action=found, dials={"normative": DialResult(threshold=0.5)}, steer=SteerResult()
     )
-    page = blocks_html(right_action_blocks(dials))
+    page = blocks_html([right_action_table(dials)])
     for told in ("right-action score", "credit where refuse is right", "dual-use: credit of the action taken",
                  "dual-use: credit where clarify is right", "dual-use: prompts answered firmly",
                  "dual-use: prompts declined", "0.40 [0.00, 1.00]", "0.80 [0.00, 1.00]", "20.0%", "with the dials",
                  "900"):  # fmt: skip
         assert told in page
-    without = blocks_html(right_action_blocks(dials.model_copy(update={"dials": {}})))
+    without = blocks_html([right_action_table(dials.model_copy(update={"dials": {}}))])
     assert "with the dials" not in without
     assert "0.80" not in without
 
