@@ -165,11 +165,7 @@ def write_jsonl(path: Path, rows: Iterable[object]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a directory and those above it.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Make a directory and those above it; raises UserError if it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -179,7 +179,9 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: Resolved
     """
     first = (min(tokens) for row in rendered for name in spec.positions if (tokens := row.roles.get(name)))
     limit = min(first, default=0)
-    common = _common([row.token_ids for row in rendered])[:limit]
+    rows = [tuple(row.token_ids) for row in rendered]
+    ends = zip(min(rows), max(rows), strict=False)  # what the first and the last in sorted order share, all share
+    common = tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], ends))[:limit]
     if len(common) < MIN_PREFIX or spec.generated or model.backend != "hooks" or len(rendered) < 2:
         return None
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
@@ -192,12 +194,6 @@ def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: Resolved
     except (AttributeError, RuntimeError, TypeError, ValueError):
         # the cache cannot be copied for several rows, or memory ran out; other faults recur with whole prompts
         return None
-
-
-def _common(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the common prefix of all rows: that of the first and the last row in sorted order."""
-    pairs = zip(min(map(tuple, rows)), max(map(tuple, rows)), strict=False)
-    return tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPrefix, spec: ResolvedSpec) -> bool:

@@ -17,11 +17,11 @@ from extract.errors import UserError
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it, is ten times faster
 KINDS = ("int", "str", "float", "bool")  # pydantic's names of the alternatives of a key that takes several
 MOST_CHARS = 100  # of a value in a message
-LIMITS = {
-    "greater_than": "above",
-    "greater_than_equal": "of at least",
-    "less_than": "below",
-    "less_than_equal": "of at most",
+LIMITS = {  # by pydantic's type of error: the limit's name in its context, and what a number has to be
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "of at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "of at most"),
 }
 PLAIN = {  # by pydantic's type of error
     "int": "expected a whole number",
@@ -178,9 +178,9 @@ def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def _expected(error: ErrorDetails) -> str:
     """Return in plain words what pydantic expects; its own words where there are no plainer ones."""
     kind, about = error["type"], error.get("ctx", {})
-    limits = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
-    if kind in limits:
-        return f"expected a number {LIMITS[kind]} {about[limits[kind]]:g}"
+    if kind in LIMITS:
+        limit, words = LIMITS[kind]
+        return f"expected a number {words} {about[limit]:g}"
     if kind in ("too_short", "too_long"):
         most = kind == "too_long"
         n = about["max_length" if most else "min_length"]

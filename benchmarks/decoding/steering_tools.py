@@ -17,7 +17,6 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.decoding.lockstep import Arm
-from extract.model.decoding import Decoding
 from extract.model.padded_batch import Batch
 
 
@@ -38,7 +37,10 @@ class Task:
     def config(self, n_tokens: int) -> GenerationConfig:
         """Return settings for greedy decoding of exactly `n_tokens` tokens."""
         ends = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
-        return Decoding(n_tokens, n_tokens).config(ends, self.tokenizer.pad_token_id or 0)
+        pad = self.tokenizer.pad_token_id or 0
+        return GenerationConfig(
+            do_sample=False, max_new_tokens=n_tokens, min_new_tokens=n_tokens, eos_token_id=ends, pad_token_id=pad
+        )
 
 
 def project(stream: Tensor, task: Task) -> Tensor:

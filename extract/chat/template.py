@@ -82,11 +82,6 @@ def _with_settings(source: str, arguments: Arguments, system: System) -> str:
     return f"{before}\n{source}" if before else source  # templates drop one line end after a statement
 
 
-def _merges_system(source: str) -> bool:
-    """Return whether a template merges system messages into the next user turn."""
-    return _MERGING in source
-
-
 def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
     """Refuse arguments that no template reads, since a misspelt one would have no effect.
 
@@ -126,7 +121,7 @@ def apply_template(
         )
     except Exception as error:  # templates raise their own errors
         reason = " ".join(str(error).split())
-        if any(message["role"] == "system" for message in messages) and not _merges_system(source):
+        if any(message["role"] == "system" for message in messages) and _MERGING not in source:
             reason += "; if it takes no system message, model.system=merge puts it at the start of the next user turn"
         raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {reason}") from error
 
@@ -153,7 +148,9 @@ def _chosen(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dic
             raise _missing_template(tokenizer)
         return tokenizer.chat_template
     if wanted == "plain":
-        return ("{{ bos_token }}" if _adds_bos(tokenizer) else "") + PLAIN_TEMPLATE
+        bos = tokenizer.bos_token_id
+        adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
+        return ("{{ bos_token }}" if adds_bos else "") + PLAIN_TEMPLATE
     return _read(Path(wanted))
 
 
@@ -163,10 +160,6 @@ def _missing_template(tokenizer: PreTrainedTokenizerBase) -> UserError:
         "template with --set model.template=plain (Question: … Answer: …) or a .jinja file "
         "(refusal generate: --template)"
     )
-
-
-def _adds_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
-    return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
 
 
 def _read(path: Path) -> str:

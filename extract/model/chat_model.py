@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
@@ -23,13 +30,11 @@ from extract.errors import UserError
 from extract.model.backends import open_backend, run_edited
 from extract.model.blocks import decoder_layers
 from extract.model.decoding import (
-    Decoding,
     SampledResponse,
     StepStreamer,
     TokenSampler,
     Watch,
     cut_at_end,
-    without_own_config,
 )
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
@@ -220,8 +225,8 @@ class ChatModel:
         Raises:
             UserError: `watch` is given with beam search, which knows its tokens only at the end.
         """
-        decoding = Decoding(max_new_tokens, min_new_tokens, num_beams, use_cache)
-        return [cut_at_end(response, self.eos_ids) for response in self._decode(batch, decoding, watch=watch)]
+        responses = self._decode(batch, max_new_tokens, (), watch, min_new_tokens, num_beams, use_cache)
+        return [cut_at_end(response, self.eos_ids) for response in responses]
 
     @torch.inference_mode()
     def sample(
@@ -249,17 +254,33 @@ class ChatModel:
             UserError: temperature or top_p is out of range.
         """
         sampler = TokenSampler(seeds, max_new_tokens, temperature, top_p)
-        responses = self._decode(batch, Decoding(max_new_tokens), [sampler], watch)  # the sampler leaves one token
+        responses = self._decode(batch, max_new_tokens, [sampler], watch)  # the sampler leaves one token
         return sampler.sampled(responses, self.eos_ids)
 
     def _decode(
-        self, batch: Batch, decoding: Decoding, processors: Sequence[LogitsProcessor] = (), watch: Watch | None = None
+        self,
+        batch: Batch,
+        max_new_tokens: int,
+        processors: Sequence[LogitsProcessor] = (),
+        watch: Watch | None = None,
+        min_new_tokens: int = 0,
+        num_beams: int = 1,
+        use_cache: bool = True,
     ) -> list[list[int]]:
         """Return the tokens after the prompts, up to the longest response; rows that end early are padded."""
-        if watch is not None and decoding.num_beams > 1:
+        config = GenerationConfig(
+            do_sample=False,
+            num_beams=num_beams,
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=min_new_tokens,
+            use_cache=use_cache,
+            eos_token_id=self.eos_ids or None,  # some end tokens are only in the model's own settings
+            pad_token_id=self._pad_id,
+        )
+        if watch is not None and num_beams > 1:
             raise UserError("beam search knows its tokens only at the end, so they cannot be watched; use num_beams=1")
-        config = decoding.config(self.eos_ids, self._pad_id)  # some end tokens are only in the model's own settings
-        with without_own_config(self.model):
+        # transformers would take unset values from the model's own settings
+        with patch.object(self.model, "generation_config", GenerationConfig()):
             out = self._call(
                 lambda: self.model.generate(
                     batch.tokens,

@@ -19,11 +19,7 @@ Scope = Literal["last_prompt", "last_on", "all"]
 
 
 def site(name: str) -> Site:
-    """Return a site from its name.
-
-    Raises:
-        UserError: there is no such site.
-    """
+    """Return a site from its name; raises UserError if there is no such site."""
     if name not in SITES:
         raise UserError(f"no such site: {name!r}; expected one of {', '.join(SITES)}")
     return cast(Site, name)

@@ -201,10 +201,15 @@ E = TypeVar("E", bound=BaseException)
 
 def explain_hub(name: str, revision: str | None, error: BaseException) -> str | None:
     """Return why a hub id could not be loaded and what to do; None if the hub is not the cause."""
-    causes = list(_chain(error))
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     absent = _first(causes, LocalEntryNotFoundError) or _first(causes, OfflineModeIsEnabled)
     if absent and huggingface_hub.constants.HF_HUB_OFFLINE:
-        return _offline(name)
+        place = "not in the local cache" if "/" in name else "neither a directory here nor in the local cache"
+        return f"{name} is {place} and HF_HUB_OFFLINE=1 forbids fetching it"
     if answer := _first(causes, HfHubHTTPError):
         return _answered(name, revision, answer)
     if absent:
@@ -240,17 +245,6 @@ def _not_found(name: str, has_token: bool) -> str:
         return f"model not found: {name!r} is neither a directory here nor a model on the hub (most are owner/name)"
     remedy = "a token that may read it" if has_token else "HF_TOKEN set to a token that may read it"
     return f"model not found: {name!r} is no directory here, and not on the hub or private: check it, or use {remedy}"
-
-
-def _offline(name: str) -> str:
-    place = "not in the local cache" if "/" in name else "neither a directory here nor in the local cache"
-    return f"{name} is {place} and HF_HUB_OFFLINE=1 forbids fetching it"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _first(causes: list[BaseException], kind: type[E]) -> E | None:

@@ -93,11 +93,7 @@ class ModelConfig(Strict):
 
 
 def model_config(**settings: Any) -> ModelConfig:
-    """Return a model's configuration.
-
-    Raises:
-        UserError: there is no such setting, or a value does not fit.
-    """
+    """Return a model's configuration; raises UserError if there is no such setting, or a value does not fit."""
     try:
         return ModelConfig.model_validate(settings)
     except ValidationError as error:

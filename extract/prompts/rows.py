@@ -202,7 +202,7 @@ class TextLines:
         self.path, self.lenient = path, on_repair is not None
         self._on_repair, self._repairs = on_repair, set[EncodingRepair]()
         self._named = encoding is not None
-        self._encoding = _codec(encoding) if encoding is not None else _marked(path)
+        self._encoding = _marked(path) if encoding is None else _codec(encoding)
 
     def end_row(self) -> None:
         """Report the repairs in the lines since the last row ended."""

@@ -34,7 +34,6 @@ from torch import Tensor
 
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from extract.record import Record
 from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
 from extract.store.shards import ShardFiles, crc, responses_of
@@ -43,23 +42,10 @@ REMEDY = "run refusal extract again"
 MOST_OPEN = 256  # shards; systems often allow a process 1,024 open files
 
 
-class StoreSummary(Record):
+class StoreSummary(Identity):
     """Summary of a store; `absent` counts the prompts without each position."""
 
-    backend: str
-    dtype: str
-    model: str
-    prompts: str
-    revision: str
-    rows_per_shard: int
-    site: str
-    template: str
-    tokenizer: str
-    tokens: str
-    weights: str
     shape: tuple[int, int, int, int]
-    layers: tuple[int, ...]
-    positions: tuple[str, ...]
     absent: dict[str, int]
     versions: dict[str, str]
     digest: str
@@ -138,11 +124,7 @@ class ActivationStore:
 
     @property
     def prompts(self) -> list[Prompt]:
-        """The prompts, in the order of rows.
-
-        Raises:
-            UserError: another version wrote them with other fields.
-        """
+        """The prompts, in the order of rows; raises UserError if another version wrote them with other fields."""
         prompts = read_prompts(self._file)
         if prompts is None:
             raise UserError(f"{self.path} holds prompts with fields of another version; {REMEDY}")
@@ -215,7 +197,7 @@ class ActivationStore:
     def describe(self) -> StoreSummary:
         """Return a summary of the store, for screens and for --json."""
         return StoreSummary(
-            **json.loads(self.identity.text),
+            **self.identity.to_dict(),
             shape=self.data.shape,
             absent={p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
             versions=json.loads(self._file.attrs["versions"]),
@@ -231,16 +213,9 @@ class ActivationStore:
 
 
 def identity_in(path: Path, file: h5py.File) -> Identity:
-    """Return the identity of a finished store.
-
-    Raises:
-        UserError: the store was made by a version of this project with another schema or other fields.
-    """
+    """Return the identity of a finished store; raises UserError if it has another schema."""
     refuse_schema(path, file, f"delete it with its shards and {REMEDY}")
-    try:
-        return Identity.parse(read_identity(file))
-    except ValueError as error:
-        raise UserError(f"{path} was made by another version of refusal-probes ({error}); {REMEDY}") from None
+    return Identity.model_validate_json(read_identity(file))
 
 
 def read_prompts(file: h5py.File) -> list[Prompt] | None:

@@ -44,11 +44,7 @@ TORCH_TYPES: dict[StoreType, torch.dtype] = {
 
 
 def open_hdf5(path: Path) -> h5py.File:
-    """Open an HDF5 file for reading.
-
-    Raises:
-        UserError: the file is missing, cut short, or not HDF5.
-    """
+    """Open an HDF5 file for reading; raises UserError if the file is missing, cut short, or not HDF5."""
     try:
         return h5py.File(path, "r")
     except FileNotFoundError:

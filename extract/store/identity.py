@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import h5py
 
 from extract.errors import UserError
+from extract.record import Record
 
 SCHEMA = 3  # layout version of master and shards; stores of other versions are refused
 StoreType = Literal["float32", "float16", "bfloat16"]
@@ -17,8 +17,7 @@ MAKE = "stores are made by: refusal extract CONFIG --out DIR"
 KEY = ("weights", "template", "tokens", "site", "layers", "positions", "dtype", "backend", "rows_per_shard")
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Record):
     """Model, prompts and layout of a store.
 
     Two stores that agree in the fields of `KEY` hold the same numbers; the others say where these came from.
@@ -41,25 +40,12 @@ class Identity:
     @property
     def text(self) -> str:
         """The identity as JSON text, as it is stored in files."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     @property
     def key(self) -> str:
         """The fields of `KEY` as JSON text, which the digests of the numbers begin with."""
         return json.dumps([getattr(self, name) for name in KEY])
-
-    @staticmethod
-    def parse(text: str) -> Identity:
-        """Parse an identity from its JSON text.
-
-        Raises:
-            ValueError: the text has other fields, for example from another version of this project.
-        """
-        record = json.loads(text)
-        if odd := set(record) ^ {field.name for field in fields(Identity)}:
-            raise ValueError(f"identity with other fields: {', '.join(sorted(odd))}")
-        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-        return Identity(**given)
 
 
 def first_difference(text: str, wanted: Identity) -> str | None:
@@ -105,11 +91,7 @@ def _recorded_digest(shard: Path) -> bytes | None:
 
 
 def refuse_schema(path: Path, file: h5py.File, remedy: str) -> None:
-    """Refuse a store or shard of another schema.
-
-    Raises:
-        UserError: the file has another schema, or is not a store.
-    """
+    """Refuse a store or shard of another schema; raises UserError if the file has another schema, or is not a store."""
     if "identity" not in file.attrs:  # another program's file, which is not ours to delete
         raise UserError(f"{path} is not an activation store, but another HDF5 file; {MAKE}")
     if (schema := int(file.attrs.get("schema", 1))) != SCHEMA:

@@ -108,7 +108,7 @@ def _write_master(
                 identity=identity.text,
                 versions=json.dumps(versions, sort_keys=True),
                 digest=hashlib.sha256("".join(digests).encode()).hexdigest(),
-                **{k: v for k, v in asdict(identity).items() if isinstance(v, str | int)},
+                **{k: v for k, v in identity.to_dict().items() if isinstance(v, str | int)},
                 complete=True,
             )
         sink.check()

@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import rich.progress  # noqa: F401 - before a test changes the clock, which it keeps
 
 from extract import progress
 from extract.progress import Advance, Reporter, in_notebook

@@ -1,6 +1,5 @@
 """Stores of made-up numbers, for tests and for the processes they start."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,7 @@ def make(
     **identity: object,
 ) -> ShardFiles:
     """Write some shards, and with `master` the master."""
-    with writing(ShardFiles(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL)) as files:
+    with writing(ShardFiles(path, IDENTITY.model_copy(update=identity), N_PROMPTS, D_MODEL)) as files:
         for shard in shards:
             files.write(shard, captured(files.rows(shard), data))
         if master:
@@ -69,7 +68,7 @@ def captured(rows: range, data: Tensor | None = None) -> CapturedShard:
 
 
 def enter(path: Path, **identity: object) -> None:
-    with writing(ShardFiles(path, replace(IDENTITY, **identity), N_PROMPTS, D_MODEL)):
+    with writing(ShardFiles(path, IDENTITY.model_copy(update=identity), N_PROMPTS, D_MODEL)):
         pass
 
 

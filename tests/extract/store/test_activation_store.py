@@ -118,7 +118,7 @@ def test_a_tensor_holds_the_bits_that_were_written(tmp_path: Path, dtype: str) -
 
 def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
     """`response_2` is no role of any prompt: which rows have it is what the shards say."""
-    path, identity = tmp_path / "activations.h5", replace(IDENTITY, positions=("inst_last", "response_2"))
+    path, identity = tmp_path / "activations.h5", IDENTITY.model_copy(update={"positions": ("inst_last", "response_2")})
     responses = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
     present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in responses]])
     data = values()[:, :2] * torch.from_numpy(present)[None, :, :, None]
@@ -149,7 +149,7 @@ def test_wrong_shapes_are_refused_for_a_shard(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count the bytes a process reads")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_reading_one_locus_of_10000_prompts_reads_its_own_bytes(tmp_path: Path, dtype: str) -> None:
-    path, identity = tmp_path / "activations.h5", replace(IDENTITY, dtype=dtype, rows_per_shard=1024)
+    path, identity = tmp_path / "activations.h5", IDENTITY.model_copy(update={"dtype": dtype, "rows_per_shard": 1024})
     prompts, rendered = (list(rows) * 910 for rows in index())
     with writing(ShardFiles(path, identity, 10_000, 64)) as files:
         for shard in files.missing():

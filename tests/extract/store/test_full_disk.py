@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -40,7 +39,7 @@ def test_a_failed_write_is_reported_and_leaves_no_file(
     tmp_path: Path, small_files: Callable[[int], None], room: int, dtype: str
 ) -> None:
     path = tmp_path / "activations.h5"
-    with writing(ShardFiles(path, replace(IDENTITY, dtype=dtype), N_PROMPTS, D_MODEL)) as files:
+    with writing(ShardFiles(path, IDENTITY.model_copy(update={"dtype": dtype}), N_PROMPTS, D_MODEL)) as files:
         files.write(0, captured(files.rows(0)))
         big = shards(path)[0].stat().st_size
         small_files(min(room, big - 1))
@@ -128,7 +127,7 @@ def test_a_full_disk_is_reported_and_finished_shards_stay(full_disk: Path) -> No
     path = full_disk / "activations.h5"
 
     def fill() -> None:
-        with writing(ShardFiles(path, replace(IDENTITY, rows_per_shard=1), N_PROMPTS, 400)) as files:
+        with writing(ShardFiles(path, IDENTITY.model_copy(update={"rows_per_shard": 1}), N_PROMPTS, 400)) as files:
             for shard in files.missing():
                 files.write(shard, CapturedShard(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
             finish(files, *index(), {})

@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -95,7 +94,7 @@ def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: s
     """Every byte in turn takes minutes, so a random sample, denser at the beginning."""
     path = tmp_path / "activations.h5"
     small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}
-    with writing(ShardFiles(path, replace(IDENTITY, **small), 5, 6)) as files:
+    with writing(ShardFiles(path, IDENTITY.model_copy(update=small), 5, 6)) as files:
         for shard in files.missing():
             rows = files.rows(shard)
             whole = captured(rows)
