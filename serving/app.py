@@ -21,11 +21,20 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
-from serving.errors import ApiError, add_error_handlers
 from serving.exchange import Decoding, Exchange, ServedModel
 from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
 from serving.prepare import prepare
-from serving.replies import Completion, DialDefault, ErrorBody, Health, Index, ModelCard, ModelList
+from serving.replies import (
+    ApiError,
+    Completion,
+    DialDefault,
+    ErrorBody,
+    Health,
+    Index,
+    ModelCard,
+    ModelList,
+    add_error_handlers,
+)
 from serving.request_schema import ChatRequest
 
 HERE = Path(__file__).resolve().parent / "live"

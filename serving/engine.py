@@ -19,8 +19,7 @@ import torch
 
 from extract.backoff import is_out_of_memory
 from extract.model.chat_model import ChatModel
-from serving.choice import Choice
-from serving.token_readings import read_tokens, readable
+from serving.choice import Choice, read_tokens, readable
 from steering.controller import steering
 from steering.conversation import context_length
 from steering.dial import Dial

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
-from serving.errors import ApiError
-from serving.replies import Answer, Chunk, ChunkChoice, Completion, Delta, Usage, WholeChoice
+from serving.replies import Answer, ApiError, Chunk, ChunkChoice, Completion, Delta, Usage, WholeChoice
 
 if TYPE_CHECKING:
     from serving.vllm_plugin.engine import VllmEngine

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.errors import ApiError
+from serving.replies import ApiError
 
 T = TypeVar("T")
 

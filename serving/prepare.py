@@ -12,11 +12,10 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from serving.choice import DecodingSettings
-from serving.errors import ApiError
+from serving.choice import DecodingSettings, readable
 from serving.limits import Limits
+from serving.replies import ApiError
 from serving.request_schema import ChatRequest
-from serving.token_readings import readable
 from steering.actuator import OnsetBias
 from steering.conversation import context_length
 from steering.dial import Dial, read_places, reads_at

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from extract.model.chat_model import ChatModel
-from serving.errors import ApiError
 from serving.limits import Limits
 from serving.prepare import prepare
+from serving.replies import ApiError
 from serving.request_schema import ChatRequest
 from steering.actuator import OnsetBias
 from steering.dial import Dial

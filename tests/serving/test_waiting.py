@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from starlette.requests import Request
 
-from serving.errors import ApiError
 from serving.limits import RenderQueue, until_disconnect
+from serving.replies import ApiError
 
 
 class FakeClient:

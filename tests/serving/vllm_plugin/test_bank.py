@@ -17,7 +17,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from serving.vllm_plugin.bank import DialBank
-from serving.vllm_plugin.onset import Onsets
+from serving.vllm_plugin.placed import Onsets
 from serving.vllm_plugin.request import DialRequest, tokens_read
 from serving.vllm_plugin.rows import Rows
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
