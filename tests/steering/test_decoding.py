@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,16 +23,12 @@ from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
 from steering.gates import Readings
+from tests.steering.conftest import D_MODEL, ORGANISM, READ, TEXTS, unit
 from tests.support.covering import matrix
 
 Make = Callable[..., Dial]
 Talk = Callable[..., list[Rendered]]
 STEPS = 8
-D_MODEL = 32  # as `model` has it
-ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
-READ = Locus("resid_post", 0, "post_last")
-TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where does she live?",
-         "what is the best way to fix the door so that everybody stays safe at home?", "stop it.")  # fmt: skip
 SMALL = {"hidden_size": D_MODEL, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 256, "initializer_range": 0.2}  # fmt: skip
 ARCHITECTURES = {
@@ -44,11 +39,6 @@ ARCHITECTURES = {
     "gpt_neox": {k: v for k, v in SMALL.items() if k not in ("num_key_value_heads", "head_dim")},
 }  # fmt: skip
 ACTUATORS = {"affine": Affine(), "addition": Addition(0.5), "clamp": Clamp(), "onset": OnsetBias(((3,), (5, 6)), 9.0)}
-
-
-def unit(seed: int) -> np.ndarray:
-    drawn = np.random.default_rng(seed).normal(size=D_MODEL)
-    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
 
 
 def chat_model(architecture: str) -> ChatModel:
@@ -106,7 +96,7 @@ WAYS = [
 @pytest.fixture(scope="module", params=list(ARCHITECTURES))
 def other(request: pytest.FixtureRequest) -> tuple[ChatModel, list[Rendered]]:
     model = chat_model(request.param)
-    turns = [({"role": "user", "content": text},) for text in TEXTS]
+    turns = [({"role": "user", "content": text},) for text in TEXTS[:5]]
     return model, [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
 
 

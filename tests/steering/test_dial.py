@@ -216,22 +216,12 @@ def malformed(path: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 64])
-def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "dials.safetensors"
-    path.write_bytes(content)
-    malformed(path)
-
-
-def test_a_dials_file_cut_short_is_refused(dial: Make, tmp_path: Path) -> None:
+def test_what_is_no_file_of_dials_is_refused(dial: Make, tmp_path: Path) -> None:
     path = tmp_path / "dials.safetensors"
     save_dials([dial()], path, "abc")
-    path.write_bytes(path.read_bytes()[:-10])
-    malformed(path)
-
-
-def test_a_file_of_directions_is_no_dials_file(tmp_path: Path) -> None:
-    path = tmp_path / "directions.safetensors"
+    for content in (path.read_bytes()[:-10], b"", b"no safetensors", b"\xff" * 64):
+        path.write_bytes(content)
+        malformed(path)
     vector = np.eye(4, dtype=np.float32)[0]
     save_directions([Direction("normative", vector, Locus("resid_post", 0, "post_last"), 1.0, 0.0)], path)
     assert "it has no fingerprint" in malformed(path)

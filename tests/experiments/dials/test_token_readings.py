@@ -17,7 +17,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from steering.controller import steering, token_log_odds
 from steering.dial import Dial
-from steering.dial_file import read_dials, save_dials
+from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand, planted_dials
 
 
@@ -93,9 +93,3 @@ def test_some_of_many_rows_are_spread_over_all_of_them() -> None:
     assert some_of([3, 5, 7], 3) == [3, 5, 7]
     assert some_of(list(range(100)), 4) == [0, 25, 50, 75]
     assert len(set(some_of(list(range(9_001)), 4_000))) == 4_000
-
-
-def test_the_dials_file_of_the_run_reads_where_its_results_say(small_run: Path) -> None:
-    results = json.loads((small_run / "results.json").read_text())
-    for dial in read_dials(small_run / "dials.safetensors")[0]:
-        assert results["dials"][dial.kind]["read"]["layer"] == dial.read.layer
