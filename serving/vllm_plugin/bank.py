@@ -179,6 +179,9 @@ class DialBank:
     def _write_table(self, writes: Sequence[tuple[int, LayerWrite]]) -> _Write:
         dials = [i for i, _ in writes]
         tables, steps = JointTables.of([write for _, write in writes]), [self.dials[i].steps for i in dials]
+        for table in (tables.R, tables.added, tables.least, tables.most, tables.solve):
+            if table is not None:
+                table.on(self.device)  # here, since nothing is sent while a graph is captured
         return _Write(
             dials,
             tables,
