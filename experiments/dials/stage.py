@@ -17,11 +17,10 @@ from experiments.dials.operating_point import (
     reachable_costs,
     reachable_risks,
 )
-from experiments.dials.policies import PolicyEvaluation, evaluate
+from experiments.dials.policies import PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import COUNTED, Columns, Surface, paired_changes, rates_of, test_columns
-from experiments.dials.tradeoff_record import tradeoff
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
@@ -126,7 +125,7 @@ def _build_dials(
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
     over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
-    gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)._asdict()}
+    gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)}
     return dials, gain, table.actions_at(thresholds, band), chosen
 
 
