@@ -7,12 +7,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
-from serving.replies import Answer, ApiError, Chunk, ChunkChoice, Completion, Delta, Usage, WholeChoice
+from serving.replies import Answer, ApiError, Chunk, ChunkChoice, Completion, Delta, ReplyHead, Usage, WholeChoice
 
 if TYPE_CHECKING:
     from serving.vllm_plugin.engine import VllmEngine
@@ -38,12 +38,12 @@ class Exchange:
         self._engine, self._n_prompt = engine, len(row.token_ids)
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._head: dict[str, Any] = {  # of every reply
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
-            "created": int(time.time()),
-            "model": served.name,
-            "system_fingerprint": served.fingerprint,
-        }
+        self._head = ReplyHead(
+            id=f"chatcmpl-{secrets.token_hex(12)}",
+            created=int(time.time()),
+            model=served.name,
+            system_fingerprint=served.fingerprint,
+        )
         self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
@@ -75,7 +75,7 @@ class Exchange:
             )
             for i, one in sorted(ended.items())
         ]
-        return Completion(**self._head, choices=choices, usage=self._usage(ended.values()))
+        return Completion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
         """Yield the answer as server-sent events; if decoding fails midway, the last event is an error."""
@@ -92,9 +92,9 @@ class Exchange:
                         new = ChunkChoice(
                             index=index, delta=Delta(), finish_reason=finish, dials=read, token_readings=tokens
                         )
-                yield _server_sent(Chunk(**self._head, choices=[new]).model_dump_json())
+                yield _server_sent(Chunk(**dict(self._head), choices=[new]).model_dump_json())
             if include_usage:
-                yield _server_sent(Chunk(**self._head, choices=[], usage=self._usage(ended)).model_dump_json())
+                yield _server_sent(Chunk(**dict(self._head), choices=[], usage=self._usage(ended)).model_dump_json())
             yield _server_sent("[DONE]")
         except ApiError as error:
             yield _server_sent(error.body())

@@ -52,14 +52,19 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Completion(BaseModel):
-    """The reply of POST /v1/chat/completions."""
+class ReplyHead(BaseModel):
+    """What every reply to one request begins with."""
 
     id: str
-    object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
     system_fingerprint: str
+
+
+class Completion(ReplyHead):
+    """The reply of POST /v1/chat/completions."""
+
+    object: Literal["chat.completion"] = "chat.completion"
     choices: list[WholeChoice]
     usage: Usage
 
@@ -82,14 +87,10 @@ class ChunkChoice(BaseModel):
     token_readings: tuple[TokenReading, ...] | None = None
 
 
-class Chunk(BaseModel):
+class Chunk(ReplyHead):
     """One event of a stream."""
 
-    id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    created: int
-    model: str
-    system_fingerprint: str
     choices: list[ChunkChoice]
     usage: Usage | None = None
 

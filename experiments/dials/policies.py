@@ -58,6 +58,7 @@ from steering.actuator import OnsetBias
 from steering.writer import Writer
 
 NAME = "either"
+Fields = dict[str, object]  # some fields of `SteerResult`, by name
 
 
 @dataclass(frozen=True)
@@ -262,9 +263,7 @@ def ask_under_lines(
     return found, ""
 
 
-def tradeoff(
-    loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float
-) -> dict[str, object]:
+def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Fields:
     """Compare the dials with one dial, with system lines and with the plain model; return fields of `SteerResult`.
 
     Args:

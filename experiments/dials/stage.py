@@ -17,7 +17,7 @@ from experiments.dials.operating_point import (
     reachable_costs,
     reachable_risks,
 )
-from experiments.dials.policies import PolicyEvaluation, evaluate, tradeoff
+from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import COUNTED, Columns, Surface, paired_changes, rates_of, test_columns
@@ -34,7 +34,6 @@ from steering.dial import Dial
 from steering.dial_file import save_dials
 from steering.writer import Writer
 
-Fields = dict[str, object]  # some fields of `SteerResult`, by name
 NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 

@@ -73,7 +73,8 @@ def test_a_hypervolume_has_no_interval() -> None:
     surface, test = surface_of(table, corpus), risks(table, corpus, "test")
     found = frontier_volume(surface, test)
     assert found.estimate == hypervolume(axes_of(rates_of(surface, test)))
-    assert (found.low, found.high, found.points) == (None, None, len(surface.settings))
+    assert np.isnan([found.low, found.high]).all()
+    assert found.points == len(surface.settings)
 
 
 def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:
