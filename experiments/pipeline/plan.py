@@ -27,6 +27,7 @@ from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
 
+PlanRecord = dict[str, Any]  # as --dry-run --json prints it
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -154,7 +155,7 @@ class RunEstimate:
             labelled.setdefault(prompt.label, []).append(prompt)
         return {label: (len(each), len(set(groups_apart(each).tolist()))) for label, each in labelled.items()}
 
-    def record(self, directory: Path) -> dict[str, Any]:
+    def record(self, directory: Path) -> PlanRecord:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, given = self.plan(), self.config, self.given
         n_completions = sum(step.completions for step in plan.steps)
@@ -206,7 +207,7 @@ class Plan:
     longest: int  # tokens of the longest prompt and its completion
     activations: int  # number of stored values
 
-    def on(self, machine: Machine) -> dict[str, Any]:
+    def on(self, machine: Machine) -> PlanRecord:
         """Return the time and memory of the run on a machine."""
         batch, wanted = self.config.generate.batch_size, self._need(machine)
         return {

@@ -98,7 +98,7 @@ def gates_and_outcomes(table: Counterfactuals, stops: Sequence[np.ndarray], band
     }
 
 
-def _rates(surface: Surface, results: RunResults) -> dict[str, Any]:
+def _rates(surface: Surface, results: RunResults) -> Payload:
     """Return each rate at every setting: its distinct cells (value, text, n), and which one each setting has."""
     column = {name: values.tolist() for name, values in surface.items()}
     n = {name: results.rates.before.of(RATE_OF.get(name, name)).n for name in COUNTED}
@@ -121,7 +121,7 @@ def _rates(surface: Surface, results: RunResults) -> dict[str, Any]:
     return found
 
 
-def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> dict[str, Any]:
+def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> Payload:
     """Return the prompts by columns; x and y are the projections on the two write directions."""
     prompts, plain = inputs.prompts, inputs.behaviour
     completions = read_completions(inputs.file("completions.jsonl"))
