@@ -28,8 +28,7 @@ from scoring.fields import measure, merged
 from scoring.judges import CompletionToJudge, Judge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import refused
-from scoring.labels.corrected import corrected_rates
-from scoring.labels.judge_error import error_bands
+from scoring.labels.corrected import corrected_rates, error_bands
 from scoring.labels.label_file import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers

@@ -22,8 +22,7 @@ from scoring.actions import DECLINED
 from scoring.case import BREAKDOWN_COLUMNS
 from scoring.fields import FIELDS, Field
 from scoring.judges import JudgeRecord, RefusedBy
-from scoring.labels.corrected import Corrected
-from scoring.labels.judge_error import ErrorBand
+from scoring.labels.corrected import Corrected, ErrorBand
 from scoring.ledger import Ledger, group_overlap, taken
 from scoring.rates import RATES, JointRates, mean_of_groups
 from scoring.readers.row import InputNote

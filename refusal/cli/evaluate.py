@@ -127,7 +127,7 @@ def evaluate(
     if as_json:
         print_json(done.to_dict() | {"scorecard": card.to_dict()})
     else:
-        from scoring.scorecard_text import card_lines
+        from scoring.wording import card_lines
 
         for line in card_lines(card):
             typer.echo(wrapped(line, 2))

@@ -97,7 +97,7 @@ def summary(draw: Draw, file: LabelFile) -> list[str]:
     from itertools import combinations
 
     from scoring.labels.corrected import agreement_of
-    from scoring.labels.text import pair_line
+    from scoring.wording import pair_line
 
     names = file.annotators()
     lines = [f"{name}: {len(file.of(name))} of {len(draw.rows)} labelled" for name in names]

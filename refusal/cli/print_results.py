@@ -1,7 +1,9 @@
-"""Print the results of a run, or of one stage, on the terminal."""
+"""Print the results of a run, or of one stage, on the terminal; after a run, the commands to run next."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +29,13 @@ from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
 from extract.record import Record
+from extract.shipped import ROOT
 from extract.table import Line, print_blocks
-from refusal.cli.next_steps import next_steps
+from refusal.cli.program import program, short_path
 
 R = TypeVar("R", bound=Record)
+REAL_MODEL = "configs/models/qwen2.5-1.5b-instruct.yaml"  # not gated, and the smallest of configs/models
+TUTORIAL = ROOT / "docs" / "tutorial.ipynb"
 
 
 @dataclass(frozen=True)
@@ -125,3 +130,39 @@ def print_summary(directory: Path, as_json: bool) -> None:
     print_blocks([*tables, *lines])
     for line in next_steps(directory, results):
         print(line)  # never wrapped, so that commands can be copied
+
+
+def next_steps(directory: Path, results: RunResults) -> list[str]:
+    """Return one line per entry; each command has a line of its own and runs when copied.
+
+    After a run on an organism the commands run a real model; after any other run they start a chat with its dials.
+    """
+    report = directory / "report.html"
+    lines = [f"Report: {report}", f"Open it in a browser: {report.absolute().as_uri()}"]
+    if TUTORIAL.is_file():
+        lines.append(f"Tutorial notebook: {short_path(TUTORIAL)}")
+    return lines + (_real_model() if results.organism else _chat(directory, results))
+
+
+def _real_model() -> list[str]:
+    command = f"{program()} run"
+    return [
+        "Next, run a real model with prompts for real models. Cost first, then the run:",
+        f"  {command} {REAL_MODEL} --dry-run",
+        f"  {command} {REAL_MODEL}",
+        "Any other chat model (put its hub id or directory for OWNER/MODEL):",
+        f"  {command} OWNER/MODEL --dry-run",
+        f"  {command} OWNER/MODEL",
+    ]
+
+
+def _chat(directory: Path, results: RunResults) -> list[str]:
+    dials, model = directory / "dials.safetensors", results.model
+    if not results.dials or not dials.is_file():
+        return []
+    words = [model.name, "--dials", str(dials)]
+    words += ["--adapter", model.adapter] if model.adapter else []
+    words += ["--template", model.template] if model.template else []
+    for key, value in model.template_args.items():
+        words += ["--template-arg", f"{key}={json.dumps(value)}"]  # JSON is YAML
+    return ["Next, chat with the model under these dials:", f"  {program()} chat {shlex.join(words)}"]

@@ -109,7 +109,7 @@ def score(
     if as_json:
         print_json(card.to_dict())
         return
-    from scoring.scorecard_text import card_lines
+    from scoring.wording import card_lines
 
     for line in card_lines(card):
         typer.echo(wrapped(line, 2))
@@ -157,8 +157,8 @@ def compare(
     from extract.errors import UserError
     from refusal.cli.stdin import StandardInput
     from scoring.compare.comparison import Comparison, compare_runs, write_comparison
-    from scoring.compare.exports import to_csv, to_junit, to_markdown
     from scoring.compare.fail_if import failures, parse_all
+    from scoring.compare.text import to_csv, to_junit, to_markdown
     from scoring.right_action import DEFAULT, load_adjacency
 
     if len(runs) < 2:

@@ -1,9 +1,18 @@
-"""Prints a comparison on the terminal: a table of the rates, the flipped prompts, and the direction of the change."""
+"""A comparison in text: on the terminal, in Markdown and CSV, and its `--fail-if` conditions as JUnit test cases."""
 
 from __future__ import annotations
 
-from extract.table import Table, print_blocks
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from extract.table import Table, markdown, print_blocks
+from probes.statistics.intervals import Estimate
 from scoring.compare.comparison import ComparedRun, Comparison, ScoredRun
+from scoring.compare.fail_if import Condition
 from scoring.wording import RATE_MEANING
 
 SHOWN_FLIPS = 10
@@ -97,3 +106,98 @@ def _reasons(run: ComparedRun) -> str:
     if open_:
         shown.append(f"not shown to change, and may have risen by up to: {', '.join(open_)}")
     return "; ".join(shown) or "no prompt was judged in both runs"
+
+
+class ChangeRow(NamedTuple):
+    """One rate of one later run; unknown numbers are None. Shares are from 0 to 1."""
+
+    run: str
+    rate: str
+    first: float | None
+    second: float | None
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+    p: float | None  # McNemar's, corrected over the rates (Holm)
+    n: int
+
+
+def change_rows(comparison: Comparison) -> Iterator[ChangeRow]:
+    """Yield each rate and the right-action score of each later run."""
+    for run in comparison.comparisons:
+        for rate in RATE_MEANING:
+            yield _rate(run, rate)
+        first, second, change = comparison.first.right_action, run.right_action, run.right_action_change
+        yield _known_row(run, "right_action", first.estimate, second.estimate, change, None, second.n or 0)
+
+
+def to_csv(comparison: Comparison) -> str:
+    """Return the lines as CSV with a header; unknown numbers are empty."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(ChangeRow._fields)
+    writer.writerows(change_rows(comparison))
+    return sink.getvalue()
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Return a table for a pull request."""
+    rows = []
+    for row in change_rows(comparison):
+        share = row.rate in RATE_MEANING
+        change = _number(row.change, share, signed=True)
+        if row.change_low is not None and row.change_high is not None:
+            change += f" [{', '.join(_number(v, share, signed=True) for v in (row.change_low, row.change_high))}]"
+        p = "" if row.p is None else f"{row.p:.2g}"
+        rows.append([row.run, row.rate, _number(row.first, share), _number(row.second, share), change, p, str(row.n)])
+    columns = ["run", "rate", "first", "second", "change (95 %)", "p", "n"]
+    title = "### Compared with " + comparison.first.run.replace("|", "\\|")
+    return f"{title}\n\n{markdown(Table('', columns, rows))}\n"
+
+
+def to_junit(comparison: Comparison, conditions: Sequence[Condition]) -> str:
+    """Return a JUnit report: a test case for each condition of each later run, which fails where it holds.
+
+    A condition whose value is unknown is an error, not a success.
+    """
+    suites = ElementTree.Element("testsuites")
+    for run in comparison.comparisons:
+        suite = ElementTree.SubElement(suites, "testsuite", name=f"{run.run} against {comparison.first.run}")
+        counts = {"tests": len(conditions), "failures": 0, "errors": 0}
+        for condition in conditions:
+            case = ElementTree.SubElement(suite, "testcase", classname=run.run, name=condition.text)
+            met, value = condition.met(run), condition.value(run)
+            if met is None:
+                counts["errors"] += 1
+                ElementTree.SubElement(case, "error", message="the value is not known: nothing was judged")
+            elif met:
+                counts["failures"] += 1
+                ElementTree.SubElement(case, "failure", message=f"holds: it is {value:.4g}")
+        for name, n in counts.items():
+            suite.set(name, str(n))
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _rate(run: ComparedRun, rate: str) -> ChangeRow:
+    change = run.changes[rate]
+    n = change.difference.n
+    if not n:
+        return ChangeRow(run.run, rate, None, None, None, None, None, None, 0)
+    return _known_row(run, rate, change.first, change.second, change.difference, change.mcnemar_p_holm, n)
+
+
+def _known_row(
+    run: ComparedRun, rate: str, first: float | None, second: float | None, change: Estimate, p: float | None, n: int
+) -> ChangeRow:
+    first, second, *limits = (
+        value if value is not None and isfinite(value) else None for value in (first, second, *change.limits())
+    )
+    return ChangeRow(run.run, rate, first, second, *limits, p=p, n=n)  # type: ignore[arg-type, misc]
+
+
+def _number(value: float | None, share: bool, *, signed: bool = False) -> str:
+    if value is None:
+        return "unknown"
+    sign = "+" if signed else ""
+    return f"{value:{sign}.1%}" if share else f"{value:{sign}.2f}"

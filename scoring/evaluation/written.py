@@ -11,6 +11,7 @@ from extract.errors import UserError
 from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
+from extract.table import Table, markdown
 from scoring.evaluation.asking import Answer, KeptAnswers
 from scoring.scorecard import Scorecard
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
@@ -95,13 +96,14 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     at = f" at {evaluation.base_url}" if evaluation.base_url else ""
     yield f"### {evaluation.target}{at}, suite {evaluation.suite}"
     yield ""
-    yield "| | estimate | 95 % interval | n |"
-    yield "| --- | --- | --- | --- |"
     estimates = [] if card.rates is None else [(text, card.rates.of(key), ".1%") for key, text in RATE_MEANING.items()]
     estimates += [*right_action_estimates(card.right_action), *known_answer_estimates(card)]
-    for meaning, found, spec in estimates:
-        if found.known:
-            yield f"| {meaning} | {found.estimate:{spec}} | {found.low:{spec}} to {found.high:{spec}} | {found.n} |"
+    rows = [
+        [meaning, f"{score.estimate:{spec}}", f"{score.low:{spec}} to {score.high:{spec}}", str(score.n)]
+        for meaning, score, spec in estimates
+        if score.known
+    ]
+    yield markdown(Table("", ["", "estimate", "95 % interval", "n"], rows))
     yield ""
     answered = f"{evaluation.answered} of {evaluation.prompts} prompts answered"
     failures = ", ".join(f"{n} {kind}" for kind, n in evaluation.failed.items())

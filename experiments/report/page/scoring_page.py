@@ -19,12 +19,19 @@ from extract.table import Cell, Line, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import ComparedRun, Comparison
 from scoring.compare.paired import Flip
-from scoring.labels.text import band_lines, corrected_lines
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
 from scoring.scorecard import Scorecard
-from scoring.scorecard_text import FIELD_MEANING
-from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, outcome_estimates, right_action_estimates
+from scoring.wording import (
+    BY_MEANING,
+    FIELD_MEANING,
+    RATE_MEANING,
+    band_lines,
+    corrected_lines,
+    known_answer_estimates,
+    outcome_estimates,
+    right_action_estimates,
+)
 
 MOST_ROWS = 500  # of the completions that count for a rate
 MOST_CHARACTERS = 600

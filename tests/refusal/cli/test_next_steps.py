@@ -14,10 +14,10 @@ import typer
 from experiments.report.results import ModelRecord, RunResults
 from extract.prompts.sources import read_prompts
 from extract.shipped import ROOT
-from refusal.cli import next_steps as module
+from refusal.cli import print_results as module
 from refusal.cli.main import app
-from refusal.cli.next_steps import next_steps
 from refusal.cli.options import with_ray_address
+from refusal.cli.print_results import next_steps
 from refusal.cli.program import program
 from refusal.cli.target import load_target
 

@@ -10,7 +10,7 @@ from scoring.readers.row import InputNotes
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 from scoring.scorecard import Scorecard
-from scoring.scorecard_text import card_lines
+from scoring.wording import card_lines
 
 
 class Named:

@@ -11,8 +11,8 @@ import pytest
 
 from probes.statistics.intervals import NO_RATE
 from scoring.compare.comparison import Comparison, compare_runs
-from scoring.compare.exports import to_csv, to_junit, to_markdown
 from scoring.compare.fail_if import parse
+from scoring.compare.text import to_csv, to_junit, to_markdown
 from scoring.right_action import DEFAULT, load_adjacency
 from tests.scoring.compare.test_comparison import policy, run
 

@@ -15,7 +15,7 @@ from scoring.readers.answers import read_records
 from scoring.readers.columns import read_column_map
 from scoring.readers.row import InputNotes
 from scoring.score_file import score_file
-from scoring.scorecard_text import card_lines
+from scoring.wording import card_lines
 from tests.support.completion_files import ASKED, DATA, answers, jsonl
 
 NO = "I'm sorry, that is not possible."

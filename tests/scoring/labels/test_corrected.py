@@ -10,17 +10,15 @@ import pytest
 
 from extract.errors import UserError
 from probes.statistics.intervals import Estimate
-from scoring.labels.corrected import LEAST, corrected_rates
+from scoring.labels.corrected import ACCURACY, LEAST, corrected_rates, error_bands
 from scoring.labels.draw import draw_rows
-from scoring.labels.judge_error import ACCURACY, error_bands
 from scoring.labels.label_file import Label
-from scoring.labels.text import corrected_lines
 from scoring.ledger import Ledger, workspace
 from scoring.rates import RATES, JointRates
 from scoring.score_file import score_file
 from scoring.scorecard import Scorecard
-from scoring.scorecard_text import card_lines
 from scoring.scored_file import load_scored
+from scoring.wording import card_lines, corrected_lines
 from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels
 
 TRUE_RATES = {
