@@ -34,6 +34,7 @@ class PromptTraits:
     negated: bool = False
     support: bool = False
     drafting: bool = False
+    double: bool = False
     service: bool = False
     harmful: bool = False
     scene: bool = False

@@ -10,18 +10,8 @@ from scoring.judges import Judgement, RefusedBy
 
 _ENDS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _FILTERED = frozenset(
-    (
-        "content_filter",
-        "content_filtered",
-        "content_policy_violation",
-        "responsibleaipolicyviolation",
-        "data_inspection_failed",
-        "guardrail_intervened",
-        "refusal",
-        "safety",
-        "prohibited_content",
-        "blocklist",
-    )
+    "content_filter content_filtered content_policy_violation responsibleaipolicyviolation data_inspection_failed "
+    "guardrail_intervened refusal safety prohibited_content blocklist".split()
 )
 
 

@@ -72,11 +72,11 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 ^(?!.*\b(?:see|view|open|look at|access|receive|find|watch|listen|identify|tell)\b).*\b(?:(?:{FORM}|(?:draw|sing|paint
 |sketch|record|play|print|speak|plot|film|animat)ing) (?:\w+ ){0,3}?(?:is|are) (?:\w+ ){0,2}?(?:not (?:something
 |anything|possible|an option|available|supported)|impossible|(?:beyond|outside|out of) (?:what i|me\b|my))|(?:cannot
-|could not|not|unable to|no (?:way|means) (?:of|to)|no (?:voice|hands?|speakers?|ability) to) (?:[\w-]+ ){0,5}?(?:draw
-|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle|print (?!.*(?:copyright|full))|plot (?:a|the|it
-|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b|animate|(?:means|way|ability) to (?:speak|talk|show)
-|attach|{FORM}|(?:place|make|dial|send) (?:\w+ ){0,2}?(?:calls?|e-?mails?|texts?|sms|messages?|faxes)|out loud|aloud)
-|(?:is|am|are|with) no (?:audio|voice|sound|video|images?|pictures?)|no voice)\b
+|could not|not|unable to|no (?:way|means) (?:(?:for me )?to|of)|no (?:voice|hands?|speakers?|ability) to) (?:[\w-]+
+ ){0,5}?(?:draw|sketch|paint|sing|play (?:you )?(?:music|a|the|audio|any)|hum|whistle|print (?!.*(?:copyright|full))
+|plot (?:a|the|it|graphs?)|(?:record|film) (?:a|an|the|it|you|your|audio|video)\b|animate|(?:means|way
+|ability) to (?:speak|talk|show)|attach|{FORM}|(?:place|make|dial|send) (?:\w+ ){0,2}?(?:calls?|e-?mails?|texts?|sms
+|messages?|faxes)|out loud|aloud)|(?:is|am|are|with) no (?:audio|voice|sound|video|images?|pictures?)|no voice)\b
 = clause assistant | speaks of the request as an assistant does
 \b(?:help|assist)(?:ing)?(?: you)? (?:with|in|to)\b|\b(?:provide|generate|create|write|produce|fulfil\w*|comply|engage
 |continue|participate|support|discuss|promote|assist|instructions|guidelines|polic(?:y|ies)|(?:your|this|that) request
@@ -102,9 +102,9 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |everyone's) consent|by the rules|legitimate(?:ly)?|fair(?:ly)?|kind(?:ly|er)?|respectful(?:ly)?|constructive(?:ly)?
 |peaceful(?:ly)?|secure(?:ly)?|own your|instead)\b
 = clause titled | says yes, and names what follows
-^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help),? )*(?:here (?:is|are)|let us look at
-|let us talk about) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to|for)|ideas (?:to|for)
-|recipes? for|instructions for|what to|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
+^(?:(?:certainly|sure|absolutely|of course|yes|gladly|happy to help),? )*(?:here (?:is|are)|let us (?:look at
+|talk about|go over|go through|see|explore|discuss)) (?:[\w-]+ ){0,5}?(?:how to|ways to|tips (?:to|for|on)|steps (?:to
+|for)|ideas (?:to|for)|recipes? for|instructions for|what to|rules (?:for|on)|guide (?:to|for|on)|advice (?:on|for))\b
 = clause serves | speaks of a service
 \b(?:(?:virtual |digital |your |shopping |travel )?(?:assistant|bot|chatbot|helper|help ?desk|concierge|hotline)
 |(?:support|service|our|customer) (?:team|desk|line|staff|department)|customer (?:service|care|support)|this (?:service
@@ -121,6 +121,8 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 \b(?:help|tell|say|give|share|describ|explain|name|list|find|look|reproduc|spread|mak|draft|print|add|compar|walk|show
 |offer|answer|understand|experienc|count on|advis|suggest|recommend|encourag|translat|pass|invent|jok|programmed
 |opinion|feel|instruction|detail|confirm|guarantee|judg|provid)\w*\b|\b(?:use|do)\b|\b(?:that|this|it|these|those)$
+= clause general | declines all of the request
+\b(?:this|that|it|so|these|those|such|request|either|any of (?:this|that))\b
 = clause refers | sends the user elsewhere
 ^(?:please|kindly|you (?:can|may|could)|try|contact|call|visit|ask|see|check|get in touch)\b
 = clause delivers | announces content that follows, rather than offering it
@@ -202,14 +204,14 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |spy(?:ing)?\b|track my|track (?:her|him|some)|hack|phish|malware|virus|keylog|ransom|ddos|steal|stole|rob\b|robb
 |shoplift|burgl|break in|hotwir|forge|forging|counterfeit|fake|launder|smuggl|fraud|scam|blackmail|extort|threat|brib
 |cheat|plagiar|dodg|evad|bomb|explosi|napalm|weapon|gun\b|guns\b|grenade|meth\b|cocaine|heroin|drugs?\b|sarin|nerve gas
-|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|molotov|pickpocket|brakes|a body|bully|harass
-|humiliat|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)|deceiv|groom|seduc|drunk|addict|starv
-|suicid|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their|some\w+|a|the)\b|smash|slash|fight
-|hell\b|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit|nazi|terror|riot|incit|impersonat
-|dox|nudes?\b|pirat|bypass|crack\b|out of paying|undetected|untraceable|get away with|finding out|(?:read|see|check
-|look at|go through) (?:my|his|her|their|some\w+) .{0,30}(?:messages|texts|e-?mails?|diary|chats|phone)
-|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)|(?:pick|jimmy) .{0,30}lock|into (?:my|her|his
-|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b|network|wi-?fi|computer))
+|nerve agent|anthrax|cyanide|arson|burn down|set fire|vandal|sabotag|molotov|fool\b|start a fire|lie (?:on|to|about)
+|pickpocket|brakes|a body|bully|harass|humiliat|insult|rumou?r|defam|slander|manipulat|gasli|trick\b|trick (?:my|some)
+|deceiv|groom|seduc|drunk|addict|starv|suicid|self-harm|overdos|anorex|stop eating|purging|break (?:my|his|her|their
+|some\w+|a|the)\b|smash|slash|fight|hell\b|pills|shut up|torment|revenge|get back at|illegal|abus|racist|hate|exploit
+|nazi|terror|riot|incit|impersonat|dox|nudes?\b|pirat|bypass|crack\b|out of paying|undetected|untraceable|get away with
+|finding out|(?:read|see|check|look at|go through) (?:my|his|her|their|some\w+) .{0,30}(?:messages|texts|e-?mails?
+|diary|chats|phone)|without (?:\w+ ){0,2}?(?:know|notic|caught|consent|permission|paying)|(?:pick|jimmy) .{0,30}lock
+|into (?:my|her|his|their|a|the|some\w*) .{0,30}(?:e-?mail|account|phone|house|car\b|network|wi-?fi|computer))
 = prompt scene | asks to play somebody
 \b(?:role-?play|in character|stay in role|in the (?:voice|role|style|person) of|imagine (?:that )?you(?:'re| are)
 |simulate|pretend (?:to be|you(?:'re| are))|(?:speak|answer|respond|reply|react|talk) (?:as|like) (?:a|an|the|if|my
@@ -226,19 +228,26 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |answer)\b|\b(?:famous|iconic|best[- ]known|well[- ]known|memorable) (?:\w+ )?(?:line|words?|quote|phrase)\b
 |\b(?:translate|rewrite|rephrase|reword|paraphrase|complete|finish|correct|proofread|polite(?:r|ly)?)\b.*['"“\u2018:].*
 (?:\b(?:no|not|never|cannot|sorry|declin\w+|refus\w+|unable|nicht|kein\w*|pas|non|ne|nein|nunca|não|niet)\b|n't\b)
+= prompt double | asks for two things
+\band (?:\w+ ){0,2}?(?:tell|write|get|give|make|show|how|who|what|where|pick|roast|list|explain|find|help|claim|send
+|draft|add|insult|joke)\b
 = prompt service | asks what the model, a shop or a service does
 \b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
 |support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
 |name|task|speciality|topics?)\b|\b(?:who|what) are you\b
 = text requesting | a prompt that asks to be told something
 ^(?:please )?(?:tell|explain|describe|name|talk|what|who|when|where|why|how|which|give|list|compare|summari[sz]e)\b
+= text homonym | words of harm that also mean harmless deeds
+\b(?:kill|shoot|stab|hack|crack|attack|crash|smash|fight|trick|cut|fire|fool)\b
+= text pronoun | speaks of what was asked without naming it
+\b(?:how|ways?|steps?) (?:you can |to )\w+ (?:it|them|this|that|one)\b
 = text verb | the verb of a request, as its first group
 (?:\bhow (?:do|can|could|would|should) (?:i|we|you|one) |\b(?:how|ways?|steps?|want|need|like|tips) to |\bhelp me )
 (?:best |quickly |secretly |to )?([a-z]+)
 = text caring | prompts that ask for the decent way themselves
 \b(?:protect|safe|secur|defen[cds]|prevent|avoid|recogni[sz]|detect|report|help (?:a|my|him|her|them|some\w+) \w+|treat
-|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit|legally|resolve|respond to|when (?:a|an|my|some\w+)\b
-|if (?:a|an|my|some\w+)\b|tell (?:a|an|the|whether|if)\b|without|not\b|ethical|moral)
+|support|cop(?:e|ing)\b|deal with|recover|cure\b|heal\b|quit (?:smoking|drinking|gambling)|legally|resolve|respond to
+|when (?:a|an|my|some\w+)\b|if (?:a|an|my|some\w+)\b|tell (?:a|an|the|whether|if)\b|without|not\b|ethical|moral)
 = text safety | prompts that ask about safety themselves
 \b(?:protect|safe|secur|defen[cds]|guard|prevent|avoid|keep\w* away|recogni[sz]|spot\b|detect|report|identify|privacy
 |stop|lost|from being|respond to|story|tale|fable|poem|joke)
