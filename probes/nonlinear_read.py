@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
+from probes.statistics.metrics import paired_aurocs
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
@@ -56,12 +57,12 @@ def nonlinear_read(
     drawn = permuted_labels(y, n, named_rng(seed, "nonlinear read"), groups=groups, strata=strata)
     labels, folds = np.vstack([y, drawn]), _folds(groups, seed)
     centred = [_within(X, strata) for X in layers]
-    found = [
+    linear, quadratic = (
         np.max([_aurocs(kernel(X), labels, folds, strata) for X in centred], axis=0) for kernel in (_linear, _quadratic)
-    ]
+    )
     labellings = n_labellings(y, groups=groups, strata=strata)
-    p_linear, p_quadratic = (float(permutation_p(of[1:], of[0], labellings=labellings)) for of in found)
-    return NonlinearRead(float(found[0][0]), float(found[1][0]), p_linear, p_quadratic)
+    p = [float(permutation_p(read[1:], read[0], labellings=labellings)) for read in (linear, quadratic)]
+    return NonlinearRead(float(linear[0]), float(quadratic[0]), *p)
 
 
 def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
@@ -90,24 +91,14 @@ def _quadratic(X: np.ndarray) -> np.ndarray:
 def _aurocs(kernel: np.ndarray, labels: np.ndarray, folds: np.ndarray, strata: np.ndarray) -> np.ndarray:
     """Return the mean AUROC over folds of every labelling, (labellings,)."""
     target = _within_labels(labels.astype(float), strata)
-    found = []
+    each = []
     for fold in range(N_FOLDS):
         train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         ridge = kernel[np.ix_(train, train)] + PENALTY * np.trace(kernel) / len(kernel) * np.eye(len(train))
         weights = np.linalg.solve(ridge, target[:, train].T)
         scores = (kernel[np.ix_(held, train)] @ weights).T
-        found.append(_each_auroc(scores, labels[:, held]))
-    return np.nanmean(np.array(found), axis=0)
-
-
-def _each_auroc(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the AUROC of each row of scores for its own labels, from ranks (Mann & Whitney 1947); NaN without both."""
-    from scipy.stats import rankdata  # it takes long to import, and reading results does not need it
-
-    positive = labels.sum(axis=1)
-    pairs = positive * (labels.shape[1] - positive)
-    above = (rankdata(scores, axis=1) * labels).sum(axis=1) - positive * (positive + 1) / 2
-    return np.where(pairs > 0, above / np.maximum(pairs, 1), np.nan)
+        each.append(paired_aurocs(scores, labels[:, held]))
+    return np.nanmean(np.array(each), axis=0)
 
 
 def _within_labels(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:

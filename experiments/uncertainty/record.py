@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,8 +16,8 @@ from experiments.uncertainty.results import (
     LeftOut,
     MeasureAuroc,
     Population,
-    Reliability,
     StratumAccuracy,
+    UncertaintyMeasures,
 )
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
@@ -53,18 +52,9 @@ Wrong = Bool[np.ndarray, " questions"]
 Groups = Int[np.ndarray, " questions"]
 
 
-class MeasuredUncertainty(NamedTuple):
-    """The fields of `UncertaintyResult` that are measured on completions and samples."""
-
-    left_out: LeftOut
-    populations: dict[str, Population]
-    reliability: dict[str, Reliability]
-    verbalised_and_statistical: HedgingByEntropy
-
-
 def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
-) -> MeasuredUncertainty:
+) -> UncertaintyMeasures:
     """Measure how well each measure separates wrong or unknowable answers from right ones.
 
     Questions that are refused, or whose completion cannot be judged, are left out and counted: they do not concern
@@ -85,7 +75,7 @@ def measure_uncertainty(
     }
     diagrams = {"committed": inside["committed"], "known_answer": inside["committed"] & inside["known_answer"]}
     agreement = np.array([one.agreement for one in judged], dtype=float)
-    return MeasuredUncertainty(
+    return UncertaintyMeasures(
         left_out=LeftOut(
             refused=sum(o.action == "refuse" for o in observed), unjudged=sum(o.action is None for o in observed)
         ),

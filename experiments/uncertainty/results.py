@@ -113,7 +113,16 @@ class KnowledgeLabels(Record):
     by_samples_alone: Estimate
 
 
-class UncertaintyResult(Record):
+class UncertaintyMeasures(Record):
+    """What is measured on completions and samples."""
+
+    left_out: LeftOut | None = None
+    populations: dict[str, Population] = {}
+    reliability: dict[str, Reliability] = {}
+    verbalised_and_statistical: HedgingByEntropy | None = None
+
+
+class UncertaintyResult(UncertaintyMeasures):
     """Result of `refusal uncertainty`; only `settings`, `questions` and `reason` are set where there is no question."""
 
     settings: SamplingSettings
@@ -122,8 +131,4 @@ class UncertaintyResult(Record):
     reason: str
     remarks: list[str] = []
     meanings: MeaningsUsed | None = None
-    left_out: LeftOut | None = None
-    populations: dict[str, Population] = {}
-    reliability: dict[str, Reliability] = {}
-    verbalised_and_statistical: HedgingByEntropy | None = None
     knowledge: KnowledgeLabels | None = None

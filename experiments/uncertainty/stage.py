@@ -48,7 +48,7 @@ def uncertainty(loaded: LoadedRun) -> None:
         reason="",
         remarks=remarks(settings, observed),
         meanings=meanings.used(),
-        **measured._asdict(),
+        **dict(measured),
         knowledge=compare_labels(observed, asked, labels, threshold),
     )
     result.write(loaded.file("stages/uncertainty.json"))

@@ -82,7 +82,10 @@ def same_mean(X: Float[np.ndarray, "samples features"], theta: Float[np.ndarray,
 
 
 class DirectionMixin:
-    """Adds `direction` to a fitted binary estimator, and scikit-learn tags for two classes."""
+    """Adds `direction` to a fitted binary estimator, and scikit-learn tags for two classes.
+
+    Every estimator has `classes_`, `class_count_` and `class_means_`: (2,), (2,) and (2, d_model).
+    """
 
     classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; scores are positive for classes_[1]
     class_count_: Integer[np.ndarray, " 2"]  # training samples of each class

@@ -56,7 +56,6 @@ class LeaceEraser(LabelEraser):
         removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.
         mean_: mean of all training samples, (d_model,); a sample at the mean does not change.
         shrinkage_: the weight of the multiple of the identity, chosen from the data.
-        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
     def __init__(self, shrinkage: bool = True) -> None:
@@ -107,7 +106,6 @@ class Inlp(LabelEraser):
     Attributes:
         directions_: (k, d_model) float64, orthonormal, in order of fitting, each towards `classes_[1]`.
         thresholds_: (k,), the decision threshold along each direction.
-        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
     def __init__(

@@ -46,7 +46,6 @@ class DifferenceInMeans(LinearBinaryProbe):
     Attributes:
         theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
         coef_, intercept_: of the score, (1, d_model) with unit norm and (1,).
-        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DifferenceInMeans:
@@ -76,7 +75,6 @@ class MassMean(LinearBinaryProbe):
         theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
         shrinkage_: the shrinkage used.
         coef_, intercept_: of the score, (1, d_model) and (1,).
-        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
     def __init__(self, shrinkage: Shrinkage = "ledoit_wolf") -> None:
@@ -121,7 +119,6 @@ class LogisticProbe(LinearBinaryProbe):
 
     Attributes:
         coef_, intercept_: of the score, (1, d_model) and (1,) float64.
-        classes_, class_count_, class_means_: (2,), (2,), (2, d_model).
     """
 
     def __init__(self, C: float = 1.0, class_weight: ClassWeight = "balanced", tol: float = 1e-8) -> None:
@@ -166,7 +163,6 @@ class CentroidCosine(BinaryProbe):
 
     Attributes:
         class_means_: the centroids, (2, n_layers * d_model) float64.
-        classes_, class_count_: (2,).
     """
 
     def __init__(self, n_layers: int = 1) -> None:

@@ -120,6 +120,15 @@ def aurocs_of_labels(
     return _mann_whitney(ys @ rankdata(score), ys.sum(axis=1), ys.shape[1])
 
 
+def paired_aurocs(
+    scores: Real[np.ndarray, "labellings samples"], ys: Bool[np.ndarray, "labellings samples"]
+) -> Float[np.ndarray, " labellings"]:
+    """Return the AUROC of each row of scores against its own labels."""
+    from scipy.stats import rankdata
+
+    return _mann_whitney((rankdata(scores, axis=1) * ys).sum(axis=1), ys.sum(axis=1), ys.shape[1])
+
+
 def _mann_whitney(rank_sum: np.ndarray, n_positive: int | np.ndarray, n: int) -> np.ndarray:
     """Return AUROCs from the rank sums of the positive samples."""
     pairs = np.asarray(n_positive * (n - n_positive), dtype=float)

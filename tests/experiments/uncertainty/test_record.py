@@ -16,8 +16,8 @@ from experiments.uncertainty.knowledge import (
     relabel_prompts,
 )
 from experiments.uncertainty.observation import Observation, Sample
-from experiments.uncertainty.record import MEASURES, MeasuredUncertainty, auroc_p, measure_uncertainty
-from experiments.uncertainty.results import LeftOut, MeasureAuroc
+from experiments.uncertainty.record import MEASURES, auroc_p, measure_uncertainty
+from experiments.uncertainty.results import LeftOut, MeasureAuroc, UncertaintyMeasures
 from experiments.uncertainty.stage import remarks, threshold_of_answered
 from experiments.uncertainty.text import auroc_cell
 from extract.prompts.prompt import Prompt, make_prompt, prompt_row
@@ -48,7 +48,7 @@ def questions(n: int, gap: float, seed: int = 0) -> list[Observation]:
     ]
 
 
-def auroc(measured: MeasuredUncertainty, measure: str = "semantic_entropy", population: str = "all") -> MeasureAuroc:
+def auroc(measured: UncertaintyMeasures, measure: str = "semantic_entropy", population: str = "all") -> MeasureAuroc:
     return measured.populations[population].measures[measure]
 
 

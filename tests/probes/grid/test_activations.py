@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from probes.grid.activations import read_ahead
+from probes.grid.probe_grid import read_ahead
 
 KEYS = [(i, j) for i in range(4) for j in range(2)]
 

@@ -219,21 +219,6 @@ def test_sets_may_be_of_any_size_with_any_labels_and_samples_of_any_weight(shape
     assert _off(fit_logistic_batch(X, train, y[::-1], CS[:1]).scores, balanced[:, :1]) > 10 * TOL
 
 
-@pytest.mark.parametrize("shape", [WIDE, TALL])
-def test_a_scaler_of_all_samples_or_no_intercept_would_be_seen(shape: tuple[int, int]) -> None:
-    """The control of all comparisons with scikit-learn here."""
-    X, y = _plain(*shape, share=0.3)
-    train = _folds(np.random.default_rng(2), len(X))
-    scores = fit_logistic_batch(X, train, np.tile(y, (3, 1)), (0.1,)).scores[:, 0]
-    everywhere = StandardScaler().fit_transform(X)
-    for rows, fold in zip(train, scores, strict=True):
-        model = LogisticRegression(C=0.1, class_weight="balanced", tol=1e-10).fit(everywhere[rows], y[rows])
-        assert _off(fold, model.decision_function(everywhere)) > 10 * TOL
-        assert _off(fold, _reference(X, rows, y, 0.1, "balanced", fit_intercept=False)) > 10 * TOL
-        assert _off(fold, _reference(X, rows, y, 0.101, "balanced")) > TOL
-        assert _off(fold, _reference(X, rows, y, 0.1, "balanced")) < TOL
-
-
 VALUES = st.sampled_from([0.0, 0.0, 1.0, -1.0, 2.0, 1e-3, 1e3, -1e6, 0.1])
 
 
