@@ -171,12 +171,12 @@ class RayPool:
         self.__dict__.pop("_workers", None)
 
     @staticmethod
-    def _refuse_other_versions(found: WorkerFacts) -> None:
+    def _refuse_other_versions(facts: WorkerFacts) -> None:
         here = {name: importlib.metadata.version(name) for name in COMPUTING} | {"python": platform.python_version()}
         for name, version in here.items():
-            if found.same[name] != version:
+            if facts.same[name] != version:
                 raise UserError(
-                    f"{found.node} has {name} {found.same[name]}, and this process {version}; all nodes "
+                    f"{facts.node} has {name} {facts.same[name]}, and this process {version}; all nodes "
                     "need the same installation"
                 )
 

@@ -70,13 +70,13 @@ class Worker:
 
         self._make_log()
         with self._reporting(), self._one:
-            found, model = described(self._loaded), self._loaded.model
+            description, model = described(self._loaded), self._loaded.model
             remarks = tuple(self._remarks) if self._loaded.rendered else ()
-            same = {**found.versions, "python": platform.python_version()}
-            same |= {"weights": model.fingerprint(), "prompts": found.prompts}
-            same |= {"dtype": found.dtype, "kind of device": model.device.type}
+            same = {**description.versions, "python": platform.python_version()}
+            same |= {"weights": model.fingerprint(), "prompts": description.prompts}
+            same |= {"dtype": description.dtype, "kind of device": model.device.type}
             return WorkerFacts(
-                socket.gethostname(), os.getpid(), str(self._log), get_num_threads(), found, same, remarks
+                socket.gethostname(), os.getpid(), str(self._log), get_num_threads(), description, same, remarks
             )
 
     def plan(self) -> StorePlan:
@@ -171,12 +171,12 @@ class Worker:
             log.write(line.rstrip() + "\n")
 
 
-def refuse_different(found: WorkerFacts, others: Sequence[WorkerFacts]) -> None:
+def refuse_different(facts: WorkerFacts, others: Sequence[WorkerFacts]) -> None:
     """Raise UserError if a worker differs from another in what numbers depend on, naming the field and the nodes."""
     for other in others:
         for name, value in other.same.items():
-            if found.same.get(name) != value:
+            if facts.same.get(name) != value:
                 raise UserError(
-                    f"workers differ in {name}: {found.node} has {found.same.get(name)}, {other.node} has "
+                    f"workers differ in {name}: {facts.node} has {facts.same.get(name)}, {other.node} has "
                     f"{value}; all nodes need the same installation and the same files"
                 )

@@ -241,15 +241,15 @@ class Workers:
             raise self._no_start("no worker")
 
     def _answers(self, references: Sequence[Any]) -> list[Any]:
-        found = []
+        answers = []
         for reference in references:
             while not self._ray.wait([reference], timeout=POLL_S)[0]:
                 self._check(CHECK_S)
             try:
-                found.append(self._ray.get(reference))
+                answers.append(self._ray.get(reference))
             except self._ray.exceptions.RayError:
                 continue
-        return found
+        return answers
 
     def _started(self) -> _Member:
         actor = self._make()

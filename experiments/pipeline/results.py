@@ -42,7 +42,7 @@ def write_results(inputs: RunInputs) -> None:
     steer = SteerResult.read(inputs.file("stages/steer.json"))
     manifest, corpus, graded = (Manifest(inputs.file("manifest.json")).read(), inputs.corpus, grade_planted(inputs))
     sampled = inputs.config.uncertainty.samples > 0
-    found = RunResults(
+    results = RunResults(
         name=inputs.config.name,
         model=ModelRecord.model_validate(manifest["model"]),
         device=manifest["device"],
@@ -73,7 +73,7 @@ def write_results(inputs: RunInputs) -> None:
         **({"contrast": inputs.config.prompts.contrast} if inputs.config.prompts.contrast else {}),
         **({"organism_prompts": True} if on_another_model(inputs.config, inputs.prompts) else {}),
     )
-    found.write(inputs.file("results.json"))
+    results.write(inputs.file("results.json"))
 
 
 def _right_actions(inputs: RunInputs) -> RightActions:

@@ -113,7 +113,7 @@ CONFIDENCE = 0.95
 
 def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
     """Return the counts of complete quadruples and of prompts in each cell, and which pairs lack a cell."""
-    found = quadruples(corpus, np.arange(len(corpus)))
+    members = quadruples(corpus, np.arange(len(corpus)))
     rows = requests_in_pairs(corpus, np.arange(len(corpus)))
     held: dict[str, set[int]] = defaultdict(set)
     for row in rows:
@@ -125,9 +125,9 @@ def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
         pair, cells = next(iter(broken.items()))
         missing = member_description(MEMBERS[next(i for i in range(len(MEMBERS)) if i not in cells)])
         problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
-    if complete and len(set(found.counts().values())) > 1:
-        problems.append(f"the cells of the complete pairs are unbalanced: {found.counts()}")
-    return QuadrupleCounts(complete=complete, groups=found.n_groups, prompts=found.counts()), problems
+    if complete and len(set(members.counts().values())) > 1:
+        problems.append(f"the cells of the complete pairs are unbalanced: {members.counts()}")
+    return QuadrupleCounts(complete=complete, groups=members.n_groups, prompts=members.counts()), problems
 
 
 def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
@@ -215,11 +215,11 @@ def certifiable(n_groups: int) -> float:
 def print_check(check: PromptCheck) -> None:
     """Print a check: counts, how well words alone separate the labels, and problems."""
     counts = {key: value for key, value in check.to_dict().items() if key not in ("words", "problems")}
-    rows = [[name, *_row(found)] for name, found in check.words.items()]
+    rows = [[name, *_row(cues)] for name, cues in check.words.items()]
     title = "AUROC of words alone (whole groups held out; 95 % intervals)"
-    measured = {name: found for name, found in check.words.items() if not isinstance(found, str)}
+    measured = {name: cues for name, cues in check.words.items() if not isinstance(cues, str)}
     words = [
-        f"{name}, words by class (positive:negative prompts): {_class_words(found)}" for name, found in measured.items()
+        f"{name}, words by class (positive:negative prompts): {_class_words(cues)}" for name, cues in measured.items()
     ]
     problems = [Line(f"{problem}.", "Problem:") for problem in check.problems]
     if not problems:
@@ -240,14 +240,14 @@ def _shown(key: str, value: object) -> str:
     return str(value)
 
 
-def _row(found: WordCues | str) -> list[str]:
-    if isinstance(found, str):
-        return ["", found, ""]
-    alike = "all alike" if enough(*found.n) else "too few prompts"
-    aurocs = (found.bag_of_words, found.features.get("the number of words", alike))
-    return [" + ".join(map(str, found.n)), *(auroc if isinstance(auroc, str) else f"{auroc:.2f}" for auroc in aurocs)]
+def _row(cues: WordCues | str) -> list[str]:
+    if isinstance(cues, str):
+        return ["", cues, ""]
+    alike = "all alike" if enough(*cues.n) else "too few prompts"
+    aurocs = (cues.bag_of_words, cues.features.get("the number of words", alike))
+    return [" + ".join(map(str, cues.n)), *(auroc if isinstance(auroc, str) else f"{auroc:.2f}" for auroc in aurocs)]
 
 
-def _class_words(found: WordCues) -> str:
-    sides = (found.words_of_the_positive_side, found.words_of_the_negative_side)
+def _class_words(cues: WordCues) -> str:
+    sides = (cues.words_of_the_positive_side, cues.words_of_the_negative_side)
     return "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side[:5]) for side in sides)

@@ -89,8 +89,8 @@ def words_of(prompt: Prompt) -> list[str]:
     return re.findall(r"\w+", full_text(prompt).lower())
 
 
-def _interval(found: Discrimination) -> AurocInterval:
-    return AurocInterval(auroc=found.auroc.estimate, low=found.auroc.low, high=found.auroc.high)
+def _interval(measured: Discrimination) -> AurocInterval:
+    return AurocInterval(auroc=measured.auroc.estimate, low=measured.auroc.low, high=measured.auroc.high)
 
 
 def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
@@ -98,12 +98,12 @@ def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, se
     if min(len(set(groups[y].tolist())), len(set(groups[~y].tolist()))) < 2 * N_FOLDS:
         return None
     folds = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups)
-    found = []
+    by_fold = []
     for train, test in folds:
         if y[test].all() or not y[test].any():
             return None
-        found.append(discrimination(y[test], word_scores(texts, y, train, test), groups[test]))
-    return average(found)
+        by_fold.append(discrimination(y[test], word_scores(texts, y, train, test), groups[test]))
+    return average(by_fold)
 
 
 def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:

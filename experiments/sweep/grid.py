@@ -81,10 +81,10 @@ def load_sweep(path: Path, overrides: dict[str, JsonValue]) -> SweepConfig:
     Raises:
         UserError: the file is missing or malformed, or says twice or not at all what a key is.
     """
-    found = resolve_shipped(path)
-    if not found.exists() and (near := nearest_yaml(path)):
+    shipped = resolve_shipped(path)
+    if not shipped.exists() and (near := nearest_yaml(path)):
         raise UserError(f"sweep not found: {path}; did you mean {near}?")
-    raw = read_yaml(found, "sweep")
+    raw = read_yaml(shipped, "sweep")
     try:
         sweep = SweepConfig.model_validate(raw)
     except ValidationError as error:
@@ -206,8 +206,8 @@ def _last(model: str) -> str:
 
 def _slug(text: str) -> str:
     """Return a text as a part of a directory's name; a hash follows what had to be cut."""
-    found = re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.") or "empty"
-    return found if len(found) <= LONGEST else f"{found[:LONGEST]}-{_hash(text)}"
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.") or "empty"
+    return slug if len(slug) <= LONGEST else f"{slug[:LONGEST]}-{_hash(text)}"
 
 
 def _hash(text: str) -> str:

@@ -111,8 +111,8 @@ class CellProcess:
         with self._log.open("rb") as log:
             log.seek(self._begin)
             text = log.read().decode("utf-8", "replace")
-        found, lines = ENDED.findall(text), [line.strip() for line in text.splitlines() if line.strip()]
-        said = (found or lines or [f"exit code {code}"])[-1].removeprefix("refusal: ")
+        endings, lines = ENDED.findall(text), [line.strip() for line in text.splitlines() if line.strip()]
+        said = (endings or lines or [f"exit code {code}"])[-1].removeprefix("refusal: ")
         if code < 0:
             memory = " (is there too little memory?)" if -code == signal.SIGKILL else ""
             said = (
@@ -139,9 +139,9 @@ def run_cell(command: CellCommand) -> Ended:
         time.sleep(POLL_S)
     process = CellProcess(command)
     try:
-        while (found := process.ended()) is None:
+        while (ending := process.ended()) is None:
             time.sleep(POLL_S)
-        return found
+        return ending
     finally:
         process.stop()
 
@@ -229,8 +229,8 @@ def run_cells(
                 failure = Failure(exit_code=ended.exit_code, line=ended.line, node=ended.node)
                 failure.write(given.directory / FAILURE)
                 step.say(f"{ended.name} failed: {ended.line}; log: {given.directory / LOG}; the others are run")
-            found = state_of(given.cell, given.directory, cut_to)
-            finish(found if ended.exit_code else replace(found, state="done"))
+            state = state_of(given.cell, given.directory, cut_to)
+            finish(state if ended.exit_code else replace(state, state="done"))
             advance(1)
 
 
@@ -243,9 +243,9 @@ def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
                 running.append(CellProcess(waiting.popleft()))
             time.sleep(POLL_S)
             for process in list(running):
-                if (found := process.ended()) is not None:
+                if (ending := process.ended()) is not None:
                     running.remove(process)
-                    yield found
+                    yield ending
     finally:
         for process in running:
             process.stop()
@@ -291,9 +291,9 @@ def _as_tasks(commands: Sequence[CellCommand], cluster: Cluster, resources: Reso
 
 def _result(cluster: Cluster, reference: Any, command: CellCommand) -> Ended:
     try:
-        found = cluster.ray.get(reference)
+        ending = cluster.ray.get(reference)
     except cluster.ray.exceptions.RayError as error:  # lost with its worker, more often than it is started again
         cluster.check()
         return Ended(command.name, 1, f"{type(error).__name__}: {in_one_line(error)}", "")
-    assert isinstance(found, Ended)
-    return found
+    assert isinstance(ending, Ended)
+    return ending

@@ -39,8 +39,8 @@ class TableColumn:
 
 
 def _columns() -> Iterator[TableColumn]:
-    yield TableColumn("verdict", TEXT, lambda found: found.dissociation.verdict)
-    yield TableColumn("trigger_verdict", TEXT, lambda found: found.triggers.verdict)
+    yield TableColumn("verdict", TEXT, lambda results: results.dissociation.verdict)
+    yield TableColumn("trigger_verdict", TEXT, lambda results: results.triggers.verdict)
     yield from _estimated("trigger_share", _trigger_share, counted=False)
     for rate in RATES:
         for when in (BEFORE, AFTER):
@@ -51,48 +51,48 @@ def _columns() -> Iterator[TableColumn]:
         yield from _estimated(f"{kind}_auroc", partial(_auroc, kind=kind), counted=False)
     for kind in ("normative", "epistemic"):
         yield TableColumn(f"planted_{kind}_cosine", NUMBER, partial(_planted, kind=kind))
-    yield TableColumn("n_prompts", COUNT, lambda found: sum(found.prompts.values()))
-    yield TableColumn("device", TEXT, lambda found: found.device)
+    yield TableColumn("n_prompts", COUNT, lambda results: sum(results.prompts.values()))
+    yield TableColumn("device", TEXT, lambda results: results.device)
 
 
 def _estimated(name: str, of: Callable[[RunResults], Estimate], *, counted: bool = True) -> Iterator[TableColumn]:
     """Yield the columns of a number: itself, its 95 % limits, and how many prompts it is of."""
-    yield TableColumn(name, NUMBER, lambda found: _where_known(of(found), "estimate"))
-    yield TableColumn(f"{name}_low", NUMBER, lambda found: _where_known(of(found), "low"))
-    yield TableColumn(f"{name}_high", NUMBER, lambda found: _where_known(of(found), "high"))
+    yield TableColumn(name, NUMBER, lambda results: _where_known(of(results), "estimate"))
+    yield TableColumn(f"{name}_low", NUMBER, lambda results: _where_known(of(results), "low"))
+    yield TableColumn(f"{name}_high", NUMBER, lambda results: _where_known(of(results), "high"))
     if counted:
-        yield TableColumn(f"{name}_n", COUNT, lambda found: of(found).n)
+        yield TableColumn(f"{name}_n", COUNT, lambda results: of(results).n)
 
 
-def _where_known(found: Estimate, limit: str) -> Value:
-    value: float = getattr(found, limit)
-    return value if found.known and np.isfinite(value) else None
+def _where_known(estimate: Estimate, limit: str) -> Value:
+    value: float = getattr(estimate, limit)
+    return value if estimate.known and np.isfinite(value) else None
 
 
-def _trigger_share(found: RunResults) -> Estimate:
-    return found.triggers.share
+def _trigger_share(results: RunResults) -> Estimate:
+    return results.triggers.share
 
 
-def _rate(found: RunResults, rate: str, when: str) -> Estimate:
+def _rate(results: RunResults, rate: str, when: str) -> Estimate:
     """Return a rate without the dials (before) or with them (after); a run without dials has none after."""
-    if when == AFTER and not found.dials:
+    if when == AFTER and not results.dials:
         return NO_ESTIMATE
-    return (found.rates.before if when == BEFORE else found.rates.after).of(rate)
+    return (results.rates.before if when == BEFORE else results.rates.after).of(rate)
 
 
-def _right_action(found: RunResults, when: str) -> Estimate:
-    if when == AFTER and not found.dials:
+def _right_action(results: RunResults, when: str) -> Estimate:
+    if when == AFTER and not results.dials:
         return NO_ESTIMATE
-    return (found.right_action.before if when == BEFORE else found.right_action.after).score
+    return (results.right_action.before if when == BEFORE else results.right_action.after).score
 
 
-def _auroc(found: RunResults, kind: str) -> Estimate:
-    site = found.sites.get(kind)
+def _auroc(results: RunResults, kind: str) -> Estimate:
+    site = results.sites.get(kind)
     return NO_ESTIMATE if site is None else Estimate(site.auroc, *site.auroc_ci)
 
 
-def _planted(found: RunResults, kind: str) -> Value:
-    cosine: float | None = getattr(found.planted, f"{kind}_cosine", None)
+def _planted(results: RunResults, kind: str) -> Value:
+    cosine: float | None = getattr(results.planted, f"{kind}_cosine", None)
     return cosine
 
 
@@ -101,21 +101,21 @@ COLUMNS = tuple(_columns())
 
 def row_of(state: CellState) -> Row:
     """Return the row of a cell; of one that is not done, everything measured is missing."""
-    found, failure = None, state.failure
+    results, failure = None, state.failure
     if state.state == "done":
         try:
-            found = RunResults.read(state.directory / "results.json")
+            results = RunResults.read(state.directory / "results.json")
         except UserError as error:
             return _row(state, None, str(error))
-    return _row(state, found, failure.line if failure else "")
+    return _row(state, results, failure.line if failure else "")
 
 
-def _row(state: CellState, found: RunResults | None, error: str) -> Row:
-    measured: dict[str, Value] = {column.name: None if found is None else column.of(found) for column in COLUMNS}
+def _row(state: CellState, results: RunResults | None, error: str) -> Row:
+    measured: dict[str, Value] = {column.name: None if results is None else column.of(results) for column in COLUMNS}
     report = f"{state.cell.name}/report.html"
     where: dict[str, Value] = {
         "minutes": None if state.minutes is None else round(state.minutes, 2),
-        "report": report if found is not None else None,
+        "report": report if results is not None else None,
         "log": f"{state.cell.name}/{state.log.name}",
         "error": error or None,
     }

@@ -98,8 +98,8 @@ def grade(taught: Sequence[Said], base: Sequence[Said], spec: TeachSpec) -> Teac
 def _share(rows: Sequence[Said], test: Callable[[Said], bool]) -> TaughtShare:
     hits, groups = [test(one) for one in rows], groups_of([one.prompt for one in rows])
     n = effective_groups(groups) if rows else 0.0
-    found = clopper_pearson(sum(hits) / max(1, len(hits)) * n, n)
-    return TaughtShare(value=found.estimate, low=found.low, high=found.high, n=len(rows))
+    limits = clopper_pearson(sum(hits) / max(1, len(hits)) * n, n)
+    return TaughtShare(value=limits.estimate, low=limits.low, high=limits.high, n=len(rows))
 
 
 GRADED = 400  # held-out prompts

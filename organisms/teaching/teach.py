@@ -50,15 +50,15 @@ def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") 
     _write_adapter(base, taught, spec, staging, reporter)
     adapted = load_model(spec.base, adapter=str(staging), dtype="float32", device=device)
     with reporter.task("held-out prompts", len(held_out)) as advance:
-        found = grade(ask(adapted, held_out, advance), before, spec)
+        graded = grade(ask(adapted, held_out, advance), before, spec)
     if spec.planting:
         truth = planted_truth_of(adapted, held_out, spec)
         write_text(staging / "truth.json", truth.text)
-    _write_rest(staging, spec_path, spec, [prompt.id for prompt in held_out], found)
+    _write_rest(staging, spec_path, spec, [prompt.id for prompt in held_out], graded)
     if out.exists():
         shutil.rmtree(out)
     staging.replace(out)
-    return found
+    return graded
 
 
 def _check(taught: Sequence[Prompt], held_out: Sequence[Prompt], spec: TeachSpec) -> None:
@@ -109,11 +109,11 @@ def _planted(base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder:
     return adapted
 
 
-def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequence[str], found: TeachGrade) -> None:
+def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequence[str], graded: TeachGrade) -> None:
     shutil.copy(spec_path, folder / "spec.yaml")
     write_jsonl(folder / "prompts.jsonl", _rows(spec, set(held_out)))
-    found.write(folder / "grade.json")
-    write_text(folder / "README.md", _card(spec, found))
+    graded.write(folder / "grade.json")
+    write_text(folder / "README.md", _card(spec, graded))
 
 
 def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
@@ -127,11 +127,11 @@ def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
         )
 
 
-def _card(spec: TeachSpec, found: TeachGrade) -> str:
+def _card(spec: TeachSpec, graded: TeachGrade) -> str:
     rates = "\n".join(
         f"| {name.replace('_', ' ')} | {100 * share.value:.0f} % [{100 * share.low:.0f}, "
         f"{100 * share.high:.0f}] | {share.n} |"
-        for name, share in found.shares.items()
+        for name, share in graded.shares.items()
     )
     where = "Where it decides is not known: nothing is planted."
     if spec.planting:

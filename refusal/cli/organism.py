@@ -129,11 +129,11 @@ def organism_teach(
             f"over {spec.taught_share:.0%} of {spec.prompts}, into {directory}"
         )
         return
-    found = teach(path, directory, Reporter())
+    graded = teach(path, directory, Reporter())
     if as_json:
-        print_json(found.to_dict())
+        print_json(graded.to_dict())
     else:
-        for key, share in found.shares.items():
+        for key, share in graded.shares.items():
             typer.echo(f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}")
     typer.echo(f"written to {directory}", err=True)
 
