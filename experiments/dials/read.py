@@ -3,6 +3,9 @@
 A probe's scores on its own training prompts are too good for calibration and for the choice of thresholds. So each
 training prompt gets a cross-fitted score, from a probe fitted without its fold (whole groups), and Platt scaling is
 fitted on these and on validation scores. No dial has used the `calibration` part, which certifies the thresholds.
+
+A dial's probe is also read at every token from the user's last turn on, in one forward pass without interventions. Only
+at the position that the dial itself reads is that its calibrated log-odds.
 """
 
 from __future__ import annotations
@@ -13,15 +16,23 @@ import numpy as np
 from jaxtyping import Bool, Float
 from sklearn.model_selection import StratifiedGroupKFold
 
+from experiments.dials.results import MOST_PROMPTS, TOKEN_READINGS, TokenReadings
 from experiments.probing.read_probes import contrast_of, fit_grid
 from experiments.responses.loaded_run import LoadedRun
+from extract.atomic_write import write_jsonl
+from extract.backoff import TokenBudget
+from extract.chat.render import Rendered, token_texts
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
 from probes.grid.probe_grid import LOGISTIC, choose_locus
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
+from steering.controller import token_log_odds
+from steering.dial import Dial, Kind
+from steering.dial_file import read_dials
 
+DIGITS = 3  # of the log-odds of tokens
 CHOICE = ("train", "validation")  # the parts that calibrate probabilities and choose thresholds
 FOLDS = 5
 
@@ -98,3 +109,44 @@ def cross_fitted_scores(
     for own, (_, left_out) in zip(folds, splits, strict=True):
         score[train[left_out]] = own[train[left_out]]
     return score
+
+
+def read_tokens(loaded: LoadedRun) -> None:
+    """Write token_readings.jsonl, a line for each of at most `MOST_PROMPTS` test prompts; none without dials."""
+    dials = [dial for dial in read_dials(loaded.file("dials.safetensors"))[0] if dial.read is not None]
+    found = _read(loaded, dials, some_of(np.flatnonzero(loaded.corpus.within("test")).tolist())) if dials else []
+    write_jsonl(loaded.file(TOKEN_READINGS), (line.to_dict() for line in found))
+
+
+def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
+    """Return at most so many rows, evenly spread over all of them."""
+    return rows if len(rows) <= most else [rows[int(k * len(rows) / most)] for k in range(most)]
+
+
+def _read(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
+    model, prompts = loaded.model, [loaded.rendered[row] for row in rows]
+    budget = TokenBudget.on(model.device, loaded.config.extract.token_budget, loaded.reporter.say)
+    read: dict[int, dict[Kind, np.ndarray]] = {}
+    with loaded.reporter.task("readings at every token", len(rows)) as advance:
+
+        def work(batch: list[int]) -> None:
+            found = token_log_odds(model, dials, [prompts[i].token_ids for i in batch])
+            for k, i in enumerate(batch):
+                read[i] = {kind: values[k] for kind, values in found.items()}
+            advance(len(batch))
+
+        budget.run([len(prompt.token_ids) for prompt in prompts], work)
+    return [_line(loaded, rows[i], prompts[i], read[i], dials) for i in range(len(rows))]
+
+
+def _line(
+    loaded: LoadedRun, row: int, prompt: Rendered, read: dict[Kind, np.ndarray], dials: list[Dial]
+) -> TokenReadings:
+    first = prompt.instruction.start
+    return TokenReadings(
+        id=loaded.prompts[row].id,
+        tokens=token_texts(loaded.model.tokenizer, prompt.token_ids[first:]),
+        words=len(prompt.instruction),
+        log_odds={kind: values[first:].round(DIGITS).tolist() for kind, values in read.items()},
+        read_at={d.kind: [i - first for i in prompt.roles[d.read.position]] for d in dials if d.read is not None},
+    )

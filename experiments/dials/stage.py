@@ -59,11 +59,12 @@ def steer(loaded: LoadedRun) -> None:
         gain = gain | {"as_looked_up": _agreement(looked_up[test], after)}
     if chosen is not None:
         gain = gain | {"by_category": _checked(loaded, dials, chosen, test)}
+    lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
     found = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
         "absent": [kind for kind in KINDS if kind not in writers],
         **_before_after(loaded, test, after),
-        "no_opening": NO_OPENING if _lacks_opening(loaded, writers) else "",
+        "no_opening": NO_OPENING if lacks_opening else "",
         **gain,
     }
     SteerResult.model_validate(found).write(loaded.file("stages/steer.json"))
@@ -103,7 +104,11 @@ def _build_dials(
     surface, point = _operating_point(loaded, policy, list(reads), targets)
     thresholds = surface.settings[point.index].tolist()
     pooled = dict(zip(writers, thresholds, strict=True))
-    chosen = _by_category(loaded, policy, pooled, reads, targets) if loaded.config.steer.by == "category" else None
+    chosen = None
+    if loaded.config.steer.by == "category":
+        declining = {kind: read.declining for kind, read in reads.items()}
+        first = next(iter(reads.values()))  # the category is recognised where the first dial reads
+        chosen = choose_by_category(loaded, policy, pooled, declining, first.locus, targets)
     dials = [
         Dial(
             kind=kind,
@@ -126,10 +131,6 @@ def _build_dials(
     over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
     gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)}
     return dials, gain, table.actions_at(thresholds, band), chosen
-
-
-def _lacks_opening(loaded: LoadedRun, writers: dict[Kind, Writer]) -> bool:
-    return loaded.config.steer.permit == "subspace" and not any(writer.opening for writer in writers.values())
 
 
 def _agreement(looked_up: Shaped[np.ndarray, " rows"], said: Sequence[Completion]) -> float:
@@ -159,18 +160,6 @@ def _targets(inputs: RunInputs, kinds: list[Kind]) -> Targets:
     config = inputs.config.steer
     costs = reachable_costs(config.costs.model_dump(), kinds) if config.costs else None
     return Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
-
-
-def _by_category(
-    loaded: LoadedRun,
-    policy: PolicyEvaluation,
-    pooled: dict[Kind, float],
-    reads: dict[Kind, DialRead],
-    targets: Targets,
-) -> ChosenByCategory:
-    """Choose thresholds by category, which is recognised where the first dial reads."""
-    declining = {kind: read.declining for kind, read in reads.items()}
-    return choose_by_category(loaded, policy, pooled, declining, next(iter(reads.values())).locus, targets)
 
 
 def _operating_point(

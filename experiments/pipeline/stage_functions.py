@@ -10,8 +10,8 @@ import numpy as np
 from experiments.categories.judge import judge as judge_categories
 from experiments.categories.measure import measure_categories
 from experiments.cluster.ray_pool import RayPool
+from experiments.dials.read import read_tokens
 from experiments.dials.stage import steer
-from experiments.dials.token_readings import read_tokens
 from experiments.dissociation.gate_open import gate_open
 from experiments.dissociation.judge import dissociate
 from experiments.dissociation.measure import measure_effects, measure_rank

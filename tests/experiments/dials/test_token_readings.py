@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit, logit
 
 from experiments.dials.counterfactuals import read_table
+from experiments.dials.read import read_tokens, some_of
 from experiments.dials.results import TokenReadings
-from experiments.dials.token_readings import read_tokens, some_of
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import load_config
 from extract.chat.render import render
