@@ -70,14 +70,6 @@ def test_the_right_action_score_and_what_it_depends_on(completions: Path, tmp_pa
     assert card(cli, str(completions))["right_action"]["score"]["estimate"] > plain["estimate"]
 
 
-def test_a_constant_policy_scores_zero_whatever_its_rates(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    rows = [json.loads(line) | {"completion": REFUSAL} for line in completions.read_text().splitlines()]
-    completions.write_text("\n".join(map(json.dumps, rows)))
-    scored = card(cli, str(completions))
-    assert scored["rates"]["missed_harm"]["estimate"] == 0
-    assert scored["right_action"]["score"]["estimate"] == pytest.approx(0, abs=1e-9)
-
-
 def test_people_read_the_same(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = cli("score", str(completions))
     assert code == 0

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from extract.errors import UserError
-from extract.prompts.prompt import LABELS, RIGHT_ACTIONS, Prompt
+from extract.prompts.prompt import LABELS, Prompt
 from extract.shipped import ROOT
 from scoring.case import cases_of
 from scoring.compare.comparison import compare_runs
@@ -42,27 +40,6 @@ def scored(out: Path) -> list[dict[str, Any]]:
 
 def row(i: int, label: str = "benign", action: str = "answer", **also: Any) -> dict[str, Any]:
     return {"id": i, "text": f"question {i}", "label": label, "completion": POLICIES[action], **also}
-
-
-@settings(deadline=None, max_examples=15)
-@given(
-    cases=st.lists(
-        st.tuples(st.sampled_from(LABELS), st.sampled_from((None, *RIGHT_ACTIONS))), min_size=2, max_size=30
-    ),
-    policy=st.sampled_from(list(POLICIES)),
-)
-def test_a_constant_policy_scores_nothing_on_any_balance_of_labels(
-    cases: list[tuple[str, str | None]], policy: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    rows = [row(i, label, policy, right_action=right) for i, (label, right) in enumerate(cases)]
-    card = score(rows, tmp_path_factory.mktemp("constant"))
-    assert list(card["actions"]) == [policy]
-    right = card["right_action"]["score"]
-    assert right["n"] == len(cases)
-    if right["estimate"] is not None:
-        assert right["estimate"] == pytest.approx(0, abs=1e-9)
-        assert right["low"] <= 1e-9
-        assert right["high"] >= -1e-9
 
 
 def test_bad_input_is_counted_and_stays(tmp_path: Path) -> None:

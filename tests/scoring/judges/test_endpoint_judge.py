@@ -256,13 +256,6 @@ def test_a_full_server_is_asked_again_when_it_says_so(server: ChatServer, waits:
     assert (len(server.asked), judge.record().retried, judge.record().failed) == (2, 1, {})
 
 
-def test_an_error_of_the_server_is_got_over(server: ChatServer, waits: list[float]) -> None:
-    server.answers = lambda asked: Answer(status=500) if asked.number == 1 else by_rules(asked)
-    judge = judge_of(server)
-    assert one(judge).action == "refuse"
-    assert judge.record().retried == 1
-
-
 def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer, waits: list[float]) -> None:
     def late(asked: Asked) -> Answer:
         time.sleep(0.6)
@@ -328,12 +321,6 @@ def test_an_address_without_a_server_is_reported_at_once() -> None:
         list(judge.judge_all(rows(20)))
     assert time.monotonic() - began < 2
     assert judge.record().retried == 0
-
-
-def test_an_unknown_host_is_reported_at_once() -> None:
-    judge = EndpointJudge(EndpointConfig(base_url="http://no-such-host.invalid/v1", model="m"))
-    with pytest.raises(UserError, match=r"no-such-host\.invalid/v1 cannot be reached \("):
-        one(judge)
 
 
 def test_a_server_that_goes_away_on_the_way_fails_the_rest_by_kind(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub.constants as constants
@@ -16,8 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
-from steering.dial import CategoryRead, CategoryThresholds
-from steering.dial_file import read_dials, save_dials
+from steering.dial_file import read_dials
 from steering.direction_file import load_directions, save_directions
 from tests.support.hub_stand_in import READ_TOKEN, TOKEN, Hub, Repository, running_hub
 
@@ -152,22 +150,6 @@ def test_without_a_finished_run_the_card_says_that_nothing_was_measured(hub: Hub
     assert "no rate and no certificate is known here" in card
     assert "Verdicts" not in card
     assert "Certificates" not in card
-
-
-def test_the_card_names_thresholds_by_category_and_further_directions(hub: Hub, cli, tmp_path: Path) -> None:
-    dials, made_for = read_dials(RUN / "dials.safetensors")
-    first = dials[0]
-    assert first.read is not None
-    assert first.write is not None
-    d = len(first.write.vector)
-    read = CategoryRead(("order", "aim"), first.read, np.zeros((2, d)), np.zeros(2), 0.8)
-    opening = (replace(first.write, name="over_refusal_0"),)
-    changed = [replace(dials[0], by_category=CategoryThresholds(read, {"order": 0.25}), opening=opening), *dials[1:]]
-    save_dials(changed, tmp_path / "dials.safetensors", made_for.fingerprint, made_for.cast_fingerprint)
-    code, out, err = cli("push", str(tmp_path / "dials.safetensors"), "me/mine", "--dry-run", "--base", "some/model")
-    assert code == 0, err
-    assert f"The {first.kind} dial has other thresholds for prompts recognised as these categories: order 0.250." in out
-    assert f"the {first.kind} dial also sets 1 direction(s) of refused benign prompts" in out
 
 
 def test_no_path_of_this_machine_goes_up(hub: Hub, cli, tmp_path: Path) -> None:

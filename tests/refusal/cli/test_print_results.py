@@ -1,4 +1,6 @@
-"""The last lines of a run and the examples in the help: commands that run when they are copied."""
+"""What a run prints: the next commands, examples that run when copied, and nothing cut in a narrow terminal."""
+
+from __future__ import annotations
 
 import json
 import re
@@ -16,8 +18,8 @@ from extract.prompts.sources import read_prompts
 from extract.shipped import ROOT
 from refusal.cli import print_results as module
 from refusal.cli.main import app
-from refusal.cli.options import with_ray_address
-from refusal.cli.print_results import next_steps
+from refusal.cli.options import with_ray_address, wrapped
+from refusal.cli.print_results import next_steps, print_stage, print_summary
 from refusal.cli.program import program
 from refusal.cli.target import load_target
 
@@ -162,3 +164,33 @@ def test_an_organisms_prompts_on_another_model_are_warned_of_once(cli, tmp_path:
         code, _, err = cli("extract", *given, "--set", f"model.name={model}", "--out", f"{tmp_path}/{times}")
         assert code == 0, err
         assert " ".join(err.split()).count("say nothing about this model") == times
+
+
+WIDTH = 50
+
+
+@pytest.mark.parametrize("stage", ["probe", "triggers", "dissociate", "steer", "report"])
+def test_no_table_cuts_a_cell(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    def shown(width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_summary(small_run, False) if stage == "report" else print_stage(small_run, stage, False)
+        return capsys.readouterr().out
+
+    narrow, wide = shown(WIDTH), shown(400)
+    assert narrow.count("…") == wide.count("…")
+    # every letter and digit of the wide form is there, in another order where cells are broken
+    assert sorted(re.sub(r"\W", "", narrow)) == sorted(re.sub(r"\W", "", wide))
+
+
+def test_a_line_is_broken_at_words_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"assuming    {'several words ' * 9}and a-long-word-{'x' * 60}"
+    assert wrapped(line, 12) == line
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    lines = wrapped(line, 12).splitlines()
+    assert len(lines) > 3
+    assert " ".join(" ".join(lines).split()) == " ".join(line.split())
+    assert all(one.startswith(" " * 12) for one in lines[1:])
+    assert all(len(one) <= WIDTH for one in lines[:-1])
