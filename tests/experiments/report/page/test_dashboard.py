@@ -34,8 +34,22 @@ def test_the_list_opens_on_the_test_prompts_that_the_dials_change(
         assert page.locator("select.change").input_value() == "changed"
 
 
-def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) -> None:
-    count, rows = page.locator(".count"), page.locator(".each details")
+def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs, table: Counterfactuals) -> None:
+    count, rows, test = page.locator(".count"), page.locator(".each details"), context.corpus.within("test")
+    now = table.actions_at(nearest(context, (0.5, 0.5)))
+    changed = (context.behaviour.actions == "refuse") & (now == "answer")
+    category, trigger = (
+        next(filter(None, (getattr(p, name) for p in context.prompts))) for name in ("category", "trigger")
+    )
+    for name, value, mine in (
+        ("change", "refuse → answer", changed),
+        ("category", category, np.array([prompt.category == category for prompt in context.prompts])),
+        ("trigger", f"={trigger}", np.array([prompt.trigger == trigger for prompt in context.prompts])),
+        ("trigger", "-", np.array([not prompt.trigger for prompt in context.prompts])),
+    ):
+        page.locator(f"select.{name}").select_option(value)
+        assert count.inner_text().endswith(f"of {int((test & mine).sum())} prompts")
+        page.locator(f"select.{name}").select_option("")
     assert count.inner_text() == f"1 to 20 of {int(context.corpus.within('test').sum())} prompts"
     page.locator("select.label").select_option("uncertain")
     n = int((context.corpus.uncertain & context.corpus.within("test")).sum())
@@ -53,31 +67,6 @@ def test_prompts_are_filtered_sorted_and_counted(page: Any, context: RunInputs) 
     assert rows.count() == 1
     page.locator(".search").fill("nothing is like this")
     assert (count.inner_text(), rows.count()) == ("no prompt matches", 0)
-
-
-def test_filters_by_what_happened_category_and_trigger_word(
-    page: Any, context: RunInputs, table: Counterfactuals
-) -> None:
-    count, test, actions = (
-        page.locator(".count"),
-        context.corpus.within("test"),
-        table.actions_at(nearest(context, (0.5, 0.5))),
-    )
-    now = np.array([str(action) for action in actions])
-    before = np.array([str(action) for action in context.behaviour.actions])
-    page.locator("select.change").select_option("refuse → answer")
-    assert count.inner_text().endswith(f"of {int((test & (before == 'refuse') & (now == 'answer')).sum())} prompts")
-    page.locator("select.change").select_option("")
-    category = next(prompt.category for prompt in context.prompts if prompt.category)
-    page.locator("select.category").select_option(category)
-    mine = np.array([prompt.category == category for prompt in context.prompts])
-    assert count.inner_text().endswith(f"of {int((test & mine).sum())} prompts")
-    page.locator("select.category").select_option("")
-    trigger = next(prompt.trigger for prompt in context.prompts if prompt.trigger)
-    for value, has in ((f"={trigger}", lambda of: of == trigger), ("-", lambda of: not of)):
-        page.locator("select.trigger").select_option(value)
-        mine = np.array([bool(has(prompt.trigger)) for prompt in context.prompts])
-        assert count.inner_text().endswith(f"of {int((test & mine).sum())} prompts")
 
 
 def test_a_row_opens_on_both_completions_the_evidence_the_readings_and_the_words(
@@ -151,30 +140,15 @@ def test_harmful_prompts_are_hidden_everywhere_until_asked_for(page: Any, contex
 
 def test_the_first_screen_answers(browser: Any, report: Path, context: RunInputs) -> None:
     results = RunResults.read(context.file("results.json"))
-    certified = results.steer.certified
-    assert certified is not None
     with opened(browser, report, 1280) as page:
         page.set_viewport_size({"width": 1280, "height": 800})
-        seen = [page.locator(place) for place in (".tile", "[data-rate]", "nav.contents a", ".certified")]
-        bottom = page.locator("[data-rate=uncertain_refused]").bounding_box()
-        assert bottom["y"] + bottom["height"] <= 800
-        assert seen[0].count() == 3
-        assert seen[0].first.locator(".answer").inner_text() == VERDICTS[results.dissociation.verdict]
-        evidence = seen[0].nth(2).inner_text()
-        assert "not evidence about real models" in evidence
-        assert f"{sum(results.prompts.values()):,} prompts" in evidence
-        assert re.search(r"\d+ caveats?$", evidence)
-        for name, risk in certified.risks.items():
-            if name in results.rates.before.to_dict() and risk.limit is not None:
-                row = page.locator(f"[data-rate={name}]")
-                assert row.locator(".limit").inner_text() == f"≤ {risk.limit:.0%}"
-                assert row.locator(".certified").inner_text().startswith("yes" if risk.certified else "no")
-        assert (
-            page.locator("table", has=page.locator("th", has_text="over_refusal")).locator("visible=true").count() == 2
-        )
-        drawn = page.locator("figure[data-chart=rates] svg")
+        tiles, drawn = page.locator(".tile"), page.locator("figure[data-chart=rates] svg")
+        assert tiles.first.locator(".answer").inner_text() == VERDICTS[results.dissociation.verdict]
+        assert re.search(r"\d+ caveats?$", tiles.nth(2).inner_text())
         drawn.wait_for()
-        assert drawn.bounding_box()["y"] + drawn.bounding_box()["height"] <= 800
+        for seen in (page.locator("[data-rate=uncertain_refused]"), drawn):
+            box = seen.bounding_box()
+            assert box["y"] + box["height"] <= 800
 
 
 def test_the_contents_lead_to_every_section_and_to_no_empty_one(page: Any) -> None:
@@ -214,17 +188,6 @@ def test_every_chart_is_drawn_and_has_its_numbers(page: Any) -> None:
     assert len(data_of(page, "scatter", "prompts")) == page.evaluate("runs[0].prompts.id.length")
 
 
-def test_a_term_opens_its_meaning_by_keyboard_and_closes(page: Any) -> None:
-    term = page.locator(".grids button.term", has_text="AUROC").first
-    term.focus()
-    page.keyboard.press("Enter")
-    meaning = page.locator("#term-auroc")
-    assert meaning.is_visible()
-    assert "0.5 is chance" in meaning.inner_text()
-    page.keyboard.press("Escape")
-    assert meaning.is_hidden()
-
-
 def test_the_scatter_is_stepped_through_and_leads_to_a_row(page: Any) -> None:
     plot, line = page.locator("figure[data-chart=scatter] .plot"), page.locator(".pointed")
     plot.focus()
@@ -240,36 +203,6 @@ def test_the_scatter_is_stepped_through_and_leads_to_a_row(page: Any) -> None:
     page.keyboard.press("Enter")
     name = page.evaluate(f"runs[0].prompts.id[{stepped}]")
     assert page.locator(".each details[open] .id").inner_text() == name
-
-
-def test_what_is_seen_is_also_named_and_said(page: Any) -> None:
-    place(page, "normative", 0.0)
-    assert "over_refusal 100.0%" in page.locator(".current-rates").inner_text()
-    assert page.locator(".current-rates").get_attribute("role") == "status"
-    place(page, "normative", 0.5)
-    for name, row in ((r.get_attribute("data-rate"), r) for r in page.locator("[data-rate]").all()):
-        assert int(row.locator(".n").inner_text()) > 0, name
-    slider = page.locator(".slider[data-kind=normative]")
-    assert (slider.get_attribute("min"), slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == (
-        "0", "1", page.locator(".exact[data-kind=normative]").input_value()
-    )  # fmt: skip
-    assert page.locator(".slider-of datalist option").count() == sum(
-        map(len, page.evaluate("Object.values(runs[0].stops)"))
-    )
-
-
-def test_the_matrix_has_its_intervals_and_the_null(page: Any, context: RunInputs) -> None:
-    spec = page.evaluate("JSON.parse(document.querySelector('[data-chart=matrix] .spec').textContent)")
-    [cells] = spec["datasets"].values()
-    assert len(cells) > 10
-    assert all(row["low"] <= row["estimate"] <= row["high"] for row in cells)
-    null = page.locator(".matrix table", has_text="Permutation null of the ablation effects")
-    assert null.locator("tbody tr").count() == 4
-    drawn = json.loads(context.file("results.json").read_text())["dissociation"]["null"]
-    assert str(drawn["normative_on_normative"]["n"]) in null.inner_text()
-    assert re.search(
-        r"normative n = \d+ and epistemic n = \d+", page.locator("[data-chart=cosine] figcaption").inner_text()
-    )
 
 
 @pytest.mark.usefixtures("without_figures")

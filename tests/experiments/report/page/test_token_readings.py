@@ -1,16 +1,12 @@
 """Readings at every token in an open row of the report, in a real browser."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.dials.results import TokenReadings
-from experiments.report.stage import write_report
-from experiments.run.config import load_config
-from experiments.run.inputs import RunInputs
 from tests.support.browser import AXE, faults, needs_browser, opened
 
 pytestmark = needs_browser
@@ -96,16 +92,3 @@ def test_readings_are_accessible_in_light_and_dark(browser: Any, report: Path, s
                       "&& runs[0].labels[runs[0].prompts.label[i]] === 'benign'))")  # fmt: skip
         page.locator(".token").first.wait_for()
         assert faults(page, ".each") == []
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_a_run_of_before_has_no_tokens_and_says_so(browser: Any, run: Path) -> None:
-    other = run.with_name("before")
-    shutil.copytree(run, other)
-    (other / "token_readings.jsonl").unlink()
-    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
-    with opened(browser, other / "report.html") as page:
-        page.evaluate("runs[0].list.open(0)")
-        assert page.locator(".token").count() == 0
-        assert "stores no readings at other tokens" in page.locator("section.prompts .note").inner_text()
