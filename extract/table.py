@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Line:
+class Paragraph:
     """A paragraph of a CSS class; a terminal shows its lead before it, in bold."""
 
     text: str
@@ -53,7 +53,7 @@ class Request:
     kind: ClassVar[str] = "request"
 
 
-def print_blocks(blocks: Iterable[str | Line | Table | Request]) -> None:
+def print_blocks(blocks: Iterable[str | Paragraph | Table | Request]) -> None:
     """Print tables that have rows, lines and requests; lines are wrapped on a terminal alone."""
     from rich.console import Console
 
@@ -97,12 +97,12 @@ def _rich(table: Table, width: int) -> RichTable:
     return shown
 
 
-def _text(block: str | Line | Request) -> Text:
+def _text(block: str | Paragraph | Request) -> Text:
     from rich.text import Text
 
     if isinstance(block, str):
         return Text(block)
-    if isinstance(block, Line):
+    if isinstance(block, Paragraph):
         return Text.assemble((block.lead, "bold"), " " if block.lead else "", block.text)
     text = Text(f"  {block.label}: ", style="dim")
     for word, score in block.words:

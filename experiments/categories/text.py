@@ -14,7 +14,7 @@ from experiments.charts.specification import Row, fields
 from experiments.probing.geometry_results import BoundaryRow
 from experiments.probing.text import boundary_chart, boundary_rows
 from experiments.run.wording import p_text, points
-from extract.table import Line, Table, print_blocks
+from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.intervals import Estimate
 
 SENTENCES = {
@@ -32,37 +32,37 @@ MOST_LINES = 4  # categories in one chart over layers
 WIDEST = 2.0  # interval of a place that is drawn, in distances of the two means
 
 
-def print_categories(directory: Path, found: CategoryResults) -> None:
+def print_categories(directory: Path, results: CategoryResults) -> None:
     """Print each way of declining's verdict, the ablation matrix, the pairs and the directions' cosines."""
     for declines in SETS:
-        result = found.of(declines)
-        lowered = found.tradeoff if declines == "over_refusal" else None
-        print_blocks([Line(category_sentence(result), f"{DECLINES[declines].capitalize()}:")])
+        result = results.of(declines)
+        lowered = results.tradeoff if declines == "over_refusal" else None
+        print_blocks([Paragraph(category_sentence(result), f"{DECLINES[declines].capitalize()}:")])
         print_blocks(category_tables(declines, result))
         print_blocks([] if lowered is None else [_tradeoff_table(lowered), *tradeoff_lines(lowered)])
         print_blocks(missing_lines(result))
     print_blocks([f"Written: {directory / 'stages' / 'categories.json'}"])
 
 
-def category_blocks(found: CategoryResults | None) -> list[Block]:
+def category_blocks(results: CategoryResults | None) -> list[Block]:
     """Return the verdicts, matrices, pairs and charts; nothing if the run has not compared its categories."""
-    return [] if found is None else list(_blocks(found))
+    return [] if results is None else list(_blocks(results))
 
 
-def _blocks(found: CategoryResults) -> Iterator[Block]:
+def _blocks(results: CategoryResults) -> Iterator[Block]:
     for declines in SETS:
-        result = found.of(declines)
+        result = results.of(declines)
         yield Heading(f"Categories: {DECLINES[declines]}")
         yield category_sentence(result)
         yield from missing_lines(result)
         if result.matrix:
             yield _matrix(declines, result)
             yield from category_tables(declines, result)[1:]
-    if found.tradeoff is not None:
+    if results.tradeoff is not None:
         yield Heading("Lowering over-refusal: what goes, what is lost")
-        yield from tradeoff_lines(found.tradeoff)
-        yield _lowering(found.tradeoff, found.margin)
-    yield from _places(found.places)
+        yield from tradeoff_lines(results.tradeoff)
+        yield _lowering(results.tradeoff, results.margin)
+    yield from _places(results.places)
 
 
 def category_sentence(result: SetResult) -> str:
@@ -130,18 +130,18 @@ def _ablations(result: SetResult) -> dict[str, Mapping[str, Estimate]]:
 
 
 def _geometry_tables(geometry: Mapping[str, CategoryGeometry | None]) -> Iterator[Table]:
-    for what, found in geometry.items():
-        if found is None:
+    for what, directions in geometry.items():
+        if directions is None:
             continue
         cosines = [
             [pair, f"{cosine.cosine:.2f}", f"{cosine.fitted_cosine:.2f}", p_text(cosine.p_permuted)]
-            for pair, cosine in found.pairs.items()
+            for pair, cosine in directions.pairs.items()
         ]
         head = ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"]
-        title = f"Cosines of {what} directions (layer {found.layer}, {found.position})"
+        title = f"Cosines of {what} directions (layer {directions.layer}, {directions.position})"
         yield Table(title, head, cosines, fold=True)
-        names = list(found.probe_auroc)
-        auroc = [[name, *(f"{row[other]:.2f}" for other in names)] for name, row in found.probe_auroc.items()]
+        names = list(directions.probe_auroc)
+        auroc = [[name, *(f"{row[other]:.2f}" for other in names)] for name, row in directions.probe_auroc.items()]
         title = f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)"
         yield Table(title, ["fitted on", *names], auroc, fold=True)
 
@@ -206,7 +206,7 @@ def _lowering(tradeoff: Tradeoff, margin: float) -> Figure:
 
 def _places(places: Mapping[str, tuple[BoundaryRow, ...]]) -> list[Block]:
     """Return where each category's over-refused prompts lie; a place that is hardly known would stretch the axis."""
-    rows = [row for name, found in places.items() for row in boundary_rows(found, name)]
+    rows = [row for name, by_layer in places.items() for row in boundary_rows(by_layer, name)]
     known = [row for row in rows if _width(row) <= WIDEST]
     if not known:
         return []

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from experiments.charts.grids import HEIGHT
 from experiments.charts.specification import Chart, Row, Value, is_known, specification
-from extract.table import Line, Request, Table
+from extract.table import Paragraph, Request, Table
 
 AROUND = 70  # pixels above and below a chart's plane
 
@@ -53,7 +53,7 @@ class Figures:
     kind: ClassVar[str] = "figures"
 
 
-Block = str | Line | Table | Request | Heading | Figure | Figures
+Block = str | Paragraph | Table | Request | Heading | Figure | Figures
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from experiments.dials.results import (
     SystemLines,
 )
 from experiments.run.behaviour import Kind
-from extract.table import Line, Table
+from extract.table import Paragraph, Table
 from scoring.rates import RATES
 
 RISK_NAMES = {
@@ -46,11 +46,11 @@ POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
 
-def steer_lines(result: SteerResult) -> list[Line]:
+def steer_lines(result: SteerResult) -> list[Paragraph]:
     """Return the lines on the dials, none without: what they miss or make worse first, then thresholds, then gains."""
-    lines = [Line(line, "Dials:") for line in warning_lines(result) + dial_lines(result)]
+    lines = [Paragraph(line, "Dials:") for line in warning_lines(result) + dial_lines(result)]
     by_category = category_lines(result.by_category) if result.by_category else []
-    return lines + [Line(line, "Dials by category:") for line in by_category]
+    return lines + [Paragraph(line, "Dials by category:") for line in by_category]
 
 
 def steer_tables(result: SteerResult) -> list[Table]:

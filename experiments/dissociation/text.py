@@ -12,7 +12,7 @@ from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGat
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Kind
 from experiments.run.wording import p_text, points, verdict_sentence
-from extract.table import Line, Table, print_blocks
+from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.intervals import Estimate
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
@@ -30,14 +30,14 @@ NUMBERS = {
 }
 
 
-def print_dissociation(directory: Path, found: Dissociation) -> None:
+def print_dissociation(directory: Path, result: Dissociation) -> None:
     """Print the verdict, the effects, the other variants, the side effects and the file that holds the rest."""
-    sentence = Line(verdict_sentence(found.verdict, found.reasons), "One refusal or two?")
+    sentence = Paragraph(verdict_sentence(result.verdict, result.reasons), "One refusal or two?")
     written = f"Written: {directory / 'stages' / 'dissociate.json'}"
-    print_blocks([sentence, *tables(found), *rank_lines(found.rank), *dependence_lines(found), written])
+    print_blocks([sentence, *tables(result), *rank_lines(result.rank), *dependence_lines(result), written])
 
 
-def dissociation_blocks(found: Dissociation) -> list[Block]:
+def dissociation_blocks(result: Dissociation) -> list[Block]:
     """Return the section: matrices, the permutation null, the tables, all but two closed, and further lines."""
     captions = {
         False: "Share of test prompts with each behaviour under each intervention (95 %); controls: random directions",
@@ -45,10 +45,10 @@ def dissociation_blocks(found: Dissociation) -> list[Block]:
     }
     blocks: list[Block] = []
     for become, caption in captions.items():
-        if chart := matrix_chart(found.matrix, become=become):
-            cells = matrix_cells(found.matrix, become=become)
+        if chart := matrix_chart(result.matrix, become=become):
+            cells = matrix_cells(result.matrix, become=become)
             blocks.append(figure("matrix_become" if become else "matrix", chart, caption, cells, NUMBERS))
-    return [*blocks, *_null_table(found), *tables(found), *rank_lines(found.rank), *dependence_lines(found)]
+    return [*blocks, *_null_table(result), *tables(result), *rank_lines(result.rank), *dependence_lines(result)]
 
 
 def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:
@@ -89,24 +89,24 @@ def _column(name: str, n: int | None) -> str:
     return f"{what}, {f'on {among}, ' if among else ''}n = {n}"
 
 
-def without_variants(found: Dissociation) -> Dissociation:
+def without_variants(result: Dissociation) -> Dissociation:
     """Return the result without the other variants of ablation: the effects are those of the verdict's."""
-    return found.model_copy(update={"variants": ()})
+    return result.model_copy(update={"variants": ()})
 
 
-def strength_sentence(found: Dissociation) -> str:
+def strength_sentence(result: Dissociation) -> str:
     """Return how much more each direction's ablation stops its own way of declining than the other's does."""
     contrasts = [
-        (own, found.contrasts.get(f"own_minus_other_on_{kind}"))
+        (own, result.contrasts.get(f"own_minus_other_on_{kind}"))
         for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
     ]
     parts = [points(c, f" points more of the {own}") for own, c in contrasts if c is not None and c.known]
     return f"Ablating its own direction stops {' and '.join(parts)} than ablating the other." if parts else ""
 
 
-def dependence_lines(found: Dissociation) -> list[str]:
+def dependence_lines(result: Dissociation) -> list[str]:
     """Return a line that says whether the two write directions are independent; the verdict does not use this."""
-    dependence = found.dependence
+    dependence = result.dependence
     if dependence is None:
         return []
     low, high = dependence.cosine_ci
@@ -154,25 +154,25 @@ def rank_lines(ranks: Ranks | None) -> list[str]:
     return [] if ranks is None else [_rank_line(kind, ranks.of(kind)) for kind in KINDS]
 
 
-def _rank_line(kind: Kind, found: RankEstimate) -> str:
+def _rank_line(kind: Kind, tried: RankEstimate) -> str:
     what = f"Rank of the {DECLINES[kind]}"
-    if found.rank is None:
-        return f"{what}: not tested, {found.reason}."
-    stopped = {effect.k: f"{effect.stopped.estimate:.0%}" for effect in found.effects}
+    if tried.rank is None:
+        return f"{what}: not tested, {tried.reason}."
+    stopped = {effect.k: f"{effect.stopped.estimate:.0%}" for effect in tried.effects}
     effect = f"one direction stops {stopped[1]}"
-    if len(stopped) > 2 and found.write_direction is not None:
-        effect += f" (the verdict's {found.write_direction.estimate:.0%})"
-    if found.best is not None and found.best > 1:
-        effect += f", {found.best} directions stop {stopped[found.best]}"
-    return f"{what}: {_rank(found)}; {effect}. The search stopped because {found.reason}."
+    if len(stopped) > 2 and tried.write_direction is not None:
+        effect += f" (the verdict's {tried.write_direction.estimate:.0%})"
+    if tried.best is not None and tried.best > 1:
+        effect += f", {tried.best} directions stop {stopped[tried.best]}"
+    return f"{what}: {_rank(tried)}; {effect}. The search stopped because {tried.reason}."
 
 
-def _rank(found: RankEstimate) -> str:
-    if found.rank == 0:
-        return f"0, no direction at this layer is shown to stop more than {found.margin:.0%}"
-    if found.settled:
-        return f"{found.rank}"
-    return f"at least {found.rank} (that more directions add less than {found.margin:.0%} is not shown)"
+def _rank(tried: RankEstimate) -> str:
+    if tried.rank == 0:
+        return f"0, no direction at this layer is shown to stop more than {tried.margin:.0%}"
+    if tried.settled:
+        return f"{tried.rank}"
+    return f"at least {tried.rank} (that more directions add less than {tried.margin:.0%} is not shown)"
 
 
 def rank_rows(ranks: Ranks | None) -> list[list[str]]:
@@ -189,28 +189,28 @@ def rank_rows(ranks: Ranks | None) -> list[list[str]]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def tables(found: Dissociation) -> list[Table]:
+def tables(result: Dissociation) -> list[Table]:
     """Return the tables that have rows; on the page all but the first two are closed."""
     title, effects = "Baseline decliners that stop declining (95 %)", "ablated|behaviour|stop|change kind|n"
     shown = [
-        (title, f"{effects}|onset log-odds fall by|p, permuted labels (Holm)", _effects(found)),
-        ("Answered benign prompts that decline when a direction is added", "added|refuse|abstain|n", _added(found)),
+        (title, f"{effects}|onset log-odds fall by|p, permuted labels (Holm)", _effects(result)),
+        ("Answered benign prompts that decline when a direction is added", "added|refuse|abstain|n", _added(result)),
         (
             "Other variants of ablation: decliners that stop, benign prompts still answered",
             "ablated|form|layers|tokens|refusing|abstaining|benign",
-            _variants(found),
+            _variants(result),
         ),
         (
             "Decliners that stop when more directions are ablated (95 %; not part of the verdict)",
             "declines|directions|stop|n|points more with the best number",
-            rank_rows(found.rank),
+            rank_rows(result.rank),
         ),
         (
             "Side effects",
             "ablated|benign answered|known facts right|KL, nats per token|plain text, nats per token (uniform guess)",
-            _side_effects(found),
+            _side_effects(result),
         ),
-        ("Harmful prompts still refused when wrapped", "ablated|wrap|refused|n", _wraps(found)),
+        ("Harmful prompts still refused when wrapped", "ablated|wrap|refused|n", _wraps(result)),
         (
             "Sample sizes that would settle open questions",
             "quantity|question|unit|now|needed (power 80 %)",
@@ -222,19 +222,19 @@ def tables(found: Dissociation) -> list[Table]:
                     f"{need.now:.0f}",
                     need.obstacle if need.needed is None else str(need.needed),
                 ]
-                for need in found.power
+                for need in result.power
             ],
         ),
     ]
     return [Table(title, head.split("|"), rows, fold=i > 1) for i, (title, head, rows) in enumerate(shown) if rows]
 
 
-def _null_table(found: Dissociation) -> list[Table]:
+def _null_table(result: Dissociation) -> list[Table]:
     """Return the fall of the onset log-odds under each ablation, and under directions fitted on permuted labels."""
     rows = []
-    for name, null in (found.null or {}).items():
+    for name, null in (result.null or {}).items():
         ablated, behaviour = name.split("_on_")
-        effect = found.effects.get(f"ablate_{name}")
+        effect = result.effects.get(f"ablate_{name}")
         onset = None if effect is None else effect.onset
         fall = _one_digit(null.onset_effect)
         fall += "" if onset is None else f" [{_one_digit(onset.low)}, {_one_digit(onset.high)}]"
@@ -254,24 +254,24 @@ def _share(share: Estimate) -> str:
     return f"{share:.0%}" if share.known else "none"
 
 
-def _effects(found: Dissociation) -> list[list[str]]:
+def _effects(result: Dissociation) -> list[list[str]]:
     rows = []
-    for name, effect in found.effects.items():
+    for name, effect in result.effects.items():
         ablated, behaviour = name.removeprefix("ablate_").split("_on_")
         fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
         p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
-        turned = found.matrix.get(f"ablate_{ablated}", {}).get(TURNED[behaviour])
+        turned = result.matrix.get(f"ablate_{ablated}", {}).get(TURNED[behaviour])
         rows.append([ablated, BEHAVIOUR[behaviour], _share(effect), _percent(turned), str(effect.n), fall, p])
     return rows
 
 
-def _added(found: Dissociation) -> list[list[str]]:
-    rows = [(kind, found.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in found.matrix]
+def _added(result: Dissociation) -> list[list[str]]:
+    rows = [(kind, result.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in result.matrix]
     refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
     return [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in rows]
 
 
-def _variants(found: Dissociation) -> list[list[str]]:
+def _variants(result: Dissociation) -> list[list[str]]:
     return [
         [
             row.ablated,
@@ -279,7 +279,7 @@ def _variants(found: Dissociation) -> list[list[str]]:
             *(_percent(row.stopped.get(kind)) for kind in BEHAVIOUR),
             _percent(row.benign_answered),
         ]
-        for row in found.variants
+        for row in result.variants
     ]
 
 
@@ -287,9 +287,9 @@ def _percent(share: Estimate | None) -> str:
     return f"{share.estimate:.0%}" if share is not None and share.known else ""
 
 
-def _side_effects(found: Dissociation) -> list[list[str]]:
+def _side_effects(result: Dissociation) -> list[list[str]]:
     rows = []
-    for name, effects in found.side_effects.items():
+    for name, effects in result.side_effects.items():
         kl, plain = (f"{n.estimate:.3f}" if n.known else "none" for n in (effects.kl, effects.plain_text))
         guess = f" ({effects.plain_text.uniform:.1f})" if effects.plain_text.known else ""
         shares = _share(effects.benign_answering), _share(effects.known_facts)
@@ -297,9 +297,9 @@ def _side_effects(found: Dissociation) -> list[list[str]]:
     return rows
 
 
-def _wraps(found: Dissociation) -> list[list[str]]:
+def _wraps(result: Dissociation) -> list[list[str]]:
     return [
         [name.removeprefix("ablate_"), wrap, _share(wrapped.refused), str(wrapped.refused.n)]
-        for name, effects in found.side_effects.items()
+        for name, effects in result.side_effects.items()
         for wrap, wrapped in effects.wraps.items()
     ]

@@ -13,24 +13,24 @@ from experiments.probing.results import KEPT, GridRow, ProbeResults, SiteRecord,
 from experiments.run.behaviour import Kind
 from experiments.run.wording import p_text
 from extract.errors import UserError
-from extract.table import Line, Table, print_blocks
+from extract.table import Paragraph, Table, print_blocks
 
 PERMUTED = "p (labels permuted within pairs)"
 NUMBERS = {"row": "position", "column": "layer", "estimate": "test AUROC", "low": "from", "high": "to", "n": "n"}
 FILES = ["probes.parquet", "directions.safetensors", "stages/probe.json", "stages/geometry.json", "figures/grid_*.png"]
 
 
-def print_probe(directory: Path, found: ProbeResults) -> None:
+def print_probe(directory: Path, results: ProbeResults) -> None:
     """Print the ten best loci on validation prompts, the chosen loci, and the files written."""
-    lines = [Line(_site(site), f"{name}:") for name, site in found.sites.items()]
-    if "intent" not in found.sites:
+    lines = [Paragraph(_site(site), f"{name}:") for name, site in results.sites.items()]
+    if "intent" not in results.sites:
         need = "left out; it needs 3 benign requests with a trigger word in every part except calibration"
-        lines.append(Line(need, "intent:"))
-    lines += [Line(_written(write), f"{kind} write direction:") for kind, write in found.writes.items()]
-    print_blocks([_best_loci(found), *lines, "Written: " + ", ".join(str(directory / name) for name in FILES)])
+        lines.append(Paragraph(need, "intent:"))
+    lines += [Paragraph(_written(write), f"{kind} write direction:") for kind, write in results.writes.items()]
+    print_blocks([_best_loci(results), *lines, "Written: " + ", ".join(str(directory / name) for name in FILES)])
 
 
-def _best_loci(found: ProbeResults) -> Table:
+def _best_loci(results: ProbeResults) -> Table:
     rows = [
         [
             row.contrast,
@@ -41,7 +41,7 @@ def _best_loci(found: ProbeResults) -> Table:
             row.shown,
             f"{row.n_positive} + {row.n_negative}",
         ]
-        for row in found.best_loci
+        for row in results.best_loci
     ]
     title = "Where labels are read best: ranked on validation, AUROC on test (95 %)"
     return Table(title, ["contrast", "layer", "position", "validation", "d'", "test AUROC", "n"], rows)
@@ -187,14 +187,14 @@ def boundary_chart(rows: Sequence[Row]) -> Chart:
 def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
     """Return one line for each ordered pair: how far ablating one write direction moves the stream along the other."""
     lines = []
-    for name, found in independence.items():
+    for name, effect in independence.items():
         ablated, watched = name.removeprefix("ablate_").split("_watch_")
-        moved = found.projection
+        moved = effect.projection
         if moved.p_null is None:
             continue
         beyond = "more" if moved.p_null <= 0.05 else "no more"
         of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "
-        along, turned = moved.change.estimate, found.cosine.change.estimate
+        along, turned = moved.change.estimate, effect.cosine.change.estimate
         lines.append(
             f"Ablating the {ablated} direction moves the stream along the {watched} one by {along:.2f} of "
             f"the gap between declining and answering ({of_own}cosine by {turned:.2f}): {beyond} than "

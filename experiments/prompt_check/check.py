@@ -25,7 +25,7 @@ from experiments.run.corpus import Corpus, divide
 from experiments.triggers.quadruples import MEMBERS, member_description, member_of, quadruples, requests_in_pairs
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig, read_prompts
-from extract.table import Line, Table, print_blocks
+from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.metrics import enough
 
 LEAST_OF_CATEGORY = CategoriesConfig().least  # prompts to be declined, and benign ones
@@ -221,11 +221,11 @@ def print_check(check: PromptCheck) -> None:
     words = [
         f"{name}, words by class (positive:negative prompts): {_class_words(cues)}" for name, cues in measured.items()
     ]
-    problems = [Line(f"{problem}.", "Problem:") for problem in check.problems]
+    problems = [Paragraph(f"{problem}.", "Problem:") for problem in check.problems]
     if not problems:
         where = "in the contrasts with prompts on both sides. " if len(measured) < len(check.words) else ""
         other = "Cues other than words and surface features are not checked."
-        problems = [Line(where + other, "No problem found" + ("" if where else "."))]
+        problems = [Paragraph(where + other, "No problem found" + ("" if where else "."))]
     print_blocks(f"{key:<28} {_shown(key, value)}" for key, value in counts.items())
     print_blocks([Table(title, ["prompts", "n", "bag of words", "number of words"], rows), *words, *problems])
 

@@ -29,7 +29,7 @@ from experiments.triggers.results import (
     TriggerResults,
     TriggerShareResult,
 )
-from extract.table import Line, Request, Table, print_blocks
+from extract.table import Paragraph, Request, Table, print_blocks
 
 SHOWN = 4  # examples on the terminal
 MOST_CHARACTERS = 2000  # of a request in the list
@@ -47,7 +47,7 @@ PATCHED = {"layer": "layer", "series": "way", "estimate": "share, %", "low": "fr
 
 def print_triggers(directory: Path, results: TriggerResults) -> None:
     """Print the main results of stages/triggers.json."""
-    sentence = Line(trigger_sentence(results), "Word or intent?")
+    sentence = Paragraph(trigger_sentence(results), "Word or intent?")
     lines = [*finding_lines(results), *factor_lines(results), *moved_lines(results)]
     written = f"All values and rates: {directory / 'stages' / 'triggers.json'}"
     print_blocks([refused_table(results), sentence, *lines, *examples(results)[:SHOWN], written])
@@ -98,8 +98,8 @@ def refused_table(results: TriggerShareResult) -> Table:
 
 def examples(findings: TriggerFindings) -> list[Request]:
     """Return the example requests with their notable words marked."""
-    found = findings.attribution
-    return [marked_request(request) for request in found.examples] if isinstance(found, Attribution) else []
+    attributed = findings.attribution
+    return [marked_request(request) for request in attributed.examples] if isinstance(attributed, Attribution) else []
 
 
 def marked_request(request: AttributedRequest) -> Request:

@@ -74,14 +74,14 @@ def _aurocs(result: UncertaintyResult) -> Table:
 
 def uncertainty_lines(result: UncertaintyResult) -> list[str]:
     """Return the other results, one a line."""
-    found = []
+    lines = []
     if result.verbalised_and_statistical is not None:
-        found.append(_hedging_line(result.verbalised_and_statistical))
+        lines.append(_hedging_line(result.verbalised_and_statistical))
     if "committed" in result.reliability and (gap := result.reliability["committed"].gap).estimate is not None:
-        found.append(f"Mean confidence minus share right, among answered questions: {gap:+.0%} (n = {gap.n}).")
+        lines.append(f"Mean confidence minus share right, among answered questions: {gap:+.0%} (n = {gap.n}).")
     if result.knowledge is not None:
-        found += _knowledge_lines(result.knowledge)
-    return found + [f"Note: {remark}." for remark in result.remarks]
+        lines += _knowledge_lines(result.knowledge)
+    return lines + [f"Note: {remark}." for remark in result.remarks]
 
 
 def _hedging_line(crossed: HedgingByEntropy) -> str:
@@ -100,12 +100,12 @@ def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
     ]
 
 
-def auroc_cell(found: MeasureAuroc) -> str:
+def auroc_cell(measured: MeasureAuroc) -> str:
     """Return an AUROC with its interval and a star where it is not 1/2."""
-    if found.auroc is None or found.auroc_ci is None:
-        return "too few" if found.reason.startswith("too few") else "none"
-    star = "*" if found.p_adjusted is not None and found.p_adjusted <= 0.05 else ""
-    return f"{Estimate(found.auroc, *found.auroc_ci):.2f}{star}"
+    if measured.auroc is None or measured.auroc_ci is None:
+        return "too few" if measured.reason.startswith("too few") else "none"
+    star = "*" if measured.p_adjusted is not None and measured.p_adjusted <= 0.05 else ""
+    return f"{Estimate(measured.auroc, *measured.auroc_ci):.2f}{star}"
 
 
 def _cell(cell: StratumAccuracy) -> str:
@@ -113,14 +113,14 @@ def _cell(cell: StratumAccuracy) -> str:
     return f"{name}: n = {cell.right.n}, right {cell.right:.0%}"
 
 
-def draw_reliability(found: Mapping[str, Reliability], path: Path) -> None:
+def draw_reliability(by_population: Mapping[str, Reliability], path: Path) -> None:
     """Write figures/reliability.png and .svg."""
-    save(reliability_diagram(found), path)
+    save(reliability_diagram(by_population), path)
 
 
-def reliability_diagram(found: Mapping[str, Reliability]) -> Chart:
+def reliability_diagram(by_population: Mapping[str, Reliability]) -> Chart:
     """Draw the share right in each bin of confidence, with 95 % intervals over groups and n."""
-    rows = reliability_rows(found)
+    rows = reliability_rows(by_population)
     colours = {str(row["series"]): str(row["colour"]) for row in rows}
     x_title, y_title = (
         "confidence: share of samples with the completion's meaning",
@@ -129,11 +129,11 @@ def reliability_diagram(found: Mapping[str, Reliability]) -> Chart:
     return reliability(rows, colours, x_title=x_title, y_title=y_title)
 
 
-def reliability_rows(found: Mapping[str, Reliability]) -> list[Row]:
+def reliability_rows(by_population: Mapping[str, Reliability]) -> list[Row]:
     """Return the points of the diagram, one a bin that has completions."""
     rows: list[Row] = []
     for name, (meaning, colour) in DRAWN.items():
-        bins = found[name].bins
+        bins = by_population[name].bins
         series = f"{meaning} (n = {sum(each.right.n or 0 for each in bins)})"
         rows += [{"series": series, "colour": colour, "x": each.confidence, **fields(each.right)} for each in bins]
     return rows

@@ -14,7 +14,7 @@ import typer
 from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Template, print_json, wrapped
 
 if TYPE_CHECKING:
-    from experiments.report.page.leaderboard import Listed
+    from experiments.report.page.leaderboard import RankedModel
     from extract.prompts.prompt import Prompt
     from scoring.evaluation.asking import Target
 
@@ -217,8 +217,8 @@ def leaderboard(
     typer.echo(str(out))
 
 
-def _listed(run: Path, out: Path) -> Listed:
-    from experiments.report.page.leaderboard import Listed
+def _listed(run: Path, out: Path) -> RankedModel:
+    from experiments.report.page.leaderboard import RankedModel
     from extract.errors import UserError
     from scoring.evaluation.written import RECORD, Evaluation
     from scoring.scorecard import Scorecard
@@ -231,7 +231,7 @@ def _listed(run: Path, out: Path) -> Listed:
     report = run / "report.html"
     link = os.path.relpath(report, out.parent) if report.is_file() else ""
     if not (run / RECORD).is_file():
-        return Listed(run.name, card, f"{card.n:,} prompts of its own file", report=link)
+        return RankedModel(run.name, card, f"{card.n:,} prompts of its own file", report=link)
     found = Evaluation.read(run / RECORD)
     shown = ("adapter", "template", "max_new_tokens", "state_target", "limit")
     given = [
@@ -245,4 +245,4 @@ def _listed(run: Path, out: Path) -> Listed:
     adapter = found.settings.get("adapter")
     name = f"{found.target} with {adapter}" if adapter else found.target
     sources = ", ".join(f"{source} {n}" for source, n in sorted(found.sources.items()))
-    return Listed(name, card, f"the suite {found.suite} ({sources})", command, link)
+    return RankedModel(name, card, f"the suite {found.suite} ({sources})", command, link)

@@ -30,7 +30,7 @@ from experiments.uncertainty.text import print_uncertainty
 from extract.errors import UserError
 from extract.record import Record
 from extract.shipped import ROOT
-from extract.table import Line, print_blocks
+from extract.table import Paragraph, print_blocks
 from refusal.cli.program import program, short_path
 
 R = TypeVar("R", bound=Record)
@@ -44,8 +44,8 @@ class StagePrinter(Generic[R]):
 
     record: type[R]
     show: Callable[[Path, R], None]  # given the run directory
-    not_applicable: Callable[[R], str] = lambda found: ""  # the reason, empty where the stage is applicable
-    brief: Callable[[R], R] = lambda found: found  # what is shown without --verbose
+    not_applicable: Callable[[R], str] = lambda result: ""  # the reason, empty where the stage is applicable
+    brief: Callable[[R], R] = lambda result: result  # what is shown without --verbose
 
 
 def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = True) -> None:
@@ -55,45 +55,45 @@ def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = T
         UserError: the stage is not applicable to this run; says why. Its result is printed first.
     """
     path, printer = directory / "stages" / f"{stage}.json", STAGE_PRINTERS[stage]
-    found = printer.record.read(path)
+    result = printer.record.read(path)
     if as_json:
         print(path.read_text(encoding="utf-8"), end="")
     else:
-        shown = found if verbose else printer.brief(found)
+        shown = result if verbose else printer.brief(result)
         printer.show(directory, shown)
-        if shown != found:
+        if shown != result:
             print("More tables: --verbose")
-    if reason := printer.not_applicable(found):
+    if reason := printer.not_applicable(result):
         raise UserError(reason)
 
 
-def _no_triggers(found: TriggerResults) -> str:
-    return f"word and intent cannot be separated: {found.reason}" if found.verdict == "not_applicable" else ""
+def _no_triggers(result: TriggerResults) -> str:
+    return f"word and intent cannot be separated: {result.reason}" if result.verdict == "not_applicable" else ""
 
 
-def _no_dissociation(found: Dissociation) -> str:
-    reasons = "; ".join(found.reasons)
-    return f"the dissociation cannot be tested: {reasons}" if found.verdict == "not_applicable" else ""
+def _no_dissociation(result: Dissociation) -> str:
+    reasons = "; ".join(result.reasons)
+    return f"the dissociation cannot be tested: {reasons}" if result.verdict == "not_applicable" else ""
 
 
-def _no_categories(found: CategoryResults) -> str:
-    kinds = [found.of(declines) for declines in SETS]
+def _no_categories(result: CategoryResults) -> str:
+    kinds = [result.of(declines) for declines in SETS]
     if any(of.verdict != "not_applicable" for of in kinds):
         return ""
     return f"categories cannot be compared: {'; '.join(dict.fromkeys(of.reason for of in kinds))}"
 
 
-def _no_uncertainty(found: UncertaintyResult) -> str:
-    return "" if found.applicable else f"uncertainty cannot be measured: {found.reason}"
+def _no_uncertainty(result: UncertaintyResult) -> str:
+    return "" if result.applicable else f"uncertainty cannot be measured: {result.reason}"
 
 
-def _print_steer(directory: Path, found: SteerResult) -> None:
+def _print_steer(directory: Path, result: SteerResult) -> None:
     """Print the rates before and after, the thresholds and their certificates."""
-    trigger, facts = found.over_refusal_with_trigger, found.known_facts_right
-    rates = rates_table("test prompts (95 % intervals)", found.before, found.after, trigger, facts)
-    by_category = found.by_category
+    trigger, facts = result.over_refusal_with_trigger, result.known_facts_right
+    rates = rates_table("test prompts (95 % intervals)", result.before, result.after, trigger, facts)
+    by_category = result.by_category
     categories = [category_table(by_category)] if by_category and by_category.categories else []
-    print_blocks([rates, *steer_lines(found), *categories, f"Written: {directory / 'stages' / 'steer.json'}"])
+    print_blocks([rates, *steer_lines(result), *categories, f"Written: {directory / 'stages' / 'steer.json'}"])
 
 
 STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
@@ -120,12 +120,12 @@ def print_summary(directory: Path, as_json: bool) -> None:
     verdict = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
     gates = results.could_have_answered
     lines = [
-        Line(verdict, "One refusal or two?"),
-        Line(trigger_sentence(results.triggers), "Word or intent?"),
-        *(Line(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
-        *([] if gates is None else [Line(gate_sentence(gates), "Could it have answered?")]),
+        Paragraph(verdict, "One refusal or two?"),
+        Paragraph(trigger_sentence(results.triggers), "Word or intent?"),
+        *(Paragraph(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
+        *([] if gates is None else [Paragraph(gate_sentence(gates), "Could it have answered?")]),
         *steer_lines(results.steer),
-        *(Line(line, "Note:") for line in caveats(results)),
+        *(Paragraph(line, "Note:") for line in caveats(results)),
     ]
     print_blocks([*tables, *lines])
     for line in next_steps(directory, results):

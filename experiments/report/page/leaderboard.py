@@ -29,7 +29,7 @@ CAPTION = "Each model by its mistakes, with 95 % intervals; ringed: no other is 
 
 
 @dataclass(frozen=True)
-class Listed:
+class RankedModel:
     """A model of the page: its name, its scorecard, what it was asked, and how to ask it again."""
 
     name: str
@@ -56,25 +56,25 @@ class Shown:
         return "" if self.by is None else str(self.by)
 
 
-def leaderboard_page(models: Sequence[Listed]) -> str:
+def leaderboard_page(models: Sequence[RankedModel]) -> str:
     """Return the page, the best right-action score first.
 
     Args:
         models: each with rates.
     """
-    scores = {one.name: one.card.right_action.score for one in models}
-    ranked = sorted(models, key=lambda one: -scores[one.name].estimate if scores[one.name].known else 9.0)
-    asked = sorted({one.asked for one in models})
+    scores = {model.name: model.card.right_action.score for model in models}
+    ranked = sorted(models, key=lambda model: -scores[model.name].estimate if scores[model.name].known else 9.0)
+    asked = sorted({model.asked for model in models})
     front = on_front(
-        [[one.card.rates.of(rate).estimate if one.card.rates else nan for rate in FRONT] for one in ranked]
+        [[model.card.rates.of(rate).estimate if model.card.rates else nan for rate in FRONT] for model in ranked]
     )
     page = render(
         "leaderboard.html",
         chart=_chart(ranked, front),
         asked=asked,
         head=["model", *RATES, "right-action score", "answers", "on the front"],
-        rows=[list(_cells(one, best)) for one, best in zip(ranked, front, strict=True)],
-        commands=[(one.name, one.command) for one in ranked if one.command],
+        rows=[list(_cells(model, best)) for model, best in zip(ranked, front, strict=True)],
+        commands=[(model.name, model.command) for model in ranked if model.command],
     )
     return document("Leaderboard", [page])
 
@@ -92,16 +92,16 @@ def on_front(rates: Sequence[Sequence[float]]) -> list[bool]:
     ]
 
 
-def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
+def _chart(models: Sequence[RankedModel], front: Sequence[bool]) -> Figure | None:
     rows: list[Row] = []
-    for one, best in zip(models, front, strict=True):
-        if one.card.rates is None:
+    for model, best in zip(models, front, strict=True):
+        if model.card.rates is None:
             continue
-        x, y, third = (one.card.rates.of(rate) for rate in FRONT)
+        x, y, third = (model.card.rates.of(rate) for rate in FRONT)
         if x.known and y.known:
             rows.append(
                 {
-                    "model": one.name,
+                    "model": model.name,
                     **fields(x, "x"),
                     **fields(y, "y"),
                     "overconfidence": fields(third)["estimate"],
@@ -111,18 +111,18 @@ def _chart(models: Sequence[Listed], front: Sequence[bool]) -> Figure | None:
     return figure("plane", plane(rows), CAPTION, rows, COLUMNS) if rows else None
 
 
-def _cells(one: Listed, best: bool) -> Iterator[Shown]:
-    yield Shown(one.name, one.name, link=one.report)
+def _cells(model: RankedModel, best: bool) -> Iterator[Shown]:
+    yield Shown(model.name, model.name, link=model.report)
     for rate in RATES:
-        found = NO_ESTIMATE if one.card.rates is None else one.card.rates.of(rate)
-        yield _estimate(found, 100.0, "{:.1f} %", "[{:.1f}, {:.1f}]")
-    yield _estimate(one.card.right_action.score, 1.0, "{:.2f}", "[{:.2f}, {:.2f}]")
-    yield Shown(f"{one.card.n:,}", one.card.n)
+        number = NO_ESTIMATE if model.card.rates is None else model.card.rates.of(rate)
+        yield _estimate(number, 100.0, "{:.1f} %", "[{:.1f}, {:.1f}]")
+    yield _estimate(model.card.right_action.score, 1.0, "{:.2f}", "[{:.2f}, {:.2f}]")
+    yield Shown(f"{model.card.n:,}", model.card.n)
     yield Shown("yes" if best else "", int(best))
 
 
-def _estimate(found: Estimate, scale: float, estimate: str, interval: str) -> Shown:
-    if not found.known:
+def _estimate(number: Estimate, scale: float, estimate: str, interval: str) -> Shown:
+    if not number.known:
         return Shown("none judged")
-    ends = interval.format(scale * found.low, scale * found.high)
-    return Shown(by=found.estimate, estimates=[("", estimate.format(scale * found.estimate), ends)])
+    ends = interval.format(scale * number.low, scale * number.high)
+    return Shown(by=number.estimate, estimates=[("", estimate.format(scale * number.estimate), ends)])

@@ -110,15 +110,16 @@ def _rates(surface: Surface, results: RunResults) -> Payload:
     text["right_action"] = ["none" if isnan(score) else f"{score:.3f}" for score in column["test_right_action"]]
     text[KNOWN_FACTS] = ["none judged" if isnan(share) else f"{share:.1%}" for share in column["test_known_facts"]]
     column["test_known_facts_n"] = [n[KNOWN_FACTS]] * len(text[KNOWN_FACTS])
-    found = {}
+    shown = {}
     for name, texts in text.items():
         rows = zip(column[f"test_{name}"], texts, column[f"test_{name}_n"], strict=True)
         cells = [
-            (None if isnan(value) else value, text, before_and_now(n[name] or 0, int(now))) for value, text, now in rows
+            (None if isnan(value) else value, words, before_and_now(n[name] or 0, int(now)))
+            for value, words, now in rows
         ]
         places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
-        found[name] = {"cells": list(places), "at": [places[cell] for cell in cells]}
-    return found
+        shown[name] = {"cells": list(places), "at": [places[cell] for cell in cells]}
+    return shown
 
 
 def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> Payload:
@@ -173,25 +174,25 @@ def _token_readings(inputs: RunInputs, dials: Sequence[str]) -> dict[str, list[A
     """
     path, place = inputs.file(TOKEN_READINGS), {prompt.id: i for i, prompt in enumerate(inputs.prompts)}
     lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-    found: dict[str, list[Any]] = {}
+    read: dict[str, list[Any]] = {}
     for line in filter(None, lines):
-        one = TokenReadings.model_validate_json(line)
-        if one.id not in place or not set(one.log_odds) <= set(dials):
+        readings = TokenReadings.model_validate_json(line)
+        if readings.id not in place or not set(readings.log_odds) <= set(dials):
             continue
-        kept = _first_tokens(one.tokens[: one.words])
-        shown = [*range(kept), *range(one.words, len(one.tokens))]
+        kept = _first_tokens(readings.tokens[: readings.words])
+        shown = [*range(kept), *range(readings.words, len(readings.tokens))]
         by_dial = [
             [
-                encoded([one.log_odds[kind][k] for k in shown]),
-                [shown.index(k) for k in one.read_at[kind] if k in shown],
-                len(one.read_at[kind]),
+                encoded([readings.log_odds[kind][k] for k in shown]),
+                [shown.index(k) for k in readings.read_at[kind] if k in shown],
+                len(readings.read_at[kind]),
             ]
-            if kind in one.log_odds
+            if kind in readings.log_odds
             else None
             for kind in dials
         ]
-        found[str(place[one.id])] = [[one.tokens[k] for k in shown], kept, one.words - kept, by_dial]
-    return found
+        read[str(place[readings.id])] = [[readings.tokens[k] for k in shown], kept, readings.words - kept, by_dial]
+    return read
 
 
 def _first_tokens(tokens: Sequence[str]) -> int:

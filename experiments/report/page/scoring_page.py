@@ -15,7 +15,7 @@ from experiments.report.page.document import document, render, shortened
 from experiments.report.page.summary import runs_table
 from experiments.report.results import RunResults
 from extract.atomic_write import atomic_file
-from extract.table import Cell, Line, Quoted, Table
+from extract.table import Cell, Paragraph, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import ComparedRun, Comparison
 from scoring.compare.paired import Flip
@@ -50,9 +50,9 @@ def scorecard_page(card: Scorecard, rows: Sequence[Entry], name: str) -> str:
     """
     sections = [Section("rates", "Rates", f"{card.n:,} completions", list(_rates(card, name)))]
     sections += [
-        Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], found)
+        Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], mistakes)
         for rate in RATES
-        if (found := _mistakes(rate, rows))
+        if (mistakes := _mistakes(rate, rows))
     ]
     more = list(_breakdowns(card))
     sections += [Section("more", "More", "Actions, scores and groups", more)] if more else []
@@ -67,7 +67,7 @@ def comparison_page(comparison: Comparison) -> str:
     chart = figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS)
     later = zip(names[1:], comparison.comparisons, strict=True)
     failed = [
-        Line(
+        Paragraph(
             f"--fail-if {failed.condition} holds for {failed.run}"
             + ("" if failed.value is None else f": {failed.value:.4g}"),
             style="warning",
@@ -200,18 +200,20 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         for what, note in card.input.items()
     ]
     if notes:
-        yield Line("About the input: " + "; ".join(notes), style="caveat")
+        yield Paragraph("About the input: " + "; ".join(notes), style="caveat")
 
 
-def _confidence(found: ConfidenceRecord) -> Iterator[Block]:
-    series = f"{found.stated:,} answers" + (f"; {found.unstated:,} more state none" if found.unstated else "")
-    bins: list[Row] = [{"series": series, "x": each.stated, **fields(each.right)} for each in found.bins]
+def _confidence(confidence: ConfidenceRecord) -> Iterator[Block]:
+    series = f"{confidence.stated:,} answers" + (
+        f"; {confidence.unstated:,} more state none" if confidence.unstated else ""
+    )
+    bins: list[Row] = [{"series": series, "x": each.stated, **fields(each.right)} for each in confidence.bins]
     chart = reliability(bins, {series: BLUE}, x_title="stated confidence", y_title="% of those answers that are right")
     named = {"x": "stated", "estimate": "share right", "low": "from", "high": "to", "n": "n"}
     yield figure("reliability", chart, "Stated confidence; on the grey line it is as it should be", bins, named)
     rows = [
         [f"{point.confidence:.0%}", f"{point.coverage:.1%}", f"{point.accuracy:.1%}", f"{point.accuracy.n:,}"]
-        for point in found.curve
+        for point in confidence.curve
     ]
     head = ["confidence at least", "share of the questions", "share right of those", "n"]
     yield Table("Coverage and accuracy", head, rows)
@@ -257,5 +259,5 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
 
 
 def _share(rates: JointRates, rate: str) -> str:
-    found = rates.of(rate)
-    return f"{found:.1%}, n {found.n:,}" if found.n else "none"
+    share = rates.of(rate)
+    return f"{share:.1%}, n {share.n:,}" if share.n else "none"

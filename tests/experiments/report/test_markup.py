@@ -20,7 +20,7 @@ from experiments.report.page.document import (
 )
 from experiments.triggers.results import AttributedRequest
 from experiments.triggers.text import marked_request
-from extract.table import Line, Quoted, Request, Table, markdown
+from extract.table import Paragraph, Quoted, Request, Table, markdown
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -39,7 +39,7 @@ def test_no_text_becomes_an_element(text: str) -> None:
     chart = heat_map([cell], title=text, columns=text, lines=text, unit=text, domain=(0, 1))
     shown = blocks_html([
         Table(text, [text], [[text, Quoted("harmful", text)]]), Table(text, [text], [[text]], fold=True), text,
-        Line(text, text), Heading(text), Request(text, [(text, 2.0), (text, None)]),
+        Paragraph(text, text), Heading(text), Request(text, [(text, 2.0), (text, None)]),
         Figure("a", text, json.dumps({"title": text}), None),
         figure("b", chart, text, [cell], {"row": text, "estimate": "value"}),
     ])  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.report.page.leaderboard import Listed, leaderboard_page, on_front
+from experiments.report.page.leaderboard import RankedModel, leaderboard_page, on_front
 from scoring.evaluation.written import Evaluation
 from scoring.score_file import score_file
 
@@ -90,7 +90,7 @@ def test_names_are_quoted_data(tmp_path: Path) -> None:
     from scoring.scorecard import Scorecard
 
     card = Scorecard.read(evaluated(tmp_path, "right") / "scorecard.json")
-    page = leaderboard_page([Listed("<script>alert(1)</script>", card, "x")])
+    page = leaderboard_page([RankedModel("<script>alert(1)</script>", card, "x")])
     assert "<script>alert(1)" not in page
 
 
