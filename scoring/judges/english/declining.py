@@ -90,9 +90,9 @@ DECLINING = r"""
 |turn|bring|move) (?:(?:this|us|things|it) )?(?:back )?to (?:another|a different|something)\b
 # the sender is blocked | You have been blocked. | banned blocked muted reported suspended timed
 ^(?:you have|your account (?:has|is|was)) (?:been )?(?:\w+ )?(?:blocked|banned|suspended|reported|timed out|muted)\b
-#^ keeps off a topic | I don't discuss religion. | avoid comment controversial cover delicate discuss elections engage
-@ learning not_something not_that not_this off opinions politics position questions refrain religion sensitive shy
-@ speak stay steer subject talk talking territory theology topic topics touch weigh wrong_one
+#^ keeps off a topic | I don't discuss religion. | avoid comment controversial delicate discuss elections engage
+@ learning not_in not_something not_that not_this opinions politics questions refrain religion sensitive shy speak
+@ stay steer subject talk territory theology topic topics touch weigh wrong_one
 \b(?:topic|subject|question|matter|issue)s? (?:\w+ ){0,2}?(?:is|are) too (?:\w+ )?(?:sensitive|controversial|political
 |delicate)\b|\bi (?:\w+ly |try to |have to |would rather |prefer to )*(?:(?:do|will|would|can) not|cannot
 |am (?:\w+ )?not (?:able to|allowed to|here to|programmed to|going to)|am (?:\w+ )?programmed not to|not) (?:\w+ly )?
