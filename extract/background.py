@@ -15,7 +15,7 @@ Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
 
-def apart(function: Callable[Given, Returned], *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+def call_in_subprocess(function: Callable[Given, Returned], *args: Given.args, **kwargs: Given.kwargs) -> Returned:
     """Call a module's function in a new process; arguments, result and errors are pickled."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(function, *args, **kwargs).result()

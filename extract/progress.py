@@ -38,7 +38,7 @@ class Reporter:
     pulse: Heartbeat | None = None
 
     def say(self, line: str) -> None:
-        """Tell the user something a bar cannot, on a line of its own."""
+        """Print a note, on a line of its own."""
         self.log("Note: " + line)
         if not self.quiet:
             from rich.console import Console

@@ -13,7 +13,7 @@ from experiments.run.config import RunConfig, load_config
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
 from experiments.run.organism_prompts import on_another_model
 from experiments.side_effects.texts import text_hashes
-from extract.background import apart
+from extract.background import call_in_subprocess
 from extract.errors import UserError
 from extract.model.adapter import find_adapter
 from extract.model.source import locate
@@ -210,7 +210,7 @@ def stage_states(
         UserError: the prompts, the model or another file of the configuration is not there, or the manifest is damaged.
     """
     manifest = Manifest(directory / "manifest.json")
-    inputs = (apart(read_inputs, config) if own_process else read_inputs(config)).hashes
+    inputs = (call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)).hashes
     marks, states = manifest.read()["stages"], list[StageState]()
     for stage in in_order(stages_of(config), [until]):
         mark = marks.get(stage.name)

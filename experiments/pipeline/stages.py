@@ -23,7 +23,7 @@ from experiments.run.run_lock import RunLock
 from experiments.run.run_log import NAME as LOG
 from experiments.run.run_log import RunLog
 from extract.atomic_write import write_text
-from extract.background import apart
+from extract.background import call_in_subprocess
 from extract.errors import UserError
 from extract.progress import Reporter
 
@@ -54,7 +54,7 @@ def run(
         UserError: the directory cannot be written or another process writes into it, or an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
-    read = apart(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
+    read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
     notes = [warning(config.model.name)] if read.on_another_model else []
     for note in notes:
         reporter.say(note)

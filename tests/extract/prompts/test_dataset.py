@@ -113,18 +113,6 @@ def test_selfaware_labels_answerable_and_unanswerable() -> None:
 
 
 @real
-def test_arditi_keeps_its_splits_under_our_names() -> None:
-    prompts = load_dataset("arditi", DATA / "refusal-direction")
-    assert Counter((prompt.label, prompt.split) for prompt in prompts) == {
-        ("harmful", "train"): 260,
-        ("harmful", "validation"): 39,
-        ("benign", "validation"): 6264,
-    }
-    assert all(prompt.intent == prompt.label and prompt.pair is None for prompt in prompts)
-    assert {prompt.category for prompt in prompts[260:299]} >= {"illegal", "harassment_bullying"}
-
-
-@real
 def test_cast_gives_every_different_prompt_of_its_rows_once() -> None:
     prompts = load_dataset("cast", DATA / "activation-steering" / "condition_harmful.json")
     rows = json.loads((DATA / "activation-steering" / "condition_harmful.json").read_text())

@@ -1,5 +1,7 @@
 """The prompts of a run from files and public sets: order, limits, and required keys."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,7 +12,7 @@ import yaml
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, load_prompts
-from extract.prompts.sources import PromptsConfig, draw, read_prompts
+from extract.prompts.sources import PromptsConfig, contrasted, contrasted_action, draw, read_prompts
 from extract.shipped import ROOT
 
 LABELS = ("benign", "harmful", "uncertain")
@@ -121,3 +123,45 @@ def test_the_same_words_of_two_sets_are_one_group() -> None:
     prompts = [prompt("a/1", text="how?", pair="x"), prompt("a/2", "harmful", pair="x"), prompt("b/1", text="how?")]
     assert len(set(groups_of(prompts).tolist())) == 1
     assert len(set(groups_of([prompts[0], prompt("b/1", text="how")]).tolist())) == 2
+
+
+def declined(label: str, decline: str | None = None) -> Prompt:
+    words = ({"role": "user", "content": "how?"},)
+    return Prompt(f"{label}/{decline}", words, label, "answer", acceptable=("clarify",), decline=decline)
+
+
+def test_the_two_ways_take_the_labels_of_the_two_refusals_and_other_declines_are_fitted_to_nothing() -> None:
+    prompts = [declined("harmful", "policy"), declined("benign", "instructed"), declined("benign"), declined("uncertain"),
+               declined("harmful", "legal"), declined("harmful")]  # fmt: skip
+    found = contrasted(prompts, ("policy", "instructed"), "file")
+    assert [p.label for p in found] == ["harmful", "uncertain", "benign", "dual_use", "dual_use", "dual_use"]
+    assert [(p.right_action, p.acceptable) for p in found[:2]] == [("refuse", ()), ("abstain", ())]
+    assert found[2] is prompts[2]
+    swapped = contrasted(prompts, ("instructed", "policy"), "file")
+    assert [p.label for p in swapped[:2]] == ["uncertain", "harmful"]
+
+
+@pytest.mark.parametrize(
+    ("ways", "message"),
+    [
+        (("policy", "law"), "no prompt has the field 'decline' with the value 'law'; the ways are instructed, policy"),
+        (("policy", "policy"), "a contrast needs two different ways of declining, got 'policy' twice"),
+    ],
+)
+def test_ways_that_no_contrast_can_be_made_of_are_a_users_error(ways: tuple[str, str], message: str) -> None:
+    prompts = [declined("harmful", "policy"), declined("benign", "instructed")]
+    with pytest.raises(UserError) as error:
+        contrasted(prompts, ways, "file")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("label", "action", "read"),
+    [
+        ("harmful", "abstain", "refuse"), ("harmful", "refuse", "refuse"), ("uncertain", "refuse", "abstain"),
+        ("uncertain", "answer", "answer"), ("benign", "refuse", "refuse"), ("benign", "abstain", "abstain"),
+        ("uncertain", None, None), ("uncertain", "clarify", "clarify"),
+    ],
+)  # fmt: skip
+def test_a_decline_is_that_of_its_prompt_however_it_is_worded(label: str, action: str | None, read: str | None) -> None:
+    assert contrasted_action(action, declined(label)) == read

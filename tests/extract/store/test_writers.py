@@ -32,7 +32,6 @@ from tests.support.made_up_store import (
     content,
     enter,
     index,
-    make,
     nothing_left_over,
     shards,
     values,
@@ -286,8 +285,3 @@ def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(fcntl, "flock", none)
     with pytest.raises(UserError, match=r"cannot lock .*writer\.lock: Function not implemented; its file system"):
         enter(tmp_path / "activations.h5")
-
-
-def test_make_leaves_no_locks(tmp_path: Path) -> None:
-    make(tmp_path / "activations.h5", master=True)
-    nothing_left_over(tmp_path / "activations.h5")
