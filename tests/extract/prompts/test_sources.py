@@ -131,8 +131,15 @@ def declined(label: str, decline: str | None = None) -> Prompt:
 
 
 def test_the_two_ways_take_the_labels_of_the_two_refusals_and_other_declines_are_fitted_to_nothing() -> None:
-    prompts = [declined("harmful", "policy"), declined("benign", "instructed"), declined("benign"), declined("uncertain"),
-               declined("harmful", "legal"), declined("harmful")]  # fmt: skip
+    ways = [
+        ("harmful", "policy"),
+        ("benign", "instructed"),
+        ("benign",),
+        ("uncertain",),
+        ("harmful", "legal"),
+        ("harmful",),
+    ]
+    prompts = [declined(*way) for way in ways]
     found = contrasted(prompts, ("policy", "instructed"), "file")
     assert [p.label for p in found] == ["harmful", "uncertain", "benign", "dual_use", "dual_use", "dual_use"]
     assert [(p.right_action, p.acceptable) for p in found[:2]] == [("refuse", ()), ("abstain", ())]
