@@ -22,12 +22,11 @@ LEAST_LINES = 60  # of a module that has one importer
 # Left to merge and to rename; nothing is added here.
 SLIVERS = set(
     "experiments.factors.last_turn experiments.side_effects.plain_text experiments.triggers.measure "
-    "experiments.uncertainty.reliability probes.statistics.agreement probes.statistics.ratio "
-    "probes.statistics.stratified probes.statistics.threshold_candidates refusal.cli.next_steps".split()
+    "experiments.uncertainty.reliability".split()
 )
 DOUBLES = set(
-    "Activations Answer Answers Attribution Candidate Certificate Completion Description Effect Engine Erasure "
-    "FittedDirection Judge Line Listed Onsets Setting Subspace Tradeoff Transfer".split()
+    "Activations Answer Answers Attribution Certificate Completion Description Effect Engine Erasure Judge Listed "
+    "Onsets Setting Transfer".split()
 )
 
 
