@@ -34,10 +34,10 @@ class Run:
         self.results = RunResults.read(path / "results.json")
 
     def __repr__(self) -> str:
-        found = self.results
+        results = self.results
         return (
-            f"Run({str(self.path)!r}, {found.model.name}, {sum(found.prompts.values())} prompts; "
-            f"{found.dissociation.verdict}, {found.triggers.verdict})"
+            f"Run({str(self.path)!r}, {results.model.name}, {sum(results.prompts.values())} prompts; "
+            f"{results.dissociation.verdict}, {results.triggers.verdict})"
         )
 
     @property
@@ -64,8 +64,8 @@ class Run:
             ),
         ]
         columns = ["question", "verdict", "meaning", "reasons", "trigger_share", "low", "high"]
-        found = pd.DataFrame(rows, columns=columns).set_index("question")
-        return found.astype({"trigger_share": float, "low": float, "high": float})
+        frame = pd.DataFrame(rows, columns=columns).set_index("question")
+        return frame.astype({"trigger_share": float, "low": float, "high": float})
 
     @property
     def certificates(self) -> pd.DataFrame:
@@ -74,13 +74,13 @@ class Run:
         Each holds alone, with the stated confidence: `at_most` is the upper limit of the rate, `n_needed` how many
         prompts without a failure certify its limit. No rows where there are no dials.
         """
-        found = self.results.steer.certified
+        certified = self.results.steer.certified
         rows = (
             []
-            if found is None
+            if certified is None
             else [
-                (name, one.limit, one.certified, one.failures, one.n, one.at_most, found.confidence, one.n_needed)
-                for name, one in found.risks.items()
+                (name, one.limit, one.certified, one.failures, one.n, one.at_most, certified.confidence, one.n_needed)
+                for name, one in certified.risks.items()
             ]
         )
         columns = ["rate", "limit", "certified", "failures", "n", "at_most", "confidence", "n_needed"]
@@ -102,9 +102,9 @@ class Run:
         frame = pd.DataFrame(rows, columns=["id", "part", "label", "category", "trigger", "text"]).set_index("id")
         for name, end in (("completions.jsonl", ""), ("completions_steered.jsonl", "_with_dials")):
             read = read_completions(self.path / name) if (self.path / name).is_file() else []
-            found = {one.id: (one.action, one.completion) for one in read}
+            by_id = {one.id: (one.action, one.completion) for one in read}
             columns = [f"action{end}", f"completion{end}"]
-            frame[columns] = pd.DataFrame([found.get(i, (None, None)) for i in frame.index], frame.index, columns)
+            frame[columns] = pd.DataFrame([by_id.get(i, (None, None)) for i in frame.index], frame.index, columns)
         return frame.reset_index()
 
     def plot(self, what: Picture = "rates", contrast: str = "normative") -> Chart:
@@ -120,16 +120,16 @@ class Run:
         from experiments.probing.text import grid_figure
         from experiments.report.page.summary import rates_chart
 
-        found = self.results
+        results = self.results
         match what:
             case "rates":
-                return rates_chart(found, found.model.name)
+                return rates_chart(results, results.model.name)
             case "grid":
                 return grid_figure(GridRow.table(self.path / "probes.parquet"), contrast)
             case "matrix":
-                chart = matrix_chart(found.dissociation.matrix)
+                chart = matrix_chart(results.dissociation.matrix)
                 if chart is None:
-                    reasons = "; ".join(found.dissociation.reasons)
+                    reasons = "; ".join(results.dissociation.reasons)
                     raise UserError(f"{self.path}: the dissociation was not tested ({reasons})")
                 return chart
         raise UserError(f"no such picture: {what!r}; expected rates, grid or matrix")

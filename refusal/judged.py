@@ -71,14 +71,14 @@ class Judge:
             CompletionToJudge(text or "", prompt.text if prompt else None, prompt.messages if prompt else ())
             for text, prompt in zip(texts, asked, strict=True)
         )
-        found = [
+        rows = [
             (None, "there is no completion", None, None)
             if text is None
             else (one.action, one.evidence, one.probability, one.declined)
             for text, one in zip(texts, self.judge.judge_all(given), strict=True)
         ]
         index = completions.index if isinstance(completions, pd.Series) else None
-        return pd.DataFrame(found, index, columns=["action", "evidence", "probability", "declined"], dtype=object)
+        return pd.DataFrame(rows, index, columns=["action", "evidence", "probability", "declined"], dtype=object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -144,9 +144,9 @@ def score(
 
 def rates_frame(rates: JointRates) -> pd.DataFrame:
     """Return the joint rates as a table, a row a rate."""
-    found = {name: rates.of(name) for name in RATES}
+    estimates = {name: rates.of(name) for name in RATES}
     frame = pd.DataFrame(
-        [(name, one.estimate, one.low, one.high, one.n) for name, one in found.items()],
+        [(name, one.estimate, one.low, one.high, one.n) for name, one in estimates.items()],
         columns=["rate", "value", "low", "high", "n"],
     ).set_index("rate")
     return frame.astype({"value": float})

@@ -202,7 +202,7 @@ d_model 128)
         return answers[0] if alone else answers
 
     def _answers(self, prompts: Sequence[Prompt], rendered: Sequence[Rendered], most: int, advance: Any) -> list[str]:
-        found: dict[int, str] = {}
+        answers: dict[int, str] = {}
         if self.attached:
             self.attached.begin(prompts)
 
@@ -215,11 +215,11 @@ d_model 128)
             if self.attached:
                 self.attached.keep(index, readings)
             for i, response in zip(index, responses, strict=True):
-                found[i] = reopened(rendered[i].text, self.decode(response))
+                answers[i] = reopened(rendered[i].text, self.decode(response))
             advance(len(index))
 
         TokenBudget(AT_ONCE, unit="prompts").run([1] * len(rendered), work)
-        return [found[i] for i in range(len(rendered))]
+        return [answers[i] for i in range(len(rendered))]
 
     def _with_given(self, rendered: Sequence[Rendered], responses: Iterable[str]) -> list[Rendered]:
         texts = [responses] if isinstance(responses, str) else list(responses)
@@ -230,16 +230,16 @@ d_model 128)
         return [with_response(row, ids) for row, ids in zip(rendered, tokens, strict=True)]
 
     def _with_own(self, rendered: Sequence[Rendered], most: int, reporter: Reporter) -> list[Rendered]:
-        found: dict[int, Rendered] = {}
+        answered: dict[int, Rendered] = {}
         with reporter.task("answering", len(rendered)) as advance:
 
             def work(index: list[int]) -> None:
                 responses = self.generate(self.batch([rendered[i] for i in index]), most)
-                found.update({i: with_response(rendered[i], r) for i, r in zip(index, responses, strict=True)})
+                answered.update({i: with_response(rendered[i], r) for i, r in zip(index, responses, strict=True)})
                 advance(len(index))
 
             TokenBudget(AT_ONCE, reporter.say, unit="prompts").run([1] * len(rendered), work)
-        return [found[i] for i in range(len(rendered))]
+        return [answered[i] for i in range(len(rendered))]
 
 
 def load_model(

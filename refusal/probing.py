@@ -64,11 +64,11 @@ class LayerProbes:
     left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        at, found = self.best, self.auroc
+        at, auroc = self.best, self.auroc
         return (
             f"LayerProbes({self.site}, {len(self.scores)} layers and positions; best layer {at.layer} "
-            f"{at.position}, AUROC {found.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
-            f"{found.n_positive} + {found.n_negative} prompts)"
+            f"{at.position}, AUROC {auroc.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
+            f"{auroc.n_positive} + {auroc.n_negative} prompts)"
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -150,24 +150,24 @@ def probe_layers(
     rows, classes = _classes(y, len(prompts), positive, negative)
     grouped = groups_of(prompts) if groups is None else _column(groups, len(prompts), "group")
     grids, left_out = _grids(activations, rows, classes, grouped, n_folds, seed)
-    found: list[LocusScores] = []
+    scores: list[LocusScores] = []
     with Reporter(quiet=not progress).task("probing", len(activations.layers) * len(grids)) as advance:
         for position, grid in grids.items():
             for layer in activations.layers:
                 read = activations.read(layer, position)[None, None]
-                found += grid.scores_by_locus(read, [layer], [position])
+                scores += grid.scores_by_locus(read, [layer], [position])
                 advance(1)
     most = max(len(grid.contrasts[0].rows) for grid in grids.values())
     fullest = {position: grid for position, grid in grids.items() if len(grid.contrasts[0].rows) == most}
     if most < len(rows):  # no position is in all prompts: those of another are other folds
         fullest = dict(list(fullest.items())[:1])
-    eligible = [one for one in found if one.position in fullest]
+    eligible = [one for one in scores if one.position in fullest]
     chosen, (_, honest) = choose_locus(eligible), choose_locus_by_fold(eligible)
     grid = next(iter(fullest.values()))
     contrast, texts = grid.contrasts[0], [prompts[row].text for row in grid.contrasts[0].rows]
     words = [bag_of_words_auroc(texts, contrast.y, fold.train, fold.test) for fold in grid.folds[0]]
     best = Locus(activations.site, chosen.layer, chosen.position)
-    return LayerProbes(tuple(found), best, honest, float(np.mean(words)), activations.site, left_out)
+    return LayerProbes(tuple(scores), best, honest, float(np.mean(words)), activations.site, left_out)
 
 
 def fit_direction(
@@ -255,7 +255,7 @@ def _classes(
             raise UserError(
                 f"y holds {', '.join(there[:6])}; say which is the positive class, such as positive={labels[0]!r}"
             )
-        kept, found = np.arange(n), labels.astype(bool)
+        kept, is_positive = np.arange(n), labels.astype(bool)
     else:
         for label in (positive, *(() if negative is None else (negative,))):
             if not isinstance(label, Hashable):
@@ -263,10 +263,10 @@ def _classes(
             if not (labels == label).any():
                 raise UserError(f"no prompt has the label {label!r}; there are {', '.join(there[:6])}")
         kept = np.arange(n) if negative is None else np.flatnonzero((labels == positive) | (labels == negative))
-        found = labels[kept] == positive
-    if found.all() or not found.any():
-        raise UserError(f"both classes are needed; got {int(found.sum())} positive of {len(found)}")
-    return kept, np.asarray(found, dtype=bool)
+        is_positive = labels[kept] == positive
+    if is_positive.all() or not is_positive.any():
+        raise UserError(f"both classes are needed; got {int(is_positive.sum())} positive of {len(is_positive)}")
+    return kept, np.asarray(is_positive, dtype=bool)
 
 
 def _column(given: Iterable[object], n: int, what: str, *, may_lack: bool = False) -> Shaped[np.ndarray, " prompts"]:
@@ -278,10 +278,10 @@ def _column(given: Iterable[object], n: int, what: str, *, may_lack: bool = Fals
         raise UserError(f"give one {what} a prompt; got {len(values)} for {n} prompts")
     if nested := [value for value in values if isinstance(value, list | tuple | np.ndarray)]:
         raise UserError(f"a {what} is one value a prompt; got {type(nested[0]).__name__}")
-    found = np.empty(n, dtype=object)
-    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
-    missing = np.flatnonzero(pd.isna(found))
-    found[missing] = None
+    column = np.empty(n, dtype=object)
+    column[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    missing = np.flatnonzero(pd.isna(column))
+    column[missing] = None
     if len(missing) and not may_lack:
         raise UserError(f"the {what} of prompt {missing[0]} is missing; leave such prompts out")
-    return found
+    return column

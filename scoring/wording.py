@@ -30,11 +30,11 @@ FIELD_MEANING: dict[Field, str] = {
 WIDTH = 18  # of the column that names a rate
 
 
-def right_action_estimates(found: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
+def right_action_estimates(card: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
     """Yield each right-action score and share with its label and its format."""
-    yield RIGHT_ACTION_MEANING, found.score, ".2f"
-    yield from _credits(found.by_action, "")
-    if (own := found.dual_use) is not None:
+    yield RIGHT_ACTION_MEANING, card.score, ".2f"
+    yield from _credits(card.by_action, "")
+    if (own := card.dual_use) is not None:
         yield "dual-use: credit of the action taken", own.credit, ".2f"
         yield from _credits(own.by_action, "dual-use: ")
         yield "dual-use: prompts answered firmly", own.answered_firmly, ".1%"
@@ -43,10 +43,10 @@ def right_action_estimates(found: RightActionCard) -> Iterator[tuple[str, Estima
 
 def known_answer_estimates(card: Scorecard) -> Iterator[tuple[str, Estimate, str]]:
     """Yield the shares and scores of questions with a known answer, each with its label and its format."""
-    if (found := card.penalty) is not None:
-        yield "known answers: share answered", found.coverage, ".1%"
-        yield "known answers: share right of those", found.accuracy, ".1%"
-        for target, score in found.scores.items():
+    if (penalty := card.penalty) is not None:
+        yield "known answers: share answered", penalty.coverage, ".1%"
+        yield "known answers: share right of those", penalty.accuracy, ".1%"
+        for target, score in penalty.scores.items():
             yield f"known answers: score, a wrong one costs {wrong_costs(float(target)):.3g}", score, ".2f"
     if (stated := card.confidence) is not None:
         yield "stated confidence: score, mean over all targets", stated.score, ".2f"
@@ -98,15 +98,15 @@ def card_lines(card: Scorecard) -> Iterator[str]:
         yield f"Note: {what}: {note.n}{named}"
 
 
-def corrected_lines(found: Corrected, judged: JointRates) -> Iterator[str]:
+def corrected_lines(corrected: Corrected, judged: JointRates) -> Iterator[str]:
     """Yield a line for each rate as judged and as corrected, then lines about the labels."""
-    yield f"rates as judged, and corrected by {found.labels} hand-labelled completions:"
+    yield f"rates as judged, and corrected by {corrected.labels} hand-labelled completions:"
     for name in RATES:
-        yield f"{name:<{WIDTH}} judged {judged.of(name):.1%}; {_corrected(found.rates[name])}"
-    for pair in found.agreement:
+        yield f"{name:<{WIDTH}} judged {judged.of(name):.1%}; {_corrected(corrected.rates[name])}"
+    for pair in corrected.agreement:
         yield pair_line(pair)
-    if found.unused:
-        yield f"Note: labels of completions that no rate counts (not judged, or another label): {found.unused}"
+    if corrected.unused:
+        yield f"Note: labels of completions that no rate counts (not judged, or another label): {corrected.unused}"
 
 
 def _corrected(rate: CorrectedRate) -> str:

@@ -52,12 +52,12 @@ def models(as_json: Json = False) -> None:
 
     Example: refusal models
     """
-    found = runnable()
+    listed = runnable()
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in listed])
         return
     for kind, title in TITLES.items():
-        rows = [one for one in found if one.kind == kind]
+        rows = [one for one in listed if one.kind == kind]
         if rows:
             typer.echo(title)
         for one in rows:
@@ -71,7 +71,7 @@ def models(as_json: Json = False) -> None:
             typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
     from refusal.cli.program import program
 
-    typer.echo(f"Run one: {program()} run {found[0].target}    what it takes: --dry-run")
+    typer.echo(f"Run one: {program()} run {listed[0].target}    what it takes: --dry-run")
 
 
 def init(
@@ -117,12 +117,12 @@ def hub_models(cache: Path | None = None) -> dict[str, int]:
         repos = scan_cache_dir(cache).repos
     except (CacheNotFound, ValueError):
         return {}
-    found = {}
+    sizes = {}
     for repo in repos:
         names = {file.file_name for revision in repo.revisions for file in revision.files}
         if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
-            found[repo.repo_id] = repo.size_on_disk
-    return found
+            sizes[repo.repo_id] = repo.size_on_disk
+    return sizes
 
 
 def _organisms() -> list[Runnable]:
@@ -163,7 +163,7 @@ def _configurations(cached: set[str]) -> list[Runnable]:
     from extract.shipped import ROOT
     from extract.yaml_file import parse_yaml
 
-    found = []
+    listed = []
     for path in sorted((ROOT / "configs" / "models").glob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         model = parse_yaml(text)["model"]["name"]
@@ -171,8 +171,8 @@ def _configurations(cached: set[str]) -> list[Runnable]:
         size = round(float(billions[1]) * BYTES * 1e9) if billions else None
         gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
         needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
-        found.append(Runnable("configuration", _shown(path), size, needs))
-    return found
+        listed.append(Runnable("configuration", _shown(path), size, needs))
+    return listed
 
 
 def _shown(path: Path) -> str:
@@ -205,9 +205,9 @@ def write_configuration(file: Path | None, model: str | None) -> Path:
         text = re.sub(r"(?m)^  adapter: .*\n", "", text)
         text = re.sub(r"(?m)^(  name: .*)$", rf"\1\n  adapter: {_yaml(chosen.adapter)}", text, count=1)
     for key, value in given.items():
-        found = re.search(rf"(?m)^{key}: (\S+)", text)
-        assert found is not None, f"{key!r} in a shipped configuration"
-        text = text[: found.start(1)] + _yaml(value) + text[found.end(1) :]
+        match = re.search(rf"(?m)^{key}: (\S+)", text)
+        assert match is not None, f"{key!r} in a shipped configuration"
+        text = text[: match.start(1)] + _yaml(value) + text[match.end(1) :]
     head = f"# refusal run {path} --dry-run says what it takes; refusal run {path} runs it.\n"
     body = text[text.index(f"name: {name}") :]
     try:

@@ -41,11 +41,11 @@ def status(
 
     Example: refusal status runs/quickstart
     """
-    found = run_status(run)
+    state = run_status(run)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(state))
         return
-    for line in lines(found):
+    for line in lines(state):
         typer.echo(line)
 
 
@@ -69,18 +69,18 @@ def run_status(directory: Path) -> RunStatus:
     )
 
 
-def lines(found: RunStatus) -> list[str]:
+def lines(state: RunStatus) -> list[str]:
     """Return the status as lines for the terminal."""
-    shown = [f"{found.run}: {found.done} of {len(found.stages)} stages are done"]
-    for stage in found.stages:
+    shown = [f"{state.run}: {state.done} of {len(state.stages)} stages are done"]
+    for stage in state.stages:
         when = "" if stage.finished is None else f"{_local(stage.finished)}  {_duration(stage.seconds or 0.0):>8}"
         shown.append(f"  {stage.name:<18} {stage.state:<8} {when}".rstrip())
-    for holder, word in ((found.running, "Running"), (found.killed, "Killed")):
+    for holder, word in ((state.running, "Running"), (state.killed, "Killed")):
         if holder is not None:
             step = f", at {holder.step} since {_local(holder.step_since)}" if holder.step else ""
             shown.append(f"{word}: process {holder.process} on {holder.host}, started {_local(holder.since)}{step}")
             shown.append(f"  {holder.command}")
-    return [*shown, "Wait for it to end, then:" if found.running else "Next:", f"  {found.next}"]
+    return [*shown, "Wait for it to end, then:" if state.running else "Next:", f"  {state.next}"]
 
 
 def _next(directory: Path, stages: Sequence[StageState], holder: RunHolder | None) -> str:

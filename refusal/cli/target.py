@@ -122,9 +122,9 @@ def _of_adapter(target: str) -> ModelSettings:
         why = "does not name its base model" if base is None else f"has the base {base!r}, which is not here"
         raise UserError(f"the adapter {target} {why}; name the base: refusal run BASE --set model.adapter={target}")
     for path in sorted((ROOT / "configs").glob("*.yaml")):
-        found = _read(path)
-        if (found.get("model") or {}).get("adapter") == target:
-            return ModelSettings(base, path.relative_to(ROOT), Path(found["prompts"]["path"]), False, target)
+        shipped = _read(path)
+        if (shipped.get("model") or {}).get("adapter") == target:
+            return ModelSettings(base, path.relative_to(ROOT), Path(shipped["prompts"]["path"]), False, target)
     settings = _tuned().get(base, REAL)
     held_out = Path(target) / HELD_OUT if (folder / HELD_OUT).is_file() else Path(_read(settings)["prompts"]["path"])
     return ModelSettings(base, settings, held_out, False, target)
@@ -142,5 +142,5 @@ def _tuned() -> dict[str, Path]:
 
 
 def _read(path: Path) -> dict:  # a shipped file
-    found: dict = parse_yaml(resolve_shipped(path).read_text(encoding="utf-8"))
-    return found
+    values: dict = parse_yaml(resolve_shipped(path).read_text(encoding="utf-8"))
+    return values

@@ -74,10 +74,10 @@ def shared_in(path: Path) -> Shared:
         raise UserError(f"{path} holds a whole model ({whole.name}); {ONLY}")
     if (path / CONFIG).is_file():
         return _adapter(path)
-    found = {name: path / name for name in (DIALS, DIRECTIONS) if (path / name).is_file()}
-    if not found:
+    files = {name: path / name for name in (DIALS, DIRECTIONS) if (path / name).is_file()}
+    if not files:
         raise UserError(f"nothing to share in {path}: it has no {DIALS}, no {DIRECTIONS} and no {CONFIG}; {ONLY}")
-    return _together(path, [_of_file(one) for one in found.values()])
+    return _together(path, [_of_file(one) for one in files.values()])
 
 
 def known_elsewhere(base: str) -> bool:
@@ -88,15 +88,15 @@ def known_elsewhere(base: str) -> bool:
     return shipped or (HUB_ID.fullmatch(base) is not None and not Path(base).exists())
 
 
-def _together(folder: Path, found: list[Shared]) -> Shared:
-    weights = {one.weights for one in found if one.weights}
+def _together(folder: Path, parts: list[Shared]) -> Shared:
+    weights = {one.weights for one in parts if one.weights}
     if len(weights) > 1:
         raise UserError(f"{folder}: {DIALS} and {DIRECTIONS} are for different weights; give one of the two files")
     return Shared(
-        paths={name: path for one in found for name, path in one.paths.items()},
-        dials=tuple(dial for one in found for dial in one.dials),
-        directions=tuple(direction for one in found for direction in one.directions),
-        base=next((one.base for one in found if one.base), None),
+        paths={name: path for one in parts for name, path in one.paths.items()},
+        dials=tuple(dial for one in parts for dial in one.dials),
+        directions=tuple(direction for one in parts for direction in one.directions),
+        base=next((one.base for one in parts if one.base), None),
         weights=next(iter(weights), None),
     )
 
