@@ -9,12 +9,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from experiments.dissociation.effects import EFFECT_KEYS
+from experiments.dissociation.effects import EFFECT_KEYS, Quantity
 from experiments.dissociation.verdict_rules import (
     DissociationVerdict,
     EffectTable,
-    contrast_name,
-    effect_name,
     estimated_table,
     verdict_of,
 )
@@ -191,12 +189,13 @@ def by_cosine(record: dict[str, Any]) -> str:
 
 def by_estimates(record: dict[str, Any]) -> str:
     """Return the verdict of the rules on point estimates, as if exact and beyond any null; `-` without them."""
-    names = {**{effect_name(key): "effects" for key in EFFECT_KEYS}, **{contrast_name(b): "contrasts" for b in KINDS}}
-    points: dict[str, Estimate] = {}
-    for name, section in names.items():
-        found = (record.get(section) or {}).get(name)
+    known: dict[Quantity, dict[str, Any]] = dict(record.get("contrasts") or {})
+    known |= {(one["ablated"], one["behaviour"]): one for one in record.get("effects") or ()}
+    points: dict[Quantity, Estimate] = {}
+    for quantity in (*EFFECT_KEYS, *KINDS):
+        found = known.get(quantity)
         if found is None or found["estimate"] is None:
             return "-"
-        points[name] = Estimate(*[found["estimate"]] * 3)
+        points[quantity] = Estimate(*[found["estimate"]] * 3)
     table: EffectTable = estimated_table(points, record["margin"])
     return verdict_of(table)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.effects import Effect, EffectKey, stopped_among
+from experiments.dissociation.effects import Effect, EffectKey
 from experiments.dissociation.measure import onset_effects, that_miss_rules
 from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
@@ -25,10 +25,12 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
+from experiments.run.outcomes import acted
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
+from scoring.actions import OPENED
 from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
@@ -79,7 +81,7 @@ class LabelShuffler:
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
         edits = ablation(direction, self.loaded.config.dissociate.variant)
-        return stopped_among(self.loaded.completer.actions(rows.tolist(), edits=edits))
+        return acted(self.loaded.completer.actions(rows.tolist(), edits=edits)).hits(OPENED)
 
 
 def shuffled(samples: WriteSamples, rng: np.random.Generator, *, clustered: bool) -> Bool[np.ndarray, " samples"]:
@@ -126,7 +128,7 @@ def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[
         drawn = NullDirectionSampler(loaded, kind, context_onsets(loaded), labelled).draw(rng, N_NULL)
         trials = [ablation(direction, loaded.config.dissociate.variant) for direction in drawn]
         for b, fall in effects.falls(trials).items():
-            null[kind, b] = NullEffects(observed=None, drawn=numbers(fall), generated=())
+            null[kind, b] = NullEffects(ablated=kind, behaviour=b, observed=None, drawn=numbers(fall), generated=())
     return null
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from experiments.run.behaviour import Kind
-from experiments.run.estimates import Share
+from experiments.run.outcomes import Share
 from extract.record import Record
 from probes.direction import Locus
 from probes.statistics.intervals import NO_ESTIMATE, Estimate

@@ -26,8 +26,8 @@ from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, is_right, write_completions
-from experiments.run.estimates import outcome, rate
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import acted, share
 from scoring.rates import joint_rates
 from steering.actuator import actuator_record
 from steering.dial import Dial
@@ -207,7 +207,7 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list
 
     def both(name: str, among: Bool[np.ndarray, " test"]) -> BeforeAfter:
         counts = COUNTED[name][1]
-        return BeforeAfter(**{when: rate(outcome(did[among], counts), groups[among]) for when, did in done.items()})
+        return BeforeAfter(**{when: share(acted(did[among]), counts, groups[among]) for when, did in done.items()})
 
     return {
         "before": joint_rates(labels, list(plain.actions[test]), groups),

@@ -17,10 +17,8 @@ from jaxtyping import Bool, Float, Int, Int8, Shaped
 from experiments.dials.counterfactuals import Counterfactuals
 from experiments.dials.results import PairedChange
 from experiments.run.corpus import Corpus
-from experiments.run.estimates import outcome
 from experiments.run.inputs import RunInputs
-from probes.statistics.intervals import effective_groups
-from probes.statistics.tango import tango
+from experiments.run.outcomes import acted, contrast
 from scoring.rates import RATES, grouped_rate
 from scoring.right_action import load_adjacency, right_action_score
 
@@ -182,11 +180,13 @@ def paired_changes(
     The interval is Tango's at the effective number of groups.
     """
     found, label = {}, np.array(labels, dtype=object)
-    judged = np.array([b is not None and a is not None for b, a in zip(before, after, strict=True)], dtype=bool)
+    was, now = acted(before), acted(after)
+    judged = was.judged & now.judged
     for name, (counted_on, counts) in RATES.items():
         mine = judged & (label == counted_on)
         if mine.any():
-            was, now = (outcome(did[mine], counts).hit for did in (before, after))
-            change = tango(now, was, effective_groups(groups[mine])).counted(int(mine.sum()), groups[mine])
-            found[name] = PairedChange(before=float(was.mean()), after=float(now.mean()), change=change)
+            rows = np.flatnonzero(mine)
+            change = contrast(now.among(rows), was.among(rows), counts, groups[mine])
+            shares = {when: float(of.hits(counts)[mine].mean()) for when, of in (("before", was), ("after", now))}
+            found[name] = PairedChange(**shares, change=change)
     return found

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool
 
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Estimate, clopper_pearson, grouped_mean
+from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.tango import tango
-from scoring.actions import OPENED
 
 EffectKey = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
+Quantity = EffectKey | Kind  # an effect; or a contrast (own direction's effect - the other's), by behaviour
 EFFECT_KEYS: tuple[EffectKey, ...] = tuple((direction, behaviour) for direction in KINDS for behaviour in KINDS)
 
 
@@ -44,14 +44,6 @@ def own_minus_other(
     return tango(own_stopped, other_stopped, n_groups[behaviour], alpha)
 
 
-def stopped_among(actions: Shaped[np.ndarray, " decliners"]) -> Bool[np.ndarray, " decliners"]:
-    """Return which decliners now act on the request instead of declining.
-
-    A response that cannot be judged, answers another question or is no answer does not count as an opened gate.
-    """
-    return np.array([action in OPENED for action in actions], dtype=bool)
-
-
 def stopped_by(
     effects: Mapping[EffectKey, Effect], behaviour: Kind
 ) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
@@ -64,18 +56,3 @@ def effect_interval(effect: Effect, n_groups: float, alpha: float) -> Estimate:
     if len(effect.stopped) == 0:
         return Estimate(float("nan"), 0.0, 1.0)
     return clopper_pearson(float(effect.stopped.mean()) * n_groups, n_groups, alpha)
-
-
-def onset_effect_interval(
-    before: Float[np.ndarray, " prompts"],
-    after: Float[np.ndarray, " prompts"],
-    groups: Shaped[np.ndarray, " prompts"],
-    alpha: float,
-) -> Estimate:
-    """Return the interval of the mean fall of the onset log-odds under an ablation: before - after, in nats.
-
-    Args:
-        before, after: onset log-odds of the same prompts.
-        groups: group of each prompt; the interval is over groups.
-    """
-    return grouped_mean(np.asarray(before, dtype=float) - np.asarray(after, dtype=float), groups, alpha)

@@ -9,17 +9,16 @@ import numpy as np
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.direction_dependence import dependence
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetLogOdds, null_name, numbers
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
-from experiments.dissociation.variant_outcomes import sample_benign, variant_outcomes
+from experiments.dissociation.variant_outcomes import try_variants
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import KINDS, Kind, write_samples
-from experiments.run.completion_file import Completion, is_right
-from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, write_outcomes
 from experiments.side_effects.measure import side_effects
 from experiments.side_effects.results import SideEffects
 from extract.model.edit import Edit
@@ -30,31 +29,30 @@ from probes.statistics.seeds import named_rng
 from scoring.actions import OPENED
 from steering.ablation import ablation, addition
 
-Completions = Mapping[str, list[Completion]]  # of every test prompt, by intervention
-
 
 def measure_effects(loaded: LoadedRun) -> None:
-    """Write stages/effects.json; it does not depend on the margin and the level of the verdict."""
+    """Write stages/effects.json and the outcomes; neither depends on the margin and the level of the verdict."""
     setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     edits = _interventions(loaded, setup)
-    completions = _completions(loaded, rows, edits)
+    outcomes = _outcomes(loaded, rows, edits)
     onset = onset_effects(loaded, setup)
+    variants, varied = try_variants(loaded, setup, onset)
+    write_outcomes(
+        loaded.file("outcomes.parquet/effects.parquet"),
+        [prompt.id for prompt in loaded.prompts],
+        _with_onsets(loaded, setup, onset, outcomes) | varied,
+    )
     unsound, weak = that_miss_rules(setup.directions)
     MeasuredEffects(
         directions=tuple(setup.directions),
         unsound=unsound,
         weak=weak,
         absent=dict(setup.absent),
-        rows=tuple(rows.tolist()),
-        actions={name: tuple(one.action for one in each) for name, each in completions.items()},
-        right={name: _right(loaded, rows, each) for name, each in completions.items()},
-        onset=_onset_log_odds(loaded, setup, onset),
         reads=_reads(loaded),
         null=_null(loaded, setup, onset),
-        benign=tuple(sample_benign(loaded, onset).tolist()),
-        variants=tuple(variant_outcomes(loaded, setup, onset)),
+        variants=tuple(variants),
         dependence=dependence(loaded, setup),
-        side_effects=_side_effects(loaded, rows, edits, completions),
+        side_effects=_side_effects(loaded, edits, outcomes),
     ).write(loaded.file("stages/effects.json"))
 
 
@@ -77,7 +75,7 @@ def measure_rank(loaded: LoadedRun) -> None:
 def _interventions(loaded: LoadedRun, setup: DissociationSetup) -> dict[str, list[Edit]]:
     variant = loaded.config.dissociate.variant
     one_layer = replace(variant, layers="selected")
-    edits: dict[str, list[Edit]] = {"none": []}
+    edits: dict[str, list[Edit]] = {NOTHING: []}
     for kind, direction in setup.directions.items():
         edits[f"ablate_{kind}"] = ablation(direction, variant)
         edits[f"add_{kind}"] = addition(direction, variant)
@@ -95,29 +93,21 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     return Direction(f"{kind}_random", vector, locus, on, off)
 
 
-def _completions(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]]) -> dict[str, list[Completion]]:
-    """Return completions of every test prompt under every intervention; "none" holds the plain completions."""
-    under = {name: Setting(placed) for name, placed in edits.items() if name != "none"}
+def _outcomes(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
+    """Return the outcomes of every test prompt under every intervention; NOTHING has the plain completions."""
+    under = {name: Setting(placed) for name, placed in edits.items() if name != NOTHING}
     with loaded.reporter.task("interventions on test prompts", len(rows) * len(under)) as advance:
         completed = loaded.completer.complete_each(rows.tolist(), list(under.values()), advance)
-    return {"none": [loaded.completions[row] for row in rows], **dict(zip(under, completed, strict=True))}
-
-
-def _right(inputs: RunInputs, rows: np.ndarray, completions: list[Completion]) -> tuple[bool, ...]:
-    return tuple(is_right(one, inputs.prompts[row]) for row, one in zip(rows, completions, strict=True))
+    done = {NOTHING: [loaded.completions[row] for row in rows], **dict(zip(under, completed, strict=True))}
+    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done.items()}
 
 
 def _side_effects(
-    loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]], completions: Completions
+    loaded: LoadedRun, edits: Mapping[str, list[Edit]], outcomes: Mapping[Key, Outcomes]
 ) -> dict[str, SideEffects]:
     """Measure the side effects of the ablations."""
-    names = [name for name in ("none", *(f"ablate_{kind}" for kind in KINDS)) if name in edits]
-    actions = {name: np.full(len(loaded.corpus), None, dtype=object) for name in names}
-    right = {name: np.zeros(len(loaded.corpus), dtype=bool) for name in names}
-    for name in names:
-        actions[name][rows] = [one.action for one in completions[name]]
-        right[name][rows] = _right(loaded, rows, completions[name])
-    return side_effects(loaded, {name: edits[name] for name in names}, actions, right)
+    names = [name for name in (NOTHING, *(f"ablate_{kind}" for kind in KINDS)) if name in edits]
+    return side_effects(loaded, {name: edits[name] for name in names}, {name: outcomes[PLAIN, name] for name in names})
 
 
 def _reads(loaded: LoadedRun) -> dict[Kind, NonlinearRead]:
@@ -147,24 +137,27 @@ def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects |
     return OnsetEffects(loaded.model, loaded.rendered, tested, context_onsets(loaded))
 
 
-def _onset_log_odds(
-    loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None
-) -> dict[Kind, OnsetLogOdds]:
+def _with_onsets(
+    loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None, outcomes: Mapping[Key, Outcomes]
+) -> dict[Key, Outcomes]:
+    """Return the outcomes with the onset log-odds of the decliners on which they are measured; inf: not finite."""
     if onset is None:
-        return {}
+        return dict(outcomes)
     variant = loaded.config.dissociate.variant
     after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
-    return {
-        b: OnsetLogOdds(
-            rows=tuple(rows.tolist()),
-            before=numbers(onset.before[b]),
-            after={kind: numbers(after[b][i]) for i, kind in enumerate(setup.directions)},
-        )
-        for b, rows in onset.rows.items()
-    }
+    measured = {NOTHING: onset.before}
+    measured |= {f"ablate_{kind}": {b: after[b][i] for b in onset.rows} for i, kind in enumerate(setup.directions)}
+    found = dict(outcomes)
+    for name, by_behaviour in measured.items():
+        before = found[PLAIN, name]
+        log_odds = before.onset.copy()
+        for b, rows in onset.rows.items():
+            log_odds[np.searchsorted(before.rows, rows)] = np.nan_to_num(by_behaviour[b], nan=np.inf)
+        found[PLAIN, name] = replace(before, onset=log_odds)
+    return found
 
 
-def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[str, NullEffects] | None:
+def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> tuple[NullEffects, ...] | None:
     """Draw the null of every direction whose own behaviour can be tested, even if the other's cannot."""
     directions = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}
     if not directions or onset is None:
@@ -175,5 +168,4 @@ def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | Non
         did = loaded.completer.actions(onset.rows[behaviour].tolist(), edits=edits)
         return float(np.mean([action in OPENED for action in did]))
 
-    null = permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)
-    return {null_name(*key): effects for key, effects in null.items()}
+    return permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)

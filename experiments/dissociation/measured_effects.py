@@ -1,11 +1,11 @@
-"""Typed content of stages/effects.json: measurements, independent of margin and level. Rows index the run's prompts."""
+"""Typed content of stages/effects.json: measurements besides the outcomes, independent of margin and level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 
 from experiments.dissociation.results import Dependence
 from experiments.run.behaviour import Kind
@@ -27,17 +27,11 @@ def array(values: Numbers) -> Float[np.ndarray, " n"]:
     return np.array(values, dtype=float)
 
 
-class OnsetLogOdds(Record):
-    """Onset log-odds of one behaviour's decliners, of opening with their own way of declining, in nats."""
-
-    rows: tuple[int, ...]
-    before: Numbers
-    after: dict[Kind, Numbers]  # by ablated direction
-
-
 class NullEffects(Record):
     """The onset effect of one direction on one behaviour, and those of directions fitted on permuted labels."""
 
+    ablated: Kind
+    behaviour: Kind
     observed: float | None
     drawn: Numbers
     generated: tuple[float, ...]  # for some drawn directions: share of decliners that the ablation stops
@@ -55,39 +49,27 @@ class NullEffects(Record):
         return float(permutation_p(drawn, observed, labellings=labellings))
 
 
-class VariantOutcomes(Record):
-    """Outcomes of one variant of ablating one direction, for each prompt on which variants are tried."""
+class TriedVariant(Record):
+    """One variant of ablating one direction; its outcomes have the variant's name as their condition."""
 
     ablated: Kind
     variant: str
-    stopped: dict[Kind, tuple[bool, ...]]  # by behaviour, one for each row of its onset log-odds
     onset_effect: dict[Kind, float | None]
-    benign_answered: tuple[bool, ...]  # one for each row of `MeasuredEffects.benign`
 
 
 class MeasuredEffects(Record):
-    """Everything that the verdict is judged from."""
+    """What the verdict is judged from besides the outcomes."""
 
     directions: tuple[Kind, ...]
     unsound: tuple[Kind, ...]  # directions of which no locus was within the limit of KL
     weak: tuple[Kind, ...] = ()  # directions that induce no declining when added, at any locus within that limit
     absent: dict[Kind, str]  # behaviours that cannot be tested, and why
-    rows: tuple[int, ...]  # the test prompts, in order
-    actions: dict[str, tuple[str | None, ...]]  # by intervention, one for each of `rows`; None: unjudged
-    right: dict[str, tuple[bool, ...]]  # by intervention: whether the completion states the prompt's known answer
-    onset: dict[Kind, OnsetLogOdds]  # by behaviour
     reads: dict[Kind, NonlinearRead] = {}  # of each behaviour's training samples
-    null: dict[str, NullEffects] | None  # by `null_name`
-    benign: tuple[int, ...]  # the answered benign prompts on which variants are tried
-    variants: tuple[VariantOutcomes, ...]
+    null: tuple[NullEffects, ...] | None
+    variants: tuple[TriedVariant, ...]
     dependence: Dependence | None
     side_effects: dict[str, SideEffects]
 
-    def actions_under(self, intervention: str, rows: Int[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
-        """Return the actions on some test prompts under an intervention: object array of names, None if unjudged."""
-        return np.array(self.actions[intervention], dtype=object)[np.searchsorted(self.rows, rows)]
-
-
-def null_name(direction: Kind, behaviour: Kind) -> str:
-    """Name the null of ablating a direction on a behaviour's decliners."""
-    return f"{direction}_on_{behaviour}"
+    def null_of(self, ablated: Kind, behaviour: Kind) -> NullEffects | None:
+        """Return the null of ablating a direction on a behaviour's decliners; None if it was not drawn."""
+        return next((one for one in self.null or () if (one.ablated, one.behaviour) == (ablated, behaviour)), None)

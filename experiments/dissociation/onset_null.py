@@ -60,7 +60,7 @@ def permuted_null(
     effects: OnsetEffects,
     onsets: Onsets,
     stopped: Callable[[Kind, Direction], float],
-) -> dict[EffectKey, NullEffects]:
+) -> tuple[NullEffects, ...]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
     Args:
@@ -91,15 +91,17 @@ def permuted_null(
             for b in behaviours:
                 drawn[kind, b] = [float(fall) for place in range(len(parts)) for fall in done[place].falls[b]]
                 generated[kind, b] = [stopped(b, each) for each in directions_drawn[: config.n_null_generation]]
-    return {
-        key: NullEffects(
+    return tuple(
+        NullEffects(
+            ablated=key[0],
+            behaviour=key[1],
             observed=numbers([fall])[0],
             drawn=numbers(drawn[key]),
             generated=tuple(generated[key]),
             n_labellings=numbers([labellings[key[0]]])[0],
         )
         for key, fall in observed.items()
-    }
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import isinf
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, stopped_by
+from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, Quantity, stopped_by
 from experiments.dissociation.power import SampleSize, contrast_sample_size, null_sample_size, rate_sample_size
 from experiments.dissociation.verdict_rules import (
     EffectTable,
@@ -32,7 +32,7 @@ from probes.statistics.intervals import Estimate
 def open_effects(
     effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
-    intervals: Mapping[str, Estimate],
+    intervals: Mapping[Quantity, Estimate],
     beyond: Collection[EffectKey],
     margin: float,
     alpha: float,
@@ -41,50 +41,49 @@ def open_effects(
     """Return a reason and the required sample size for each effect or contrast that is still open.
 
     Args:
-        intervals: of every contrast and effect, by name.
+        intervals: of every contrast and effect.
         beyond: the effects that exceed their null.
     """
     aim = estimated_table(intervals, margin)
     wanted, found = _wanted(aim, intervals, margin, nonlinear), []
     for b in KINDS:
-        if (where := wanted.get(contrast_name(b))) is not None:
+        if (where := wanted.get(b)) is not None:
             need = contrast_sample_size(
                 contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b], where, alpha
             )
-            found.append((f"{b}: own minus other effect is {_shown(intervals, need)}", need))
+            found.append((f"{b}: own minus other effect is {_shown(intervals[b], need)}", need))
     for key in EFFECT_KEYS:
-        name = effect_name(key)
-        if (where := wanted.get(name)) is not None:
+        if (where := wanted.get(key)) is not None:
             need = rate_sample_size(
-                name, _question(where, margin), intervals[name].estimate, n_groups[key[1]], where, alpha
+                effect_name(key), _question(where, margin), intervals[key].estimate, n_groups[key[1]], where, alpha
             )
-            found.append((f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals, need)}", need))
+            found.append((f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals[key], need)}", need))
     verdict = verdict_of(aim, nonlinear)
     return found + [_null(key, effects[key], alpha) for key in beyond_null(verdict) if key not in beyond]
 
 
 def _wanted(
-    aim: EffectTable, intervals: Mapping[str, Estimate], margin: float, nonlinear: Collection[Kind]
-) -> dict[str, Range]:
-    """Return the range in which the interval of each open quantity would have to lie, by name.
+    aim: EffectTable, intervals: Mapping[Quantity, Estimate], margin: float, nonlinear: Collection[Kind]
+) -> dict[Quantity, Range]:
+    """Return the range in which the interval of each open quantity would have to lie, by what it is of.
 
     Where no quantity alone changes the verdict, every undecided one is open.
     """
-    cells = {key: possible_cells(intervals[effect_name(key)], margin) for key in EFFECT_KEYS}
-    sides = {b: possible_sides(intervals[contrast_name(b)], margin) for b in KINDS}
-    verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[str, Range](), dict[str, Range]()
+    cells = {key: possible_cells(intervals[key], margin) for key in EFFECT_KEYS}
+    sides = {b: possible_sides(intervals[b], margin) for b in KINDS}
+    verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[Quantity, Range](), dict[Quantity, Range]()
     for b, of_side in sides.items():
         same = [s for s in of_side if verdict_of(replace(aim, sides={**aim.sides, b: s}), nonlinear) == verdict]
         if len(of_side) > 1:
-            undecided[contrast_name(b)] = side_range(aim.sides[b], margin)
+            undecided[b] = side_range(aim.sides[b], margin)
         if len(same) < len(of_side):
-            open_only[contrast_name(b)] = _hull([side_range(side, margin) for side in same])
+            open_only[b] = _hull([side_range(side, margin) for side in same])
     for key, of_cell in cells.items():
         same_cells = [c for c in of_cell if verdict_of(replace(aim, cells={**aim.cells, key: c}), nonlinear) == verdict]
         if len(of_cell) > 1:
-            undecided[effect_name(key)] = cell_range(aim.cells[key], margin)
+            undecided[key] = cell_range(aim.cells[key], margin)
         if len(same_cells) < len(of_cell):
-            open_only[effect_name(key)] = _hull([cell_range(cell, margin) for cell in same_cells])
+            open_only[key] = _hull([cell_range(cell, margin) for cell in same_cells])
     return open_only or undecided
 
 
@@ -101,8 +100,7 @@ def _question(where: Range, margin: float) -> str:
     return f"does it lie below {high:.3g}?" if isinf(low) else f"does it lie between {low:.3g} and {high:.3g}?"
 
 
-def _shown(intervals: Mapping[str, Estimate], need: SampleSize) -> str:
-    interval = intervals[need.quantity]
+def _shown(interval: Estimate, need: SampleSize) -> str:
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]; {need.question} {need}"
 
 

@@ -9,22 +9,14 @@ from pydantic import Field
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.rank.results import Ranks
-from experiments.run.estimates import Share
+from experiments.run.behaviour import Kind
+from experiments.run.outcomes import Share
 from experiments.side_effects.results import SideEffects
 from extract.record import Record
 from probes.direction import Locus
 from probes.nonlinear_read import NonlinearRead
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-
-
-@dataclass(frozen=True, kw_only=True)
-class EffectRecord(Estimate):
-    """The share of a behaviour's decliners that ablating a direction stops."""
-
-    p_null: float | None = None  # of the onset effect, against permuted-label directions; None if not tested
-    p_corrected: float | None = None  # Holm correction over all effects
-    onset: Estimate | None = None  # mean fall of the onset log-odds, in nats
 
 
 class NullRecord(Record):
@@ -37,6 +29,19 @@ class NullRecord(Record):
     n_labellings: float | None = None  # distinct permutations of the labels; None: more than can be counted
     drawn: tuple[float | None, ...]
     stopped_by_generation: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectRecord(Estimate):
+    """The share of a behaviour's decliners that ablating a direction stops."""
+
+    ablated: Kind
+    behaviour: Kind
+
+    p_null: float | None = None  # of the onset effect, against permuted-label directions; None if not tested
+    p_corrected: float | None = None  # Holm correction over all effects
+    onset: Estimate | None = None  # mean fall of the onset log-odds, in nats
+    null: NullRecord | None = None  # of the onset effect; None if not tested
 
 
 class VariantRecord(Record):
@@ -71,16 +76,19 @@ class Dissociation(Record):
     alpha: float
     variant: str
     power: tuple[SampleSize, ...]
-    contrasts: dict[str, Estimate]
+    contrasts: dict[Kind, Estimate]  # own minus other direction's effect, by behaviour
     matrix: dict[str, dict[str, Estimate]]  # by intervention, then behaviour
-    effects: dict[str, EffectRecord]
+    effects: tuple[EffectRecord, ...]
     additions: dict[str, Estimate] | None
-    null: dict[str, NullRecord] | None
     variants: tuple[VariantRecord, ...]
     dependence: Dependence | None
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
+
+    def effect(self, ablated: Kind, behaviour: Kind) -> EffectRecord | None:
+        """Return the effect of ablating a direction on a behaviour's decliners; None if it was not measured."""
+        return next((one for one in self.effects if (one.ablated, one.behaviour) == (ablated, behaviour)), None)
 
 
 class OpenedLabel(Record):

@@ -96,10 +96,7 @@ def without_variants(result: Dissociation) -> Dissociation:
 
 def strength_sentence(result: Dissociation) -> str:
     """Return how much more each direction's ablation stops its own way of declining than the other's does."""
-    contrasts = [
-        (own, result.contrasts.get(f"own_minus_other_on_{kind}"))
-        for own, kind in (("refusals", "normative"), ("abstentions", "epistemic"))
-    ]
+    contrasts = [(DECLINES[kind], result.contrasts.get(kind)) for kind in KINDS]
     parts = [points(c, f" points more of the {own}") for own, c in contrasts if c is not None and c.known]
     return f"Ablating its own direction stops {' and '.join(parts)} than ablating the other." if parts else ""
 
@@ -232,14 +229,14 @@ def tables(result: Dissociation) -> list[Table]:
 def _null_table(result: Dissociation) -> list[Table]:
     """Return the fall of the onset log-odds under each ablation, and under directions fitted on permuted labels."""
     rows = []
-    for name, null in (result.null or {}).items():
-        ablated, behaviour = name.split("_on_")
-        effect = result.effects.get(f"ablate_{name}")
-        onset = None if effect is None else effect.onset
+    for effect in result.effects:
+        if (null := effect.null) is None:
+            continue
+        onset = effect.onset
         fall = _one_digit(null.onset_effect)
         fall += "" if onset is None else f" [{_one_digit(onset.low)}, {_one_digit(onset.high)}]"
         n = "" if onset is None else str(onset.n)
-        what, limit = f"{ablated}, on {BEHAVIOUR[behaviour]}", _one_digit(null.null_95th_percentile)
+        what, limit = f"{effect.ablated}, on {BEHAVIOUR[effect.behaviour]}", _one_digit(null.null_95th_percentile)
         rows.append([what, fall, limit, p_text(null.p), n, str(null.n)])
     nats = "fall of onset log-odds, nats (95 %)|95th percentile of the null, nats"
     title = "Permutation null of the ablation effects; the next table gives corrected p-values"
@@ -256,8 +253,8 @@ def _share(share: Estimate) -> str:
 
 def _effects(result: Dissociation) -> list[list[str]]:
     rows = []
-    for name, effect in result.effects.items():
-        ablated, behaviour = name.removeprefix("ablate_").split("_on_")
+    for effect in result.effects:
+        ablated, behaviour = effect.ablated, effect.behaviour
         fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
         p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
         turned = result.matrix.get(f"ablate_{ablated}", {}).get(TURNED[behaviour])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, effect_interval, own_minus_other
+from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, Quantity, effect_interval, own_minus_other
 from experiments.dissociation.open_effects import open_effects
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import (
     REASONS,
     DissociationVerdict,
     beyond_null,
-    contrast_name,
-    effect_name,
     possible_tables,
     rests_on,
     verdict_of,
@@ -33,7 +31,7 @@ class Verdict:
 
     verdict: DissociationVerdict
     reasons: tuple[str, ...]
-    contrasts: Mapping[str, Estimate] = field(default_factory=dict)
+    contrasts: Mapping[Kind, Estimate] = field(default_factory=dict)
     power: tuple[SampleSize, ...] = ()
 
 
@@ -61,7 +59,7 @@ def judge_dissociation(
     if absent:
         return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
     intervals, beyond = measure(effects, n_groups, alpha)
-    contrasts = {name: intervals[name] for name in map(contrast_name, KINDS)}
+    contrasts = {kind: intervals[kind] for kind in KINDS}
     if few := _too_few_labellings(effects):
         return Verdict("inconclusive", few, contrasts)
     verdict = verdict_shown(intervals, beyond, margin, nonlinear)
@@ -79,12 +77,15 @@ def judge_dissociation(
 
 
 def verdict_shown(
-    intervals: Mapping[str, Estimate], beyond: Collection[EffectKey], margin: float, nonlinear: Collection[Kind] = ()
+    intervals: Mapping[Quantity, Estimate],
+    beyond: Collection[EffectKey],
+    margin: float,
+    nonlinear: Collection[Kind] = (),
 ) -> DissociationVerdict:
     """Return the verdict of all tables that the intervals leave possible, if it is one and its effects beat the null.
 
     Args:
-        intervals: of every contrast and effect, by name.
+        intervals: of every contrast and effect.
         beyond: the effects that exceed their null.
     """
     possible = {verdict_of(table, nonlinear) for table in possible_tables(intervals, margin)}
@@ -104,10 +105,10 @@ def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
 
 def measure(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
-) -> tuple[dict[str, Estimate], set[EffectKey]]:
-    """Return the intervals of every contrast and effect by name, and the effects that exceed their null."""
-    intervals = {contrast_name(b): own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
-    intervals |= {effect_name(key): effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}
+) -> tuple[dict[Quantity, Estimate], set[EffectKey]]:
+    """Return the intervals of every contrast and effect, and the effects that exceed their null."""
+    intervals: dict[Quantity, Estimate] = {b: own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
+    intervals |= {key: effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}
     return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
 

@@ -25,7 +25,7 @@ from itertools import product
 from math import inf
 from typing import Literal, get_args
 
-from experiments.dissociation.effects import EFFECT_KEYS, EffectKey, other_kind
+from experiments.dissociation.effects import EFFECT_KEYS, EffectKey, Quantity, other_kind
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Estimate
 
@@ -146,12 +146,12 @@ def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
 
 
 def contrast_name(behaviour: Kind) -> str:
-    """Name the interval of (own direction's effect - the other's) on a behaviour."""
+    """Name the contrast (own direction's effect - the other's) on a behaviour."""
     return f"own_minus_other_on_{behaviour}"
 
 
 def effect_name(key: EffectKey) -> str:
-    """Name the interval of one effect."""
+    """Name one effect."""
     return f"ablate_{key[0]}_on_{key[1]}"
 
 
@@ -185,10 +185,10 @@ def possible_sides(interval: Estimate, margin: float) -> tuple[Side, ...]:
     return tuple(side for side in get_args(Side) if _touches(interval, side_range(side, margin)))
 
 
-def possible_tables(intervals: Mapping[str, Estimate], margin: float) -> Iterator[EffectTable]:
-    """Yield every table that the intervals of effects and contrasts, by name, leave possible."""
-    cells = [possible_cells(intervals[effect_name(key)], margin) for key in EFFECT_KEYS]
-    sides = [possible_sides(intervals[contrast_name(b)], margin) for b in KINDS]
+def possible_tables(intervals: Mapping[Quantity, Estimate], margin: float) -> Iterator[EffectTable]:
+    """Yield every table that the intervals of effects and contrasts leave possible."""
+    cells = [possible_cells(intervals[key], margin) for key in EFFECT_KEYS]
+    sides = [possible_sides(intervals[b], margin) for b in KINDS]
     for of_effects, of_contrasts in product(product(*cells), product(*sides)):
         table = EffectTable(
             dict(zip(EFFECT_KEYS, of_effects, strict=True)), dict(zip(KINDS, of_contrasts, strict=True))
@@ -197,11 +197,11 @@ def possible_tables(intervals: Mapping[str, Estimate], margin: float) -> Iterato
             yield table
 
 
-def estimated_table(intervals: Mapping[str, Estimate], margin: float) -> EffectTable:
+def estimated_table(intervals: Mapping[Quantity, Estimate], margin: float) -> EffectTable:
     """Return the table of the estimates, taken as exact."""
     points = {name: Estimate(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
-    cells = {key: _estimated_cell(intervals[effect_name(key)], points[effect_name(key)], margin) for key in EFFECT_KEYS}
-    return EffectTable(cells, {b: possible_sides(points[contrast_name(b)], margin)[0] for b in KINDS})
+    cells = {key: _estimated_cell(intervals[key], points[key], margin) for key in EFFECT_KEYS}
+    return EffectTable(cells, {b: possible_sides(points[b], margin)[0] for b in KINDS})
 
 
 def _estimated_cell(interval: Estimate, point: Estimate, margin: float) -> Cell:

@@ -205,7 +205,6 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
     "effects": _effects,
     "rank": _rank,
     "category_effects": _categories,
-    "gate_open": lambda config, size: [Step("declined prompts with the gate open (remembered)")],
     "steer": _steer,
     "token_readings": lambda config, size: [
         Step("readings at every token", min(MOST_PROMPTS, size.test + size.dual_use_test), size.prompt_tokens)

@@ -57,7 +57,7 @@ STAGES = (  # each after those it reads
         ("seed", "prompts", "selection"),
         ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json"),
     ),
-    Stage("effects", ("probe",), ("seed", "measuring"), ("stages/effects.json",)),
+    Stage("effects", ("probe",), ("seed", "measuring"), ("stages/effects.json", "outcomes.parquet/effects.parquet")),
     Stage("rank", ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
     Stage("dissociate", ("effects",), ("verdict",), ("stages/dissociate.json",)),
     Stage(
@@ -67,7 +67,7 @@ STAGES = (  # each after those it reads
         ("stages/category_effects.json",),
     ),
     Stage("categories", ("category_effects",), ("verdict",), ("stages/categories.json",)),
-    Stage("gate_open", ("probe",), ("measuring",), ("stages/gate_open.json",)),
+    Stage("gate_open", ("effects",), (), ("stages/gate_open.json",)),
     Stage("steer", ("probe",), ("steer",), FILES),
     Stage("token_readings", ("steer",), (), (TOKEN_READINGS,)),
     Stage("results", ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",), ("results.json",)),

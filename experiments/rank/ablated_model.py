@@ -13,7 +13,7 @@ from experiments.probing.candidate import FLOOR
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.candidates import Streams
-from experiments.rank.search import Basis, Outcomes, Part
+from experiments.rank.search import Basis, Part, SpanOutcomes
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples
@@ -53,12 +53,12 @@ class AblatedModel:
         """Return the group of each decliner of a part."""
         return self._corpus.groups_among(self._decliners[part])
 
-    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> Outcomes:
+    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> SpanOutcomes:
         """Generate under the ablation; a pivot or gibberish neither stopped nor still declines."""
         rows = self._decliners[part][among].tolist()
         done = self._loaded.completer.complete(rows, edits=self._edits(basis), advance=self._advance)
         actions = [one.action for one in done]
-        return Outcomes(
+        return SpanOutcomes(
             np.array([action in OPENED for action in actions], dtype=bool),
             np.array([action == ACTION_OF[self._kind] for action in actions], dtype=bool),
         )

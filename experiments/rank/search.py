@@ -31,7 +31,7 @@ PATIENCE = 2  # directions in a row that together add less than the margin end t
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class SpanOutcomes:
     """What an ablation does to decliners."""
 
     stopped: Bool[np.ndarray, " decliners"]  # act on the request
@@ -47,7 +47,7 @@ class Ablatable(Protocol):
         """Return the group of each decliner of a part."""
         ...
 
-    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> Outcomes:
+    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> SpanOutcomes:
         """Ablate a subspace and return the outcomes of some decliners of a part, in the order of `among`."""
         ...
 

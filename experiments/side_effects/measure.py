@@ -5,17 +5,17 @@ The dissociation verdict does not use them. They show whether an ablation stops 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool
 
 from experiments.responses.divergence import summary, token_divergences
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import RunConfig
-from experiments.run.estimates import Outcome, Share, mean, outcome, rate
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import NOTHING, Outcomes, Share, mean, share
 from experiments.side_effects.plain_text import cross_entropies, encode
 from experiments.side_effects.results import AnswerDivergence, PlainText, SideEffects
 from experiments.side_effects.robustness import robustness
@@ -32,21 +32,19 @@ SINGLE = ("maximum", "first_token", "worst_step")  # summaries of KL without an 
 def side_effects(
     loaded: LoadedRun,
     interventions: Interventions,
-    actions: Mapping[str, Shaped[np.ndarray, " prompts"]],
-    right: Mapping[str, Bool[np.ndarray, " prompts"]],
+    outcomes: Mapping[str, Outcomes],
 ) -> dict[str, SideEffects]:
     """Measure the side effects of interventions, each against the one named 'none'.
 
     Args:
         interventions: edits of scope `last_on` by name; must include 'none', without edits.
-        actions: by name, an object array of the actions on test prompts; None for other prompts and if unjudged.
-        right: by name, whether the completion states the prompt's known answer.
+        outcomes: by name, of the test prompts.
 
     Returns:
         By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats per token over
         the first tokens of the model's own benign answers; `plain_text` in nats per token of harmless prose.
     """
-    benign, facts = _benign_answering(loaded, actions), _known_facts(loaded, actions, right)
+    benign, facts = _shares(loaded, loaded.corpus.benign, ANSWERED, outcomes), _known_facts(loaded, outcomes)
     kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
     wrapped = robustness(loaded, interventions, load_wraps(loaded.config.dissociate.wraps))
     return {
@@ -82,28 +80,26 @@ def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
     return Cost(generations, n_interventions * (most + passages))
 
 
-def _benign_answering(inputs: RunInputs, actions: Mapping[str, np.ndarray]) -> dict[str, Share]:
-    rows = np.flatnonzero(inputs.corpus.benign & inputs.corpus.within("test"))
-    return _rates(inputs, rows, {name: outcome(did[rows], ANSWERED) for name, did in actions.items()})
-
-
-def _known_facts(
-    inputs: RunInputs, actions: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
-) -> dict[str, Share]:
+def _known_facts(inputs: RunInputs, outcomes: Mapping[str, Outcomes]) -> dict[str, Share]:
     """Return the share of right answers among all test prompts with a known answer.
 
     Prompts that the model answered wrongly before count too. If only right answers were counted, they could only be
     lost, and an intervention that corrects as many answers as it spoils would seem harmful, as would mere chance.
     """
     known = np.array([prompt.answer is not None for prompt in inputs.prompts], dtype=bool)
-    rows = np.flatnonzero(known & inputs.corpus.within("test"))
-    outcomes = {name: Outcome(right[name][rows], outcome(did[rows], ()).judged) for name, did in actions.items()}
-    return _rates(inputs, rows, outcomes)
+    return _shares(inputs, known, None, outcomes)
 
 
-def _rates(inputs: RunInputs, rows: np.ndarray, outcomes: Mapping[str, Outcome]) -> dict[str, Share]:
+def _shares(
+    inputs: RunInputs,
+    among: Bool[np.ndarray, " prompts"],
+    counted: Collection[str] | None,
+    outcomes: Mapping[str, Outcomes],
+) -> dict[str, Share]:
+    rows = np.flatnonzero(among & inputs.corpus.within("test"))
+    done = {name: each.among(rows) for name, each in outcomes.items()}
     groups = inputs.corpus.groups[rows]
-    return {name: rate(now, groups, None if name == "none" else outcomes["none"]) for name, now in outcomes.items()}
+    return {name: share(now, counted, groups, None if name == NOTHING else done[NOTHING]) for name, now in done.items()}
 
 
 def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDivergence]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.run.estimates import Share
+from experiments.run.outcomes import Share
 from extract.record import Record
 
 

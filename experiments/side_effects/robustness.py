@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
-from experiments.run.estimates import Share, outcome, rate
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import NOTHING, Outcomes, share
 from experiments.side_effects.results import WrappedRequests
 from experiments.side_effects.wraps import Wrap, wrap_prompt
 from extract.chat.render import render
@@ -47,15 +46,21 @@ def robustness(
     completer = replace(
         loaded.completer, prompts=asked, rendered=[render(loaded.model.tokenizer, prompt) for prompt in asked]
     )
-    actions = _actions(loaded, completer, interventions)
-    groups = np.concatenate([np.zeros(0, int), *(loaded.corpus.groups[each.rows] for each in chosen.values())])
+    rows = range(len(asked))
+    with loaded.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
+        done = completer.complete_each(rows, [Setting(edits) for edits in interventions.values()], advance)
+    outcomes = {
+        name: Outcomes.completed(np.arange(len(asked)), each, asked)
+        for name, each in zip(interventions, done, strict=True)
+    }
     found: dict[str, dict[str, WrappedRequests]] = {name: {} for name in interventions}
     start = 0
     for wrap, each in chosen.items():
-        part = slice(start, start := start + len(each.rows))
-        for name, did in actions.items():
-            before = None if name == "none" else actions["none"][part]
-            shares = _shares(did[part], groups[part], before)
+        part, groups = np.arange(start, start := start + len(each.rows)), loaded.corpus.groups[each.rows]
+        plain = outcomes[NOTHING].among(part)
+        for name, of in outcomes.items():
+            now, before = of.among(part), None if name == NOTHING else plain
+            shares = {what: share(now, counted, groups, before) for what, counted in COUNTED.items()}
             found[name][wrap] = WrappedRequests(**shares, unchanged=each.unchanged)
     return found
 
@@ -70,21 +75,3 @@ def choose_prompts(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:
     changed = {row: new for row in shuffled if (new := wrap_prompt(inputs.prompts[row], name, wrap)) is not None}
     rows = sorted(list(changed)[: inputs.config.dissociate.n_side_effects])
     return WrappedPrompts(np.array(rows, dtype=int), tuple(changed[row] for row in rows), len(refused) - len(changed))
-
-
-def _actions(
-    inputs: RunInputs, completer: Completer, interventions: Mapping[str, Sequence[Edit]]
-) -> dict[str, np.ndarray]:
-    rows = range(len(completer.prompts))
-    with inputs.reporter.task("wrapped harmful prompts", len(rows) * len(interventions)) as advance:
-        found = completer.complete_each(rows, [Setting(edits) for edits in interventions.values()], advance)
-    return {
-        name: np.array([c.action for c in each], dtype=object) for name, each in zip(interventions, found, strict=True)
-    }
-
-
-def _shares(did: np.ndarray, groups: np.ndarray, before: np.ndarray | None) -> dict[str, Share]:
-    return {
-        name: rate(outcome(did, counted), groups, None if before is None else outcome(before, counted))
-        for name, counted in COUNTED.items()
-    }

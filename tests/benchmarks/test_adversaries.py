@@ -88,9 +88,9 @@ def test_inconclusive_is_decided_only_where_there_is_nothing_to_find(verdict: st
 
 
 def _record(own: float, other: float, cosine: float | None) -> dict:
-    effects = {f"ablate_{d}_on_{b}": {"estimate": own if d == b else other}
-               for d in ("normative", "epistemic") for b in ("normative", "epistemic")}  # fmt: skip
-    contrasts = {f"own_minus_other_on_{b}": {"estimate": own - other} for b in ("normative", "epistemic")}
+    effects = [{"ablated": d, "behaviour": b, "estimate": own if d == b else other}
+               for d in ("normative", "epistemic") for b in ("normative", "epistemic")]  # fmt: skip
+    contrasts = {b: {"estimate": own - other} for b in ("normative", "epistemic")}
     dependence = None if cosine is None else {"cosine": cosine}
     return {"effects": effects, "contrasts": contrasts, "dependence": dependence, "margin": 0.15}
 

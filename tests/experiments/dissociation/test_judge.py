@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.judge import judge_effects
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, OnsetLogOdds, VariantOutcomes
+from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, TriedVariant
 from experiments.pipeline import stages
 from experiments.pipeline.graph import STAGES
 from experiments.pipeline.stage_functions import FUNCTIONS
@@ -20,6 +21,7 @@ from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from extract.progress import Reporter
 from extract.shipped import ROOT
 
@@ -52,32 +54,35 @@ def respond(inputs: RunInputs) -> None:
     write_completions(completions, inputs.file("completions.jsonl"))
 
 
-def effects(inputs: RunInputs) -> MeasuredEffects:
+def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
     """Each ablation stops six in ten of its own decliners and none of the other's; the null has no effect."""
     rows = np.flatnonzero(inputs.corpus.within("test"))
     plain = inputs.behaviour.actions[rows]
-    actions = {"none": tuple(plain.tolist())}
+    actions = {"none": plain}
     for kind, action in (("normative", "refuse"), ("epistemic", "abstain")):
         opened = (plain == action) & (np.arange(len(rows)) % 10 < 6)
-        actions[f"ablate_{kind}"] = tuple(np.where(opened, "answer", plain).tolist())
-        actions[f"add_{kind}"] = tuple(np.where(plain == "answer", action, plain).tolist())
-    null = {f"{a}_on_{b}": NullEffects(observed=9.0 if a == b else 0.0, drawn=(1.0,) * 99, generated=(0.5,))
-            for a in KINDS for b in KINDS}  # fmt: skip
-    decliners = {kind: inputs.behaviour.decliners(kind, "test")[:12].tolist() for kind in KINDS}
-    onset = {
-        b: OnsetLogOdds(rows=tuple(decliners[b]), before=(3.0,) * 12, after={k: (None,) + (1.0,) * 11 for k in KINDS})
-        for b in KINDS
-    }
-    benign = tuple(inputs.behaviour.answered_benign("test")[:8].tolist())
-    tried = VariantOutcomes(
-        ablated="normative", variant="zero/later/last_on", stopped={b: (True,) * 6 + (False,) * 6 for b in KINDS},
-        onset_effect=dict.fromkeys(KINDS), benign_answered=(True,) * 8,
-    )  # fmt: skip
-    return MeasuredEffects(
-        directions=KINDS, unsound=(), absent={}, rows=tuple(rows.tolist()), actions=actions,
-        right={name: (False,) * len(rows) for name in actions}, onset=onset, null=null, benign=benign,
-        variants=(tried,), dependence=None, side_effects={},
-    )  # fmt: skip
+        actions[f"ablate_{kind}"] = np.where(opened, "answer", plain)
+        actions[f"add_{kind}"] = np.where(plain == "answer", action, plain)
+    outcomes = {(PLAIN, name): Outcomes.of(rows, did) for name, did in actions.items()}
+    decliners = {kind: inputs.behaviour.decliners(kind, "test")[:12] for kind in KINDS}
+    for name in ("none", "ablate_normative", "ablate_epistemic"):
+        onset = np.full(len(rows), np.nan)
+        for kind, of in decliners.items():
+            after = [np.inf if name.endswith(kind) else 1.0, *[1.0] * 11]  # the first is not finite
+            onset[np.searchsorted(rows, of)] = 3.0 if name == "none" else after
+        outcomes[PLAIN, name] = replace(outcomes[PLAIN, name], onset=onset)
+    null = tuple(NullEffects(ablated=a, behaviour=b, observed=9.0 if a == b else 0.0, drawn=(1.0,) * 99,
+                             generated=(0.5,)) for a in KINDS for b in KINDS)  # fmt: skip
+    benign = inputs.behaviour.answered_benign("test")[:8]
+    tried = TriedVariant(ablated="normative", variant="zero/later/last_on", onset_effect=dict.fromkeys(KINDS))
+    varied = Outcomes.of(
+        np.concatenate([benign, *decliners.values()]), ["answer"] * 8 + (["answer"] * 6 + ["refuse"] * 6) * 2
+    )
+    outcomes[tried.variant, "ablate_normative"] = varied
+    measured = MeasuredEffects(
+        directions=KINDS, unsound=(), absent={}, null=null, variants=(tried,), dependence=None, side_effects={}
+    )
+    return measured, outcomes
 
 
 @pytest.fixture
@@ -95,12 +100,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def nothing(outputs: tuple[str, ...]) -> Callable[[RunInputs], None]:
         def write(inputs: RunInputs) -> None:
             for name in outputs:
+                inputs.file(name).parent.mkdir(exist_ok=True)
                 inputs.file(name).write_text("{}")
 
         return write
 
     def measure(inputs: RunInputs) -> None:
-        effects(inputs).write(inputs.file("stages/effects.json"))
+        found, outcomes = effects(inputs)
+        found.write(inputs.file("stages/effects.json"))
+        write_outcomes(inputs.file("outcomes.parquet/effects.parquet"), [p.id for p in inputs.prompts], outcomes)
 
     writes = {"respond": respond, "effects": measure}
     for stage in STAGES:
@@ -111,7 +119,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def no_model(*arguments: Any, **settings: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(loaded_run, "load_model", no_model)
+    monkeypatch.setattr(loaded_run, "open_model", no_model)
     return worked
 
 
@@ -152,15 +160,24 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
     for alpha in (0.05, 0.2):
         inputs = RunInputs(configured(prompts, alpha=alpha), tmp_path, QUIET)
         respond(inputs)
-        found[alpha] = judge_effects(inputs, MeasuredEffects.model_validate_json(json.dumps(effects(inputs).to_dict())))
+        measured, outcomes = effects(inputs)
+        ids = [prompt.id for prompt in inputs.prompts]
+        write_outcomes(tmp_path / "effects.parquet", ids, outcomes)
+        measured = MeasuredEffects.model_validate_json(json.dumps(measured.to_dict()))
+        found[alpha] = judge_effects(inputs, measured, read_outcomes(tmp_path / "effects.parquet", ids))
     strict, loose = found[0.05], found[0.2]
-    for name, effect in strict.effects.items():
-        assert effect.estimate == loose.effects[name].estimate
-        assert effect.p_null == loose.effects[name].p_null
-    own = "ablate_normative_on_normative"
-    assert strict.effects[own].low < loose.effects[own].low < strict.effects[own].estimate
-    assert strict.effects[own].onset is not None
-    assert not strict.effects[own].onset.known  # of decliners one of which had no finite score
+    for effect, other in zip(strict.effects, loose.effects, strict=True):
+        assert effect.estimate == other.estimate
+        assert effect.p_null == other.p_null
+    own, loosely_own = (each.effect("normative", "normative") for each in (strict, loose))
+    assert own is not None
+    assert loosely_own is not None
+    assert own.low < loosely_own.low < own.estimate
+    assert own.onset is not None
+    [crossed] = [e.onset for e in strict.effects if (e.ablated, e.behaviour) == ("normative", "epistemic")]
+    assert crossed is not None
+    assert (crossed.estimate, crossed.n) == (2.0, 12)  # nats that the log-odds fall
+    assert not own.onset.known  # of decliners one of which had no finite score
     (variant,), (loosely,) = strict.variants, loose.variants
     assert variant.stopped["normative"] is not None
     assert loosely.stopped["normative"] is not None
@@ -189,7 +206,7 @@ def test_another_margin_generates_nothing(prompts: Path, tmp_path: Path, monkeyp
     def no_model(*arguments: Any, **settings: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(loaded_run, "load_model", no_model)
+    monkeypatch.setattr(loaded_run, "open_model", no_model)
     wide = configured(prompts, **light | {"margin": 0.9})
     assert stages.run(wide, tmp_path / "run", until="dissociate", reporter=QUIET) == ["dissociate"]
     assert sum(generated) == before

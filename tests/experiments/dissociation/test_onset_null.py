@@ -1,19 +1,23 @@
 """P values of the permuted-label null."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.dissociation.onset_null import batched
 
+of_normative = partial(NullEffects, ablated="normative", behaviour="normative")
+
 
 def test_p_counts_the_direction_itself_and_ties() -> None:
-    null = NullEffects(observed=3.0, drawn=(1.0, 3.0, 5.0, 2.0), generated=())
+    null = of_normative(observed=3.0, drawn=(1.0, 3.0, 5.0, 2.0), generated=())
     assert null.p == pytest.approx(3 / 5)
 
 
 def test_what_is_not_finite_is_null_in_json() -> None:
-    null = NullEffects(observed=3.0, drawn=numbers([1.0, float("nan"), 5.0, float("nan")]), generated=())
+    null = of_normative(observed=3.0, drawn=numbers([1.0, float("nan"), 5.0, float("nan")]), generated=())
     assert null.drawn == (1.0, None, 5.0, None)
 
 
@@ -24,11 +28,11 @@ def test_what_is_not_finite_is_null_in_json() -> None:
 def test_what_is_not_finite_never_makes_an_effect_rarer(
     observed: float | None, drawn: tuple[float | None, ...], p: float
 ) -> None:
-    assert NullEffects(observed=observed, drawn=drawn, generated=()).p == pytest.approx(p)
+    assert of_normative(observed=observed, drawn=drawn, generated=()).p == pytest.approx(p)
 
 
 def test_too_few_distinct_permutations_give_no_p() -> None:
-    few = NullEffects(observed=3.0, drawn=(1.0, 2.0), generated=(), n_labellings=999)
+    few = of_normative(observed=3.0, drawn=(1.0, 2.0), generated=(), n_labellings=999)
     assert np.isnan(few.p)
     assert few.model_copy(update={"n_labellings": 1000}).p == pytest.approx(1 / 3)
 

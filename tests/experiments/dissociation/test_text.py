@@ -27,12 +27,12 @@ SIDE = {"benign_answering": RATE, "known_facts": RATE, "kl": SHARE, "plain_text"
 MATRIX = {"refusal_on_answered_benign": SHARE, "abstention_on_answered_benign": SHARE}
 RECORD: dict[str, Any] = {
     "verdict": "inconclusive", "margin": 0.15, "alpha": 0.05, "variant": "affine/selected/last_on",
-    "contrasts": {"own_minus_other_on_normative": {"estimate": 0.9, "low": 0.8, "high": 1.0},
-                  "own_minus_other_on_epistemic": {"estimate": None, "low": None, "high": None}},
-    "additions": None, "null": None,
+    "contrasts": {"normative": {"estimate": 0.9, "low": 0.8, "high": 1.0},
+                  "epistemic": {"estimate": None, "low": None, "high": None}},
+    "additions": None,
     "reasons": ["epistemic: own minus other effect is 0.10 [0.02, 0.20]"],
-    "effects": {"ablate_normative_on_normative": EFFECT,
-                "ablate_epistemic_on_normative": SHARE | {"p_null": 0.005}},
+    "effects": [EFFECT | {"ablated": "normative", "behaviour": "normative"},
+                SHARE | {"p_null": 0.005, "ablated": "epistemic", "behaviour": "normative"}],
     "matrix": {"none": MATRIX, "add_normative": MATRIX},
     "variants": [{"ablated": "normative", "variant": "zero/later/last_on", "stopped": {"normative": SHARE},
                   "onset_effect": {"normative": 3.0}, "benign_answered": SHARE | {"estimate": 0.03}}],
@@ -79,7 +79,7 @@ def test_a_record_is_written_as_it_was_read() -> None:
 
 
 def test_what_was_not_measured_has_no_table() -> None:
-    nothing = RECORD | {"effects": {}, "variants": [], "power": [], "side_effects": {}, "matrix": {"none": MATRIX}}
+    nothing = RECORD | {"effects": [], "variants": [], "power": [], "side_effects": {}, "matrix": {"none": MATRIX}}
     assert tables(Dissociation.model_validate(nothing)) == []
 
 

@@ -113,7 +113,8 @@ def test_the_planted_directions_are_reported_as_independent(results: dict) -> No
 
 def test_permuted_directions_do_less(results: dict) -> None:  # type: ignore[type-arg]
     for kind in ("normative", "epistemic"):
-        null = results["dissociation"]["null"][f"{kind}_on_{kind}"]
+        [effect] = [e for e in results["dissociation"]["effects"] if e["ablated"] == e["behaviour"] == kind]
+        null = effect["null"]
         assert null["n"] >= 199
         assert len(null["stopped_by_generation"]) >= 20
         assert null["onset_effect"] > null["null_95th_percentile"]

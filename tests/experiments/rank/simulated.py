@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.rank.candidates import Streams
-from experiments.rank.search import Outcomes
+from experiments.rank.search import SpanOutcomes
 
 GAP = 4.0  # between a coordinate that is off and one that is on, in standard deviations of the noise
 Rule = Callable[[np.ndarray], np.ndarray]  # coordinates (n, k) to declines (n,) bool
@@ -64,11 +64,11 @@ class Planted:
     def groups(self, part: str) -> np.ndarray:
         return self.group[part][self.declined[part]]
 
-    def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> Outcomes:
+    def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> SpanOutcomes:
         still = np.ones(len(among), dtype=bool)
         if not self.nothing:
             still = self._declines(self._ablated(part, basis)[self.declined[part]][among])
-        return Outcomes(~still, still)
+        return SpanOutcomes(~still, still)
 
     def streams(self, part: str, basis: np.ndarray) -> list[Streams]:
         declined = self.declined[part]

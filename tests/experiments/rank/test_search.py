@@ -10,7 +10,7 @@ import pytest
 from experiments.rank import search as search_module
 from experiments.rank.candidates import candidates
 from experiments.rank.measure import Growth, judge_growth, measure_growth
-from experiments.rank.search import Outcomes, SearchedDirections, search
+from experiments.rank.search import SearchedDirections, SpanOutcomes, search
 from tests.experiments.rank.simulated import Planted, Rule, any_above, product_below
 
 MARGIN, ALPHA = 0.15, 0.05
@@ -107,7 +107,7 @@ def test_so_many_directions_as_asked_for() -> None:
 
 def test_some_that_never_stop_do_not_raise_the_rank() -> None:
     class Stubborn(Planted):
-        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> Outcomes:
+        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> SpanOutcomes:
             found, never = super().outcomes(part, basis, among), among % 5 == 0
             return replace(found, stopped=found.stopped & ~never, still=found.still | never)
 
@@ -121,9 +121,9 @@ def test_one_direction_without_an_effect_does_not_end_the_search() -> None:
     class Together(Planted):
         """Only with three directions ablated do decliners stop."""
 
-        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> Outcomes:
+        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> SpanOutcomes:
             stopped = (among % 10 < (9 if len(basis) > 2 else 4)).astype(bool)
-            return Outcomes(stopped, ~stopped)
+            return SpanOutcomes(stopped, ~stopped)
 
     found, growth = ranked(Together(ONE, any_above(0.5), 200, np.random.default_rng(0)))
     assert [round(fit.stopped_on_validation, 1) for fit in found.fits[:3]] == [0.4, 0.4, 0.9]
@@ -132,7 +132,7 @@ def test_one_direction_without_an_effect_does_not_end_the_search() -> None:
 
 def test_test_prompts_take_no_part_in_the_search() -> None:
     class Guarded(Planted):
-        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> Outcomes:
+        def outcomes(self, part: str, basis: np.ndarray, among: np.ndarray) -> SpanOutcomes:
             assert part != "test"
             return super().outcomes(part, basis, among)
 

@@ -13,6 +13,7 @@ from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
+from experiments.run.outcomes import Outcomes
 from experiments.side_effects.measure import cost, side_effects
 from experiments.side_effects.results import SideEffects
 from experiments.side_effects.robustness import choose_prompts
@@ -90,7 +91,12 @@ def given(context: LoadedRun) -> Given:
 
 @pytest.fixture(scope="module")
 def found(context: LoadedRun, given: Given) -> dict:
-    return plain(side_effects(context, edits(), *given))
+    return plain(side_effects(context, edits(), outcomes_of(*given)))
+
+
+def outcomes_of(actions: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, Outcomes]:
+    rows = np.arange(len(next(iter(right.values()))))
+    return {name: Outcomes.of(rows, did, right[name]) for name, did in actions.items()}
 
 
 def plain(effects: dict[str, SideEffects]) -> dict:
@@ -175,7 +181,9 @@ def test_unjudged_completions_are_left_out_and_counted(context: LoadedRun, given
     known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
     actions["nothing"][known[:3]] = None
     right["nothing"][known[:3]] = False
-    facts = plain(side_effects(context, {"none": [], "nothing": []}, actions, right))["nothing"]["known_facts"]
+    facts = plain(side_effects(context, {"none": [], "nothing": []}, outcomes_of(actions, right)))["nothing"][
+        "known_facts"
+    ]
     assert (facts["n"], facts["unjudged"], facts["change"]["n"]) == (len(known) - 3, 3, len(known) - 3)
     assert facts["change"]["estimate"] == 0.0
 
@@ -196,7 +204,7 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun
 def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
     actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
-    found = plain(side_effects(context, broken, actions, right))["broken"]
+    found = plain(side_effects(context, broken, outcomes_of(actions, right)))["broken"]
     assert found["kl"]["estimate"] is None
     assert "maximum" not in found["kl"]
     assert found["plain_text"]["estimate"] is None
@@ -211,7 +219,7 @@ def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: Loa
     silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
     actions = {"none": np.full(len(context.corpus), "other", object)}
     right = {"none": np.zeros(len(context.corpus), bool)}
-    found = plain(side_effects(silent, {"none": []}, actions, right))["none"]
+    found = plain(side_effects(silent, {"none": []}, outcomes_of(actions, right)))["none"]
     assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
     assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
 

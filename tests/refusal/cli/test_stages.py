@@ -78,9 +78,10 @@ def test_refusals_by_policy_and_by_instruction_are_two_mechanisms(cli: Cli, tmp_
     assert "normative stands for policy, epistemic for instructed" in said.replace("\n", " ")
     found = json.loads((out / "stages" / "dissociate.json").read_text())
     assert found["verdict"] == "double_dissociation"
+    effects = {(one["ablated"], one["behaviour"]): one["estimate"] for one in found["effects"]}
     for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
-        assert found["effects"][f"ablate_{own}_on_{own}"]["estimate"] > 0.9
-        assert found["effects"][f"ablate_{own}_on_{other}"]["estimate"] < 0.1
+        assert effects[own, own] > 0.9
+        assert effects[own, other] < 0.1
     rows = [json.loads(line) for line in (out / "completions.jsonl").read_text().splitlines()]
     wanted = {row["id"]: row.get("decline") for row in map(json.loads, (MODEL / "prompts.jsonl").open())}
     read = {(wanted[row["id"]], row["action"]) for row in rows if wanted[row["id"]]}

@@ -210,8 +210,8 @@ def test_what_a_run_lacks_has_no_section_no_entry_and_no_link(browser: Any, run:
     other = run.with_name("nothing measured")
     shutil.copytree(run, other)
     results = json.loads((run / "results.json").read_text())
-    nothing = {"matrix": {}, "effects": {}, "variants": [], "side_effects": {}, "contrasts": {}, "power": []}
-    nothing |= {"null": None, "additions": None, "dependence": None, "verdict": "not_applicable"}
+    nothing = {"matrix": {}, "effects": [], "variants": [], "side_effects": {}, "contrasts": {}, "power": []}
+    nothing |= {"additions": None, "dependence": None, "verdict": "not_applicable"}
     results["dissociation"] |= nothing | {"reasons": ["nothing is refused"]}
     (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
     write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
