@@ -193,7 +193,8 @@ def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
             for kind, value in zip(KINDS, thresholds, strict=True):
                 place(page, kind, value)
             there = thresholds_of(page)
-            assert thresholds[0] > 0 or None in table.actions_at(there, 0.3)
+            actions = [action or "not judged" for action in table.actions_at(there, 0.3)]
+            assert page.evaluate("runs[0].actionsNow.map((action) => runs[0].action(action))") == actions
             found, known = shown(page), expected(changed, table, there, 0.3)
             for name, value in known.items():
                 assert np.isnan(value) or found[name] == pytest.approx(value, abs=6e-4), (name, there)
