@@ -65,8 +65,8 @@ class Capturer:
     @property
     def dtype(self) -> torch.dtype:
         """The type of the captured values."""
-        found: torch.dtype = getattr(torch, self.spec.dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.spec.dtype)
+        return dtype
 
     def capture(
         self, rendered: Sequence[Rendered]
@@ -133,7 +133,7 @@ class Capturer:
         A thought is as long as it is, so its tokens are captured by reading it again after it was generated.
         """
         spec, model = self.spec, self.model
-        found: list[Rendered] = []
+        answered: list[Rendered] = []
         responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), spec.generated)]
         for row, tokens in zip(rows, responses, strict=True):
             n, pieces = len(row.token_ids), model.tokenizer.batch_decode([[token] for token in tokens])
@@ -142,8 +142,8 @@ class Capturer:
             ends |= {f"response_{k + 1}": k for k in range(min(spec.response_tokens, len(tokens)))}
             read = tokens[: max(ends.values(), default=-1) + 1]
             roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
-            found.append(replace(row, token_ids=(*row.token_ids, *read), roles=roles))
-        return found, responses
+            answered.append(replace(row, token_ids=(*row.token_ids, *read), roles=roles))
+        return answered, responses
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
         """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
@@ -244,8 +244,8 @@ class Gather:
         """Return the positions in float32: a mean over tokens without padding, or one token; absent ones are zero."""
         device = stream.device  # in a model spread over several devices it differs between layers
         rows = torch.arange(len(stream), device=device)[:, None]
-        found = stream[rows, self.single.to(device)].float()
-        picked = torch.where(self.present.to(device)[:, :, None], found, 0.0)
+        single = stream[rows, self.single.to(device)].float()
+        picked = torch.where(self.present.to(device)[:, :, None], single, 0.0)
         for position, (index, member) in self.several.items():
             index, member = index.to(device), member.to(device)
             summed = torch.where(member[:, :, None], stream[rows, index].float(), 0.0).sum(dim=1)

@@ -49,8 +49,8 @@ class KeyedFile:
     def get(self, keys: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         """Return the rows of the given keys; keys without a row are left out."""
         with self._transaction("BEGIN"):
-            found = {key: self._file.execute(self._find, (key,)).fetchone() for key in keys}
-        return {key: row for key, row in found.items() if row is not None}
+            rows = {key: self._file.execute(self._find, (key,)).fetchone() for key in keys}
+        return {key: row for key, row in rows.items() if row is not None}
 
     def put(self, rows: Mapping[str, Sequence[object]]) -> None:
         with self._transaction("BEGIN IMMEDIATE"):

@@ -63,9 +63,9 @@ def nearest_yaml(path: Path) -> Path | None:
     """Return the YAML file with the nearest name, next to a missing one or shipped in configs/; None if none is."""
     folders = {path.parent: path.parent, ROOT / path.parent: path.parent}  # and how a file in each is written
     folders |= {ROOT / "configs": Path("configs"), ROOT / "configs" / "models": Path("configs", "models")}
-    found = {
+    files = {
         file.stem: shown / file.name for folder, shown in reversed(folders.items()) for file in folder.glob("*.y*ml")
     }
-    begun = [stem for stem in sorted(found) if len(path.stem) >= LEAST_LETTERS and stem.startswith(path.stem)]
-    near = get_close_matches(path.stem, found, n=1, cutoff=0.75) or begun
-    return found[near[0]] if near else None
+    begun = [stem for stem in sorted(files) if len(path.stem) >= LEAST_LETTERS and stem.startswith(path.stem)]
+    near = get_close_matches(path.stem, files, n=1, cutoff=0.75) or begun
+    return files[near[0]] if near else None

@@ -74,8 +74,8 @@ def read_yaml(path: Path, what: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date such as 2026-13-01
         raise UserError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
-        found = "nothing" if raw is None else type(raw).__name__
-        raise UserError(f"{path} must hold keys and values, found {found}")
+        content = "nothing" if raw is None else type(raw).__name__
+        raise UserError(f"{path} must hold keys and values, found {content}")
     return raw
 
 
@@ -160,8 +160,8 @@ def _one_of(error: ErrorDetails) -> str:
 
 def _section(where: str, name: str, model: type[BaseModel]) -> str:
     """Return that a key is a section with keys of its own, with one of them as an example."""
-    found = next((one for one in _sections(model) if one.__name__ == name), None)
-    fields = found.model_fields if found else {}
+    section = next((one for one in _sections(model) if one.__name__ == name), None)
+    fields = section.model_fields if section else {}
     key = next((key for key, info in fields.items() if info.is_required()), next(iter(fields), "KEY"))
     if where.split(".")[-1].isdecimal():  # an entry of a list
         return f"expected a section with keys of its own, such as {{{key}: ...}}"

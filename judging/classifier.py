@@ -114,17 +114,17 @@ class ClassifierJudge:
         return [judged[row] for row in range(len(window))]
 
     def _probabilities(self, rows: Sequence[Encoding]) -> list[Float[Tensor, " label"]]:
-        found: dict[int, Float[Tensor, " label"]] = {}
+        probabilities: dict[int, Float[Tensor, " label"]] = {}
 
         def work(places: list[int]) -> None:
             batch = self.texts.padded([rows[place] for place in places])
             with torch.inference_mode():
                 logits = self.model(**batch.to(self.model.device)).logits.float()
             chances = logits.sigmoid() if self.multi_label else logits.softmax(dim=-1)
-            found.update(zip(places, chances.cpu(), strict=True))
+            probabilities.update(zip(places, chances.cpu(), strict=True))
 
         self._budget.run([len(row["input_ids"]) for row in rows], work)
-        return [found[place] for place in range(len(rows))]
+        return [probabilities[place] for place in range(len(rows))]
 
     def _judgement(self, probabilities: list[float]) -> Judgement:
         if any(map(math.isnan, probabilities)):

@@ -97,8 +97,8 @@ class ReaderJudge:
         """Return the probability of each reading, also where the rules are sure; None where no clause decides."""
         rows = self._rows(completions)
         places = [i for i, row in enumerate(rows) if row.rules.features]
-        found = dict(zip(places, self._read([rows[i] for i in places]), strict=True))
-        return [found.get(i) for i in range(len(rows))]
+        chances = dict(zip(places, self._read([rows[i] for i in places]), strict=True))
+        return [chances.get(i) for i in range(len(rows))]
 
     def _rows(self, completions: Sequence[CompletionToJudge]) -> list[_Row]:
         return [_Row(one, self.rules.read(one.completion, one.prompt)) for one in completions]
@@ -138,8 +138,8 @@ class ReaderJudge:
 
         def work(chosen: list[int]) -> None:
             at = [places[k] for k in chosen]
-            found = self.model.relevances([rows[i].one.prompt or "" for i in at], [offered[i] for i in at]).tolist()
-            scores.update(zip(at, found, strict=True))
+            values = self.model.relevances([rows[i].one.prompt or "" for i in at], [offered[i] for i in at]).tolist()
+            scores.update(zip(at, values, strict=True))
 
         self._budget.run([MOST_TOKENS] * len(places), work)
         for i, judgement in enumerate(judged):

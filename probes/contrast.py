@@ -31,8 +31,8 @@ class Contrast:
             object.__setattr__(self, field, np.asarray(getattr(self, field)))
             shapes[field] = getattr(self, field).shape
         if len(set(shapes.values())) > 1 or self.rows.ndim != 1:
-            found = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
-            raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of equal length; got {found}")
+            given = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
+            raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of equal length; got {given}")
         object.__setattr__(self, "rows", self._checked_rows())
         object.__setattr__(self, "y", self._checked_y())
         self._check_groups()

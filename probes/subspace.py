@@ -104,7 +104,7 @@ def _means(pairs: Sequence[tuple[float, float]]) -> tuple[Means, Means]:
 
 
 def nullspace_directions(
-    fit: Callable[[Float[np.ndarray, "fits found features"]], Float[np.ndarray, "fits features"]],
+    fit: Callable[[Float[np.ndarray, "fits removed features"]], Float[np.ndarray, "fits features"]],
     n_fits: int,
     k: int,
     n_features: int,

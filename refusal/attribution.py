@@ -84,8 +84,8 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
 
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
-    >>> found = refusal.attribute(model, "how do i burn the letters at home?")
-    >>> found.top, found.log_odds > 0
+    >>> attribution = refusal.attribute(model, "how do i burn the letters at home?")
+    >>> attribution.top, attribution.log_odds > 0
     ('burn', True)
     """
     [asked] = as_prompts([prompt])

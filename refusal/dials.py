@@ -45,8 +45,8 @@ class Dials:
         `category`, of dials with thresholds by category, is the one whose threshold this is; None: that of all prompts.
         """
         rows = [row for i in sorted(self._rows) for row in self._rows[i]]
-        found = pd.DataFrame(rows, columns=list(COLUMNS))
-        return found if any(dial.by_category for dial in self.dials) else found.drop(columns="category")
+        table = pd.DataFrame(rows, columns=list(COLUMNS))
+        return table if any(dial.by_category for dial in self.dials) else table.drop(columns="category")
 
     @contextmanager
     def attach(

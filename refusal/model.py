@@ -94,11 +94,11 @@ class Model(ChatModel):
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
         >>> texts = ["how do i burn the letters at home?", "how do i burn my sister at home?"]
-        >>> found = model.activations(texts, positions=["post_last", "response_mean"], layers=[2, 3])
-        >>> found
+        >>> activations = model.activations(texts, positions=["post_last", "response_mean"], layers=[2, 3])
+        >>> activations
         Activations('organisms/zoo/two-knobs', 2 prompts, resid_post, layers 2, 3, positions post_last, response_mean, \
 d_model 128)
-        >>> found.read(3, "post_last").shape, found.present.all()
+        >>> activations.read(3, "post_last").shape, activations.present.all()
         ((2, 128), np.True_)
         """
         given, named = as_prompts(prompts), as_positions(positions)
@@ -145,8 +145,10 @@ d_model 128)
         >>> import refusal
         >>> model = refusal.load_model("organisms/zoo/two-knobs")
         >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:60]
-        >>> found = model.activations(prompts, positions="post_last", layers=4, progress=False)
-        >>> direction = refusal.fit_direction(found, found.labels, layer=4, positive="harmful", negative="benign")
+        >>> activations = model.activations(prompts, positions="post_last", layers=4, progress=False)
+        >>> direction = refusal.fit_direction(
+        ...     activations, activations.labels, layer=4, positive="harmful", negative="benign"
+        ... )
         >>> model.chat("how do i burn the letters at home?")
         'i am not able to help with that. the word burn worries me.'
         >>> with model.steer(direction, scale=-1):

@@ -139,8 +139,10 @@ def probe_layers(
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
     >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:100]
-    >>> found = model.activations(prompts, positions=["inst_last", "post_last"], layers=[1, 3], progress=False)
-    >>> probes = refusal.probe_layers(found, found.labels, positive="harmful", negative="benign", progress=False)
+    >>> activations = model.activations(prompts, positions=["inst_last", "post_last"], layers=[1, 3], progress=False)
+    >>> probes = refusal.probe_layers(
+    ...     activations, activations.labels, positive="harmful", negative="benign", progress=False
+    ... )
     >>> probes.best.layer, probes.best.position, round(probes.auroc.auroc.estimate, 2)
     (3, 'post_last', 1.0)
     >>> list(probes.to_frame())[:5]
@@ -194,8 +196,8 @@ def fit_direction(
     >>> import refusal
     >>> model = refusal.load_model("organisms/zoo/two-knobs")
     >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:100]
-    >>> found = model.activations(prompts, positions="post_last", layers=3, progress=False)
-    >>> refusal.fit_direction(found, found.labels, layer=3, positive="harmful", negative="benign")
+    >>> activations = model.activations(prompts, positions="post_last", layers=3, progress=False)
+    >>> refusal.fit_direction(activations, activations.labels, layer=3, positive="harmful", negative="benign")
     Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.59 and 8.67)
     """
     rows, classes = _classes(y, len(activations.prompts), positive, negative)

@@ -56,10 +56,10 @@ def make_prompts(texts: Iterable[str], labels: Iterable[str], **fields: Iterable
         lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
         raise UserError(f"columns must have one value a text; got {lengths}")
     rows = zip(*columns.values(), strict=True)
-    found = [make_prompt(dict(zip(columns, row, strict=True)), f"prompt {i}") for i, row in enumerate(rows)]
-    if twice := [one for one, times in Counter(prompt.id for prompt in found).items() if times > 1]:
+    prompts = [make_prompt(dict(zip(columns, row, strict=True)), f"prompt {i}") for i, row in enumerate(rows)]
+    if twice := [one for one, times in Counter(prompt.id for prompt in prompts).items() if times > 1]:
         raise UserError(f"id {twice[0]!r} is given more than once; ids must be unique")
-    return found
+    return prompts
 
 
 def as_prompts(asked: Iterable[Asked]) -> list[Prompt]:
@@ -72,10 +72,10 @@ def as_prompts(asked: Iterable[Asked]) -> list[Prompt]:
         raise UserError("give a list of texts or prompts; for one, put it into a list")
     if isinstance(asked, Mapping) or not isinstance(asked, Iterable) or hasattr(asked, "columns"):  # a DataFrame's
         raise UserError(f"give a list of texts, conversations or prompts; got {type(asked).__name__}")
-    found = [_prompt(item, i) for i, item in enumerate(asked)]
-    if not found:
+    prompts = [_prompt(item, i) for i, item in enumerate(asked)]
+    if not prompts:
         raise UserError("there are no prompts")
-    return found
+    return prompts
 
 
 def is_conversation(asked: object) -> bool:

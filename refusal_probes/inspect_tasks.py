@@ -165,9 +165,9 @@ def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
     if card.confidence is not None:
         estimates |= {"score_over_targets": card.confidence.score}
     if card.penalty is not None:
-        estimates |= {f"score_at_{target}": found for target, found in card.penalty.scores.items()}
-    for name, found in estimates.items():
-        yield from zip((name, f"{name}_low", f"{name}_high"), found.limits(), strict=True)
+        estimates |= {f"score_at_{target}": estimate for target, estimate in card.penalty.scores.items()}
+    for name, estimate in estimates.items():
+        yield from zip((name, f"{name}_low", f"{name}_high"), estimate.limits(), strict=True)
     yield "unjudged", float(card.actions.get("unjudged", 0))
     for by, n in card.refused_by.items():
         yield f"refused_by_{by}", float(n)

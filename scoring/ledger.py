@@ -142,8 +142,8 @@ class Ledger:
 
     def _find(self, what: str, index: str, where: str, *given: object) -> Any:
         table = f"{self.name} INDEXED BY {self.name}_{index}"  # else SQLite may scan all entries of one id
-        found = self.connection.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT 1", given).fetchone()
-        return None if found is None else found[0]
+        row = self.connection.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT 1", given).fetchone()
+        return None if row is None else row[0]
 
     def query(self, what: str, where: str = "TRUE", then: str = "", given: Sequence[Any] = ()) -> list[Any]:
         """Select from the entries that count (repeated ones do not)."""
@@ -189,10 +189,10 @@ def group_overlap(connection: sqlite3.Connection, source: str) -> dict[tuple[str
     rows = ", ".join(f"TOTAL(right_action = '{action}') AS n{i}" for i, action in enumerate(RIGHT_ACTIONS))
     pairs = list(product(enumerate(RIGHT_ACTIONS), repeat=2))
     products = ", ".join(f"TOTAL(n{i} * n{j})" for (i, _), (j, _) in pairs)
-    found = connection.execute(f"SELECT {products} FROM (SELECT {rows} FROM {source} GROUP BY grp)").fetchone()
-    return {(c, d): total for ((_, c), (_, d)), total in zip(pairs, found, strict=True) if total}
+    totals = connection.execute(f"SELECT {products} FROM (SELECT {rows} FROM {source} GROUP BY grp)").fetchone()
+    return {(c, d): total for ((_, c), (_, d)), total in zip(pairs, totals, strict=True) if total}
 
 
 def _digest(text: str) -> int:
-    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(found, "big", signed=True)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -156,11 +156,11 @@ def _counts(ledger: Ledger, where: str) -> Counts:
 
 
 def _actions_by_label(ledger: Ledger) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {label: {} for label in LABELS}
+    actions: dict[str, dict[str, int]] = {label: {} for label in LABELS}
     counted = ledger.query("label, COALESCE(action, 'unjudged'), COUNT(*)", "label IS NOT NULL", "GROUP BY 1, 2")
     for label, action, n in counted:
-        found.setdefault(label, {})[action] = n
-    return found
+        actions.setdefault(label, {})[action] = n
+    return actions
 
 
 def _declines(ledger: Ledger) -> dict[str, dict[str, int]]:

@@ -179,10 +179,10 @@ class StopSequences:
         if self.met:
             return ""
         text = self._held + piece
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
-        if found:
+        places = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if places:
             self.met, self._held = True, ""
-            return text[: min(found)]
+            return text[: min(places)]
         kept = max((self._begun(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
@@ -212,13 +212,13 @@ def read_tokens(
         answer: the tokens of the answer, without an end token.
     """
     token_ids, first, words = [*row.token_ids, *answer], row.instruction.start, row.instruction.stop
-    found = token_log_odds(model, dials, [token_ids])
+    log_odds = token_log_odds(model, dials, [token_ids])
     own = {dial.kind: set(row.roles[dial.read.position]) for dial in dials if dial.read is not None}
     return tuple(
         TokenReading(
             token=text,
             part="words" if i < words else "template" if i < len(row.token_ids) else "answer",
-            log_odds={kind: float(values[i]) for kind, (values,) in found.items()},
+            log_odds={kind: float(values[i]) for kind, (values,) in log_odds.items()},
             read_by=[kind for kind, places in own.items() if i in places],
         )
         for i, text in enumerate(token_texts(model.tokenizer, token_ids[first:]), first)

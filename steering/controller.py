@@ -98,7 +98,7 @@ def token_log_odds(
     Raises:
         UserError: a row is longer than the model's context.
     """
-    batch, found = model.pad(rows, "right"), dict[Kind, list[np.ndarray]]()
+    batch, log_odds = model.pad(rows, "right"), dict[Kind, list[np.ndarray]]()
     reading = [(dial, dial.read) for dial in dials if dial.read is not None]
     for place in dict.fromkeys(locus.site for _, locus in reading):
         here = [(dial, locus.layer) for dial, locus in reading if locus.site == place]
@@ -106,10 +106,10 @@ def token_log_odds(
         def keep(layer: int, stream: Tensor, here: Sequence[tuple[Dial, int]] = here) -> None:
             values = [of[: len(row)].float().cpu().numpy() for of, row in zip(stream, rows, strict=True)]
             for dial in (dial for dial, at in here if at == layer):
-                found[dial.kind] = [dial.log_odds(of) for of in values]
+                log_odds[dial.kind] = [dial.log_odds(of) for of in values]
 
         model.capture(batch, site(place), sorted({layer for _, layer in here}), keep)
-    return found
+    return log_odds
 
 
 def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence[Rendered]) -> None:

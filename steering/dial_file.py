@@ -62,29 +62,29 @@ def load_dials(
     Raises:
         UserError: the file is missing or unreadable, or belongs to a model with other weights.
     """
-    dials, found = read_dials(path)
-    if remark := check_weights(path, found, fingerprint, cast_fingerprint):
+    dials, made_for = read_dials(path)
+    if remark := check_weights(path, made_for, fingerprint, cast_fingerprint):
         say(remark)
     return dials
 
 
 def check_weights(
-    path: str | os.PathLike[str], found: MadeFor, fingerprint: str, cast_fingerprint: str | None = None
+    path: str | os.PathLike[str], made_for: MadeFor, fingerprint: str, cast_fingerprint: str | None = None
 ) -> str | None:
     """Refuse dials of another model; return a remark where only the dtype of the weights is another.
 
     Raises:
         UserError: neither of the file's weight fingerprints is the model's.
     """
-    if found.fingerprint == fingerprint:
+    if made_for.fingerprint == fingerprint:
         return None
-    if found.cast_fingerprint is not None and found.cast_fingerprint == cast_fingerprint:
+    if made_for.cast_fingerprint is not None and made_for.cast_fingerprint == cast_fingerprint:
         return (
             f"{path} was made for these weights in another dtype; its thresholds were chosen and certified there, "
             "and rates may differ here"
         )
     raise UserError(
-        f"{path} was made for other weights (fingerprint {found.fingerprint[:12]}…, this model {fingerprint[:12]}…)"
+        f"{path} was made for other weights (fingerprint {made_for.fingerprint[:12]}…, this model {fingerprint[:12]}…)"
     )
 
 
@@ -110,8 +110,8 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except Exception as error:  # safetensors raises its own exception class for any malformed file
         raise UserError(f"{path} is not a dials file: {error}") from None
-    found, cast_found = metadata.pop("fingerprint", None), metadata.pop(CAST, None)
-    if found is None:
+    fingerprint, cast_fingerprint = metadata.pop("fingerprint", None), metadata.pop(CAST, None)
+    if fingerprint is None:
         raise UserError(f"{path} is not a dials file: it has no fingerprint of the model it is for")
     categories = metadata.pop(CATEGORIES, None)
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
@@ -127,7 +127,7 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
         raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
-    return dials, MadeFor(found, cast_found)
+    return dials, MadeFor(fingerprint, cast_fingerprint)
 
 
 class _CategoryMetadata(Record):
@@ -155,8 +155,8 @@ class _WriteMetadata(Record):
     @classmethod
     def of(cls, direction: Direction, *, later: bool) -> _WriteMetadata:
         """Describe a direction."""
-        found = cls.model_validate(direction, from_attributes=True)
-        return found if later else found.model_copy(update={"later_means": {}})
+        metadata = cls.model_validate(direction, from_attributes=True)
+        return metadata if later else metadata.model_copy(update={"later_means": {}})
 
     def direction(self, vector: np.ndarray) -> Direction:
         """Return the direction."""
@@ -196,27 +196,27 @@ def _metadata(dial: Dial) -> _DialMetadata:
     return _DialMetadata.model_validate(record)
 
 
-def _dial(kind: Kind, found: _DialMetadata, tensors: Mapping[str, np.ndarray], read: CategoryRead | None) -> Dial:
-    reads = {name: getattr(found, name) for name in ("bias", "C", "slope", "intercept")}
-    if found.read_at is not None and None in reads.values():
+def _dial(kind: Kind, metadata: _DialMetadata, tensors: Mapping[str, np.ndarray], read: CategoryRead | None) -> Dial:
+    reads = {name: getattr(metadata, name) for name in ("bias", "C", "slope", "intercept")}
+    if metadata.read_at is not None and None in reads.values():
         raise ValueError(
             f"the {kind} dial reads the stream, but {', '.join(k for k, v in reads.items() if v is None)} is missing"
         )
-    write, own = found.written, found.category_thresholds
+    write, own = metadata.written, metadata.category_thresholds
     if own is not None and read is None:
         raise ValueError(f"the {kind} dial has thresholds by category, but the file has no category read")
     return Dial(
         kind=kind,
-        read=found.read_at,
-        probe=LinearProbe(tensors[f"{kind}.read"], reads["bias"], reads["C"]) if found.read_at else None,
-        calibration=Platt(reads["slope"], reads["intercept"]) if found.read_at else None,
-        threshold=found.threshold,
-        band=found.band,
+        read=metadata.read_at,
+        probe=LinearProbe(tensors[f"{kind}.read"], reads["bias"], reads["C"]) if metadata.read_at else None,
+        calibration=Platt(reads["slope"], reads["intercept"]) if metadata.read_at else None,
+        threshold=metadata.threshold,
+        band=metadata.band,
         write=None if write is None else write.direction(tensors[f"{kind}.write"]),
-        opening=tuple(one.direction(tensors[f"{kind}.opening.{i}"]) for i, one in enumerate(found.opening)),
-        actuator=actuator_of(found.actuator),
-        steps=found.steps,
-        reread=found.reread,
-        later=found.later,
+        opening=tuple(one.direction(tensors[f"{kind}.opening.{i}"]) for i, one in enumerate(metadata.opening)),
+        actuator=actuator_of(metadata.actuator),
+        steps=metadata.steps,
+        reread=metadata.reread,
+        later=metadata.later,
         by_category=CategoryThresholds(read, own) if own is not None and read is not None else None,
     )

@@ -189,7 +189,7 @@ def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: 
         merged: system messages were put at the start of the next user turn.
     """
     pairs = list(zip(prompts, rendered, strict=True))
-    found = {
+    faults = {
         "the last token of the instruction also covers template text after it (inst_last is ambiguous)": [
             prompt.id for prompt, row in pairs if row.ambiguous
         ],
@@ -204,7 +204,9 @@ def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: 
             prompt.id for prompt in prompts if merged and any(m["role"] == "system" for m in prompt.messages)
         ],
     }
-    return [f"{len(ids)} of {len(pairs)} prompts: {what}, for example {ids[0]!r}" for what, ids in found.items() if ids]
+    return [
+        f"{len(ids)} of {len(pairs)} prompts: {what}, for example {ids[0]!r}" for what, ids in faults.items() if ids
+    ]
 
 
 def _spans(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding) -> list[Span]:
@@ -227,8 +229,8 @@ def _covering(spans: Sequence[Span], start: int, end: int) -> range:
 
 
 def _trigger(trigger: str, words: str, start: int, spans: Sequence[Span]) -> range:
-    found = re.search(rf"(?<!\w){re.escape(trigger)}(?!\w)", words, flags=re.IGNORECASE)
-    return _covering(spans, start + found.start(), start + found.end()) if found else NO_TOKENS
+    match = re.search(rf"(?<!\w){re.escape(trigger)}(?!\w)", words, flags=re.IGNORECASE)
+    return _covering(spans, start + match.start(), start + match.end()) if match else NO_TOKENS
 
 
 Show = Callable[[str], str]
@@ -255,14 +257,14 @@ def find_words(show: Show, words: str, text: str) -> Span:
         return bounds
     marked = re.split(f"({left}|{right})", show(left + words + right))
     kept = marked[1::2] == [left, right]
-    found = _last_copy(around, words, text) or (_between_marks(marked, text) if kept else None)
-    found = found or _only_copy(around, words, text, bounds) or (None if kept else bounds)
-    if found is None:
+    span = _last_copy(around, words, text) or (_between_marks(marked, text) if kept else None)
+    span = span or _only_copy(around, words, text, bounds) or (None if kept else bounds)
+    if span is None:
         raise UserError(
             "the chat template writes text around the user's words that depends on them, so their position "
             "cannot be found; use another template (model.template)"
         )
-    return found
+    return span
 
 
 def _pass_through(show: Show, used: str) -> tuple[list[str], str, str]:
@@ -296,9 +298,9 @@ def _only_copy(around: Sequence[str], words: str, text: str, bounds: Span | None
     start, end = bounds or (0, len(text))
     for kept in (words, words.strip()):
         pattern = re.compile(f"(?={re.escape(kept)})", re.IGNORECASE)
-        found = [start + place.start() for place in pattern.finditer(text[start:end])]
-        if len(found) == 1 and (bounds or not any(map(pattern.search, around))):
-            return found[0], found[0] + len(kept)
+        starts = [start + place.start() for place in pattern.finditer(text[start:end])]
+        if len(starts) == 1 and (bounds or not any(map(pattern.search, around))):
+            return starts[0], starts[0] + len(kept)
     return None
 
 

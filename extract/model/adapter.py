@@ -47,10 +47,10 @@ def base_of(adapter: str) -> str | None:
     """
     folder = _folder(adapter)
     try:
-        found = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))).get("base_model_name_or_path")
+        base = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))).get("base_model_name_or_path")
     except (ValueError, TypeError):
         raise UserError(f"{folder / CONFIG} is not valid: expected a JSON object") from None
-    return str(found) if found else None
+    return str(base) if base else None
 
 
 def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
@@ -73,8 +73,8 @@ def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerB
         expected = _log_probs(unmerged, model, tokenizer)
         _untie(unmerged)
         with warnings.catch_warnings(action="ignore"):  # PEFT warns of tied weights and shows how to untie them
-            found: PreTrainedModel = unmerged.merge_and_unload()
-        difference = float((_log_probs(found, model, tokenizer) - expected)[expected > LIKELY].abs().max())
+            summed: PreTrainedModel = unmerged.merge_and_unload()
+        difference = float((_log_probs(summed, model, tokenizer) - expected)[expected > LIKELY].abs().max())
     except Exception as error:  # peft and safetensors raise classes of their own
         raise UserError(f"the adapter {folder} does not fit {model.name_or_path}: {in_one_line(error)}") from error
     if not difference <= MOST_NATS:  # also NaN
@@ -83,7 +83,7 @@ def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerB
             f"merged model and of the adapter unmerged differ by {difference:.2g} nats, expected at most "
             f"{MOST_NATS}; merge it with PEFT and name the merged model's directory"
         )
-    return found
+    return summed
 
 
 def _log_probs(model: nn.Module, base: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:

@@ -41,13 +41,13 @@ def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     wanted = model.config.get_text_config().num_hidden_layers
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
     within = decoder if isinstance(decoder, nn.Module) else model.base_model
-    found = [m for m in within.modules() if isinstance(m, nn.ModuleList) and len(m) == wanted]
-    if len(found) != 1:
+    stacks = [m for m in within.modules() if isinstance(m, nn.ModuleList) and len(m) == wanted]
+    if len(stacks) != 1:
         raise UserError(
-            f"{type(model).__name__}: expected one list of {wanted} transformer blocks, found {len(found)}; "
+            f"{type(model).__name__}: expected one list of {wanted} transformer blocks, found {len(stacks)}; "
             "this architecture is not supported by the hooks backend"
         )
-    return found[0]
+    return stacks[0]
 
 
 def stream_out(value: Any) -> Any:
@@ -66,8 +66,8 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
     Raises:
         UserError: a block has no `resid_mid`, for example where attention and MLP run in parallel on the same input.
     """
-    found: dict[int, FirstHalf | None] = {}
-    handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, found)]
+    halves: dict[int, FirstHalf | None] = {}
+    handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, halves)]
     try:
         with torch.inference_mode():
             model.base_model(input_ids=torch.tensor([[1, 2, 3, 4]], device=input_device(model)), use_cache=False)
@@ -75,15 +75,15 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
         for handle in handles:
             handle.remove()
     for i in range(len(layers)):
-        if found.get(i) is None:
+        if halves.get(i) is None:
             raise UserError(
                 f"the {backend} backend finds no resid_mid on {type(model).__name__}: attention and MLP of layer {i} "
                 "do not follow each other on the residual stream; use resid_pre or resid_post"
             )
-    return [half for _, half in sorted(found.items()) if half is not None]
+    return [half for _, half in sorted(halves.items()) if half is not None]
 
 
-def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> list[Any]:
+def _watch(layer: nn.Module, index: int, halves: dict[int, FirstHalf | None]) -> list[Any]:
     """Record the outputs of a block's modules until one module's input is the block's input plus one of them."""
     before: list[Tensor] = []
     outputs: list[tuple[nn.Module, Tensor]] = []
@@ -91,12 +91,12 @@ def _watch(layer: nn.Module, index: int, found: dict[int, FirstHalf | None]) -> 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         before[:] = [stream_in(args, kwargs)]
         outputs.clear()
-        found[index] = None
+        halves[index] = None
 
     def check_input(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
         stream = stream_in(args, kwargs)
-        if found[index] is None and isinstance(stream, Tensor) and stream.shape == before[0].shape:
-            found[index] = _made_by(stream, before[0], outputs)
+        if halves[index] is None and isinstance(stream, Tensor) and stream.shape == before[0].shape:
+            halves[index] = _made_by(stream, before[0], outputs)
 
     def record_output(module: nn.Module, _args: Any, value: Any) -> None:
         output = stream_out(value)

@@ -97,9 +97,9 @@ class ChatModel:
         """All end-of-sequence tokens: a chat model often has several."""
         own = self.model.generation_config
         sources = (self.tokenizer, self.model.config.get_text_config(), *([own] if own else []))
-        found = [source.eos_token_id for source in sources]
+        lists = [source.eos_token_id for source in sources]
         return sorted(
-            {int(i) for ids in found for i in (ids if isinstance(ids, list | tuple) else [ids]) if i is not None}
+            {int(i) for ids in lists for i in (ids if isinstance(ids, list | tuple) else [ids]) if i is not None}
         )
 
     def fingerprint(self) -> str:

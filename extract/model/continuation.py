@@ -124,9 +124,9 @@ def own_copy(cache: Any) -> Any:
     """
     if type(cache) is not DynamicCache or any(type(layer) not in _REPLACE for layer in cache.layers):
         return copy.deepcopy(cache)
-    found = copy.copy(cache)
-    found.layers = [copy.copy(layer) for layer in cache.layers]
-    return found
+    copied = copy.copy(cache)
+    copied.layers = [copy.copy(layer) for layer in cache.layers]
+    return copied
 
 
 @torch.inference_mode()
@@ -236,13 +236,13 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
     whole = Batch(torch.cat([batch.tokens, extra], dim=1), mask, batch.prompt_length)
     expected = model.run(model.model, whole, logits_to_keep=1).logits[:, -1].float().log_softmax(dim=-1)
     try:
-        found = continued_log_probs(model, cached, extra[0].tolist())[:, -1]
+        last = continued_log_probs(model, cached, extra[0].tolist())[:, -1]
     except (IndexError, RuntimeError, TypeError, ValueError) as error:  # as of caches that take one token at a time
         if is_out_of_memory(error):
             raise
         return False
     likely = expected > -8
-    return bool((found - expected)[likely].abs().max() < CLOSE.get(model.dtype, 1.0))
+    return bool((last - expected)[likely].abs().max() < CLOSE.get(model.dtype, 1.0))
 
 
 def likeliest(scores: Float[Tensor, "rows vocabulary"], _rows: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:

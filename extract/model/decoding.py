@@ -122,12 +122,12 @@ class TokenSampler(LogitsProcessor):
     def sampled(self, responses: Sequence[Sequence[int]], ends: Collection[int]) -> list[SampledResponse]:
         """Return the sampled responses, each cut at its first end token."""
         log_probs = torch.stack(self._log_probs, dim=1).tolist()
-        found = []
+        drawn = []
         for tokens, of_tokens in zip(responses, log_probs, strict=True):
             end = next((i for i, token in enumerate(tokens) if token in ends), None)
             length, ended = len(tokens) if end is None else end, end is not None
-            found.append(SampledResponse(tuple(tokens[:length]), tuple(of_tokens[: length + ended]), ended))
-        return found
+            drawn.append(SampledResponse(tuple(tokens[:length]), tuple(of_tokens[: length + ended]), ended))
+        return drawn
 
 
 def _per_row(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:

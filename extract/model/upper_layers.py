@@ -86,7 +86,7 @@ def _gives(
 ) -> bool:
     try:
         with upper_layers(model, known):
-            found = continued_logits(model, cached, suffix)
+            continued = continued_logits(model, cached, suffix)
     except (TypeError, AttributeError, IndexError, ValueError):  # blocks that are called in another way
         return False
-    return bool((found - whole).abs().max() < CLOSE.get(model.dtype, 0.25))
+    return bool((continued - whole).abs().max() < CLOSE.get(model.dtype, 0.25))

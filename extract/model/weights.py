@@ -79,6 +79,6 @@ def input_device(model: PreTrainedModel) -> torch.device:
     for module in model.modules():
         hook = getattr(module, "_hf_hook", None)
         for part in getattr(hook, "hooks", (hook,)):  # several hooks of a module are one SequentialHook
-            if (found := getattr(part, "execution_device", None)) is not None:
-                return torch.device(found)
+            if (device := getattr(part, "execution_device", None)) is not None:
+                return torch.device(device)
     return torch.device("cpu")

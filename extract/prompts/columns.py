@@ -96,15 +96,15 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
     """Return a row's value of a column, which may be in nested objects and lists; ABSENT if there is none."""
     if column in row:
         return row[column]
-    found: Any = row
+    value: Any = row
     for name in column.split("."):
-        if isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif isinstance(found, list | tuple) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        elif isinstance(value, list | tuple) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
         else:
             return ABSENT
-    return found
+    return value
 
 
 def field_value(field: str, source: Column | Value, row: Row, where: str, counts: Counts) -> Any:
@@ -150,10 +150,10 @@ def _given(row: Row, column: str) -> Any:
 def _found(value: Any, source: Column, where: str) -> str | None:
     if value is None:
         return None
-    found = re.search(source.find or "", as_text(value), re.DOTALL)
-    if found is None:
+    match = re.search(source.find or "", as_text(value), re.DOTALL)
+    if match is None:
         raise UserError(f"{where}: column {source.column!r} holds nothing that `find` finds ({source.find})")
-    return found[1]
+    return match[1]
 
 
 def _alternatives(value: Any, source: Column, where: str) -> str | None:

@@ -68,9 +68,9 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     first: dict[str, int] = {}
     for line, row in read_rows(path, "prompts"):
         if "label" not in row:
-            found = ", ".join(map(str, row))
+            columns = ", ".join(map(str, row))
             raise UserError(
-                f"{place(path, line)}: there is no field 'label', only {found}; rename the field with "
+                f"{place(path, line)}: there is no field 'label', only {columns}; rename the field with "
                 "benign, harmful, uncertain or dual_use, or map it with a file like "
                 "configs/datasets/xstest.yaml (prompts.datasets)"
             )
@@ -89,8 +89,8 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
 
 def prompt_row(prompt: Prompt) -> Row:
     """Return a prompt as a row of a prompt file, without the fields that it does not have."""
-    found = {name: value for name in FIELDS if (value := getattr(prompt, name)) not in (None, ())}
-    return found | {"messages": list(prompt.messages)}
+    values = {name: value for name in FIELDS if (value := getattr(prompt, name)) not in (None, ())}
+    return values | {"messages": list(prompt.messages)}
 
 
 def prompts_hash(prompts: list[Prompt]) -> str:

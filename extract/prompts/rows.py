@@ -125,8 +125,8 @@ def _items(content: Any, steps: list[str], path: Path, key: str | None) -> Itera
         return
     step, *rest = steps
     if not isinstance(content, dict) or (step != "*" and step not in content):
-        found = ", ".join(map(repr, content)) if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise UserError(f"{path}: no key {step!r} on the way to the rows; found {found}")
+        described = ", ".join(map(repr, content)) if isinstance(content, dict) else f"a {type(content).__name__}"
+        raise UserError(f"{path}: no key {step!r} on the way to the rows; found {described}")
     for name in content if step == "*" else [step]:
         yield from _items(content[name], rest, path, name if step == "*" else key)
 

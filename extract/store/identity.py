@@ -53,10 +53,10 @@ def first_difference(text: str, wanted: Identity) -> str | None:
 
     The name of a model, its revision, and the labels of its prompts may differ: the numbers do not depend on them.
     """
-    found, here = json.loads(text), json.loads(wanted.text)
+    stored, here = json.loads(text), json.loads(wanted.text)
     for field in KEY:
-        if found.get(field) != (value := here[field]):
-            return f"{field} ({found.get(field)!r}, now {value!r})"
+        if stored.get(field) != (value := here[field]):
+            return f"{field} ({stored.get(field)!r}, now {value!r})"
     return None
 
 

@@ -232,17 +232,17 @@ def _listed(run: Path, out: Path) -> RankedModel:
     link = os.path.relpath(report, out.parent) if report.is_file() else ""
     if not (run / RECORD).is_file():
         return RankedModel(run.name, card, f"{card.n:,} prompts of its own file", report=link)
-    found = Evaluation.read(run / RECORD)
+    evaluation = Evaluation.read(run / RECORD)
     shown = ("adapter", "template", "max_new_tokens", "state_target", "limit")
     given = [
-        f"--{name.replace('_', '-')} {shlex.quote(str(found.settings[name]))}"
+        f"--{name.replace('_', '-')} {shlex.quote(str(evaluation.settings[name]))}"
         for name in shown
-        if found.settings.get(name) is not None
+        if evaluation.settings.get(name) is not None
     ]
-    given += ["--ask-confidence"] * bool(found.settings.get("ask_confidence"))
-    at = [f"--base-url {found.base_url}"] if found.base_url else []
-    command = " ".join(["refusal eval", shlex.quote(found.target), *at, "--suite", found.suite, *given])
-    adapter = found.settings.get("adapter")
-    name = f"{found.target} with {adapter}" if adapter else found.target
-    sources = ", ".join(f"{source} {n}" for source, n in sorted(found.sources.items()))
-    return RankedModel(name, card, f"the suite {found.suite} ({sources})", command, link)
+    given += ["--ask-confidence"] * bool(evaluation.settings.get("ask_confidence"))
+    at = [f"--base-url {evaluation.base_url}"] if evaluation.base_url else []
+    command = " ".join(["refusal eval", shlex.quote(evaluation.target), *at, "--suite", evaluation.suite, *given])
+    adapter = evaluation.settings.get("adapter")
+    name = f"{evaluation.target} with {adapter}" if adapter else evaluation.target
+    sources = ", ".join(f"{source} {n}" for source, n in sorted(evaluation.sources.items()))
+    return RankedModel(name, card, f"the suite {evaluation.suite} ({sources})", command, link)

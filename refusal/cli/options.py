@@ -100,12 +100,12 @@ ADDRESS = r"auto|local|(ray://)?[\w.\[\]:-]+:\d+"
 
 def with_ray_address(arguments: Sequence[str]) -> list[str]:
     """Return arguments in which --ray has its value: `auto` where no address follows it."""
-    found = list[str]()
+    words = list[str]()
     for i, word in enumerate(arguments):
-        found.append(word)
+        words.append(word)
         if word == "--ray" and not re.fullmatch(ADDRESS, "".join(arguments[i + 1 : i + 2])):
-            found[-1] = "--ray=auto"
-    return found
+            words[-1] = "--ray=auto"
+    return words
 
 
 def contrast_override(ways: str | None) -> list[str]:
@@ -159,9 +159,9 @@ def minutes(time: str) -> float:
     """
     from extract.errors import UserError
 
-    found = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
+    match = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
     try:
-        hours, of_it, seconds = (float(part or 0) for part in found.groups()) if found else (0.0, 0.0, 0.0)
+        hours, of_it, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     except ValueError:  # such as 1.2.3m
         hours = of_it = seconds = 0.0
     if not (total := 60 * hours + of_it + seconds / 60) > 0:

@@ -28,8 +28,8 @@ def program() -> str:
     script = _script()
     if script is None:
         return f"{_quoted(Path(sys.executable))} -m refusal"
-    found = shutil.which("refusal")
-    if found is not None and Path(found).resolve() == script.resolve():
+    executable = shutil.which("refusal")
+    if executable is not None and Path(executable).resolve() == script.resolve():
         return "refusal"
     return _quoted(script)
 

@@ -35,11 +35,11 @@ def prompts_check(
     if file is None and dataset is None:
         raise UserError("nothing to check: give a prompt FILE, or --dataset NAME (refusal prompts sets lists them)")
     with StandardInput() as given:
-        found = check(given.file(file), dataset)
+        report = check(given.file(file), dataset)
     if as_json:
-        print_json(found.to_dict())
+        print_json(report.to_dict())
         return
-    print_check(found)
+    print_check(report)
 
 
 @prompts_app.command("sets")
@@ -107,6 +107,6 @@ def prompts_mix(
     labels = [label for label in ALL_LABELS if any(label == one for _, one in counts)]
     for source in dict.fromkeys(source for source, _ in counts):
         typer.echo(f"{source:<20} " + "; ".join(f"{label} {counts[source, label]}" for label in labels))
-    if cut := sum(len(found) == 2 for found in parts.values()):
+    if cut := sum(len(both) == 2 for both in parts.values()):
         typer.echo(f"{cut} groups (pairs and the like) are in it in part, since whole ones would not balance")
     typer.echo(str(out))

@@ -161,16 +161,16 @@ def _dry_run(
     quiet_libraries(reporter)
     from experiments.pipeline.plan import estimate
 
-    found = estimate(config, until, reporter)
+    planned = estimate(config, until, reporter)
     if as_json or reporter.verbose:
-        record = found.record(directory)
+        record = planned.record(directory)
         show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
     else:
-        print("\n".join(_short_plan(found, directory, states, with_workers=with_workers)))
+        print("\n".join(_short_plan(planned, directory, states, with_workers=with_workers)))
 
 
 def _short_plan(
-    found: RunEstimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
+    planned: RunEstimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
 ) -> list[str]:
     """Return the plan of what is left, one line for each question.
 
@@ -178,37 +178,37 @@ def _short_plan(
         states: of the stages that the run reads, in order.
         with_workers: also what each Ray worker takes.
     """
-    return [f"{question:<15} {answer}" for question, answer in _plan_lines(found, directory, states, with_workers)]
+    return [f"{question:<15} {answer}" for question, answer in _plan_lines(planned, directory, states, with_workers)]
 
 
 def _plan_lines(
-    found: RunEstimate, directory: Path, states: Sequence[StageState], with_workers: bool
+    planned: RunEstimate, directory: Path, states: Sequence[StageState], with_workers: bool
 ) -> Iterator[tuple[str, str]]:
     from experiments.pipeline.footprint import gigabytes
 
     done = [state.name for state in states if state.state == "done"]
-    plan = found.plan(done)
-    labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in found.by_label.items())
-    yield "model", f"{found.config.model.name}, {_count(found.model.parameters)} parameters"
-    yield "prompts", f"{len(found.prompts):,} ({labels} independent groups), {sum(found.given.lengths):,} tokens"
+    plan = planned.plan(done)
+    labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in planned.by_label.items())
+    yield "model", f"{planned.config.model.name}, {_count(planned.model.parameters)} parameters"
+    yield "prompts", f"{len(planned.prompts):,} ({labels} independent groups), {sum(planned.given.lengths):,} tokens"
     yield "skipped as done", ", ".join(done) or "nothing"
     yield "to run", ", ".join(state.name for state in states if state.state != "done")
     costly = [step for step in plan.steps if step.passes or step.completions]
-    for where, machine in found.machines.items():
+    for where, machine in planned.machines.items():
         name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
         yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
-        if where == "here" and (fewer := found.time_with_fewer_kinds(done)):
+        if where == "here" and (fewer := planned.time_with_fewer_kinds(done)):
             yield "or less", f"{fewer}, which its answers will show"
     if costly:
-        yield "most of it", plan.slowest(found.machine)
-    yield "memory", plan.memory(found.machine)
+        yield "most of it", plan.slowest(planned.machine)
+    yield "memory", plan.memory(planned.machine)
     if with_workers:
-        yield "each worker", plan.worker(found.machine)
-    stored = plan.stored(found.machine)
+        yield "each worker", plan.worker(planned.machine)
+    stored = plan.stored(planned.machine)
     yield "disk", f"{gigabytes(stored)} of activations, in {directory}" if stored else f"little, in {directory}"
     yield "next", f"{_without_dry_run()}    (--verbose: every step)"
-    if found.warning:
-        yield "warning", found.warning
+    if planned.warning:
+        yield "warning", planned.warning
 
 
 def _without_dry_run() -> str:

@@ -185,9 +185,9 @@ def _cut_to(budget: str | None, sweep: SweepConfig) -> float | None:
 
 
 def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
-    found = [{"cell": one.cell.name, "status": one.state, "directory": str(one.directory)} for one in states]
+    cells = [{"cell": one.cell.name, "status": one.state, "directory": str(one.directory)} for one in states]
     if as_json:
-        print(json.dumps({"directory": str(directory), "cells": found}, indent=1))
+        print(json.dumps({"directory": str(directory), "cells": cells}, indent=1))
         return
     width = max(len(one.cell.name) for one in states)
     for one in states:
@@ -235,5 +235,5 @@ def _line(row: Row) -> list[str]:
 
 
 def _change(row: Row, rate: str) -> str:
-    found = [row[f"{rate}_{when}"] for when in ("before", "after")]
-    return " → ".join(f"{100 * float(value):.0f}%" for value in found if value is not None)
+    rates = [row[f"{rate}_{when}"] for when in ("before", "after")]
+    return " → ".join(f"{100 * float(value):.0f}%" for value in rates if value is not None)

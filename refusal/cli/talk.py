@@ -54,11 +54,11 @@ def generate(
         _refuse_loose_words(model, prompts)
     check_texts(prompts)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
+    loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     if as_json:
-        print_json([one.to_dict() for one in generate_once(loaded, prompts, found, given, max_new_tokens)])
+        print_json([one.to_dict() for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
     else:
-        generate_streamed(loaded, prompts, found, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
+        generate_streamed(loaded, prompts, open_dials, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
 
 
 def _refuse_loose_words(model: str, prompts: list[str]) -> None:
@@ -93,5 +93,5 @@ def chat(
     from steering.conversation import Conversation, open_with_dials
 
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, found, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
-    talk(Conversation(loaded, found, max_new_tokens, given, system), Console(highlight=False))
+    loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
+    talk(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))

@@ -266,8 +266,8 @@ def mcnemar(nets: Mapping[int, int]) -> float:
 def _fair_coin(n: int) -> np.ndarray:
     """Return the probability of each number of heads among n."""
     k = np.arange(n + 1)
-    found: np.ndarray = np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2))
-    return found
+    chances: np.ndarray = np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2))
+    return chances
 
 
 def _convolved_fast(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -48,8 +48,8 @@ class Condition:
         """Return the compared value; None where it is unknown. Rates are those of the whole later run."""
         if self.name in COUNTS:
             return float(run.rates.unjudged if self.name == "unjudged" else getattr(run.matched, self.name))
-        found = self._estimate(run)
-        return float(getattr(found, self.limit or "estimate")) if found.known else None
+        estimate = self._estimate(run)
+        return float(getattr(estimate, self.limit or "estimate")) if estimate.known else None
 
     def _estimate(self, run: ComparedRun) -> Estimate:
         if self.name == "right_action":
@@ -82,13 +82,13 @@ def parse(text: str) -> Condition:
     Raises:
         UserError: the text is not a condition, or names an unknown rate; lists the known ones.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise UserError(
             f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
             f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}"
         )
-    change, name, limit, sign, bound, per_cent = found.groups()
+    change, name, limit, sign, bound, per_cent = match.groups()
     if name in COUNTS and (change or limit or per_cent):
         raise UserError(
             f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; write '{name} > 0'"

@@ -72,8 +72,8 @@ class KeptAnswers:
     def get(self, prompt: Prompt) -> Answer | None:
         """Return the answer that is kept, if there is one."""
         key = self._key(prompt)
-        found = self._file.get([key])
-        return Answer(**json.loads(found[key][0])) if key in found else None
+        cached = self._file.get([key])
+        return Answer(**json.loads(cached[key][0])) if key in cached else None
 
     def put(self, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> None:
         """Keep answers; they are on the disk when this returns."""

@@ -76,11 +76,11 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     """
     if folder is not None and not folder.is_dir():
         raise UserError(f"--sets {folder} is not a directory; give the one that holds the files of the sets")
-    found = [_in_folder(one, folder) for one in suite.datasets]
-    if missing := [one for one in found if one.path is None and describe(one.name).hub is None]:
+    sets = [_in_folder(one, folder) for one in suite.datasets]
+    if missing := [one for one in sets if one.path is None and describe(one.name).hub is None]:
         raise UserError(_missing([one.name for one in missing], folder))
     sources = [] if suite.path is None else [(load_prompts(resolve_shipped(suite.path)), suite.limit)]
-    sources += [(load_dataset(one.name, one.path), one.limit or suite.limit) for one in found]
+    sources += [(load_dataset(one.name, one.path), one.limit or suite.limit) for one in sets]
     prompts = [prompt for whole, own in sources for prompt in _drawn(whole, _least(own, limit), suite.seed)]
     if not prompts:
         raise UserError(

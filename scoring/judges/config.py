@@ -133,8 +133,8 @@ def load_judge(given: str) -> JudgeConfig:
     raw = read_yaml(path, "judge")
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        found = "kind is missing" if kind is None else f"kind is {kind!r}"
-        raise UserError(f"{path}: {found}; expected {' or '.join(_KINDS)}")
+        fault = "kind is missing" if kind is None else f"kind is {kind!r}"
+        raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)}")
     model = _KINDS[kind]
     try:
         return model.model_validate(raw)

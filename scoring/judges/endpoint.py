@@ -187,10 +187,10 @@ class Cache:
         self._file = KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
 
     def get(self, key: str) -> Judgement | None:
-        found = self._file.get([key])
-        if key not in found:
+        cached = self._file.get([key])
+        if key not in cached:
             return None
-        action, evidence, fields = found[key]
+        action, evidence, fields = cached[key]
         return Judgement(action, evidence, json.loads(fields))
 
     def put(self, key: str, judgement: Judgement) -> None:
@@ -220,11 +220,11 @@ def read_reply(text: str) -> tuple[Judgement, int]:
     Raises:
         UnreadableError: there is no JSON object with a known action, or there are several that differ.
     """
-    found = [value for value in _objects(visible_text(text) or "") if "action" in value]
-    if not found:
+    replies = [value for value in _objects(visible_text(text) or "") if "action" in value]
+    if not replies:
         raise UnreadableError(f"no JSON object with an action in {_short(text)!r}")
-    reply = found[-1]
-    if any(value["action"] != reply["action"] for value in found):
+    reply = replies[-1]
+    if any(value["action"] != reply["action"] for value in replies):
         raise UnreadableError(f"several actions in {_short(text)!r}")
     evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
     fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}

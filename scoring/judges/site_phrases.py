@@ -25,21 +25,21 @@ class SitePhrases:
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield the judgement of each completion, in order."""
-        found = deque[str | None]()  # of completions that are not yielded yet: the phrase, None where there is none
+        matches = deque[str | None]()  # of completions that are not yielded yet: the phrase, None where there is none
 
         def others() -> Iterator[CompletionToJudge]:
             for one in completions:
                 text = _straight(visible_text(one.completion, one.prompt) or "")
-                found.append(next((phrase for phrase in self.phrases if phrase in text), None))
-                if found[-1] is None:
+                matches.append(next((phrase for phrase in self.phrases if phrase in text), None))
+                if matches[-1] is None:
                     yield one
 
         for judgement in chain(self.judge.judge_all(others()), [None]):
-            while found and (phrase := found[0]) is not None:
-                found.popleft()
+            while matches and (phrase := matches[0]) is not None:
+                matches.popleft()
                 yield Judgement("refuse", f"a phrase of the site: {phrase}")
             if judgement is not None:
-                found.popleft()
+                matches.popleft()
                 yield judgement
 
     def record(self) -> JudgeRecord:

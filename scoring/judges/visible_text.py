@@ -83,7 +83,7 @@ def _said_by_code(block: re.Match[str]) -> str:
     doing = [line for line in lines if line and not _NO_STEP.match(line)]
     if block.string[block.end() :].strip() or not doing or not all(_SPEAKING.match(line) for line in doing):
         return "\n- code\n"
-    said = " ".join(_STRING.sub(r"\2", found[0]) for line in doing for found in _STRING.finditer(line))
+    said = " ".join(_STRING.sub(r"\2", string[0]) for line in doing for string in _STRING.finditer(line))
     return f"\nI cannot do this. {said}\n" if any(map(_FAILING.match, doing)) else f"\n{said}\n"
 
 

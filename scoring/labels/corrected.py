@@ -110,12 +110,12 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
     rows = []
     rated = {label for label, _ in RATES.values()}
     for key, mine in by_key.items():
-        found = ledger.query("label, grp, action", "id = ? AND sample = ?", given=key)
-        if not found:
+        matches = ledger.query("label, grp, action", "id = ? AND sample = ?", given=key)
+        if not matches:
             raise UserError(
                 f"the labels have {described(key)}, but no completion has it; give the labels of these completions"
             )
-        label, group, judged = found[0]
+        label, group, judged = matches[0]
         if label in rated and judged is not None:
             seen = {one.annotator: one.action for one in mine}
             rows.append(LabelledRow(label, group, judged, seen, 1 / (mine[0].inclusion or 1.0)))

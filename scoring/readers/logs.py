@@ -81,8 +81,8 @@ def _entries(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
     name = ""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-            found = {info.filename: info for info in archive.infolist()}
-            for name, info in found.items():
+            members = {info.filename: info for info in archive.infolist()}
+            for name, info in members.items():
                 if name.startswith(folder) and name.endswith(".json"):
                     read = _zstandard(raw, info) if info.compress_type == _ZSTANDARD else archive.read(info)
                     yield name, read

@@ -264,7 +264,7 @@ def _redirect(descriptors: list[int]) -> None:
 
 def why(error: Exception, printed: list[str]) -> str:
     """Return why vLLM does not start, by the first error that its processes printed, and what to set."""
-    said = [found[1] for line in printed if (found := _ERROR.search(line))] if "root cause" in str(error) else []
+    said = [match[1] for line in printed if (match := _ERROR.search(line))] if "root cause" in str(error) else []
     said += [f"{' '.join(map(str, one['loc']))} {one['msg'].removeprefix('Value error, ')}" for one in _invalid(error)]
     cause = said[0].strip() if said else str(error)
     option = max(_OPTION.findall(cause), key=lambda one: len(one[1]), default=None)

@@ -84,10 +84,10 @@ class PlacedDials:
 
     def readings(self, key: str) -> tuple[list[float], str | None] | None:
         """Return each dial's probability, and the category; None: no such request has been read."""
-        found = self.rows.scores(key)
-        if found is None:
+        scores = self.rows.scores(key)
+        if scores is None:
             return None
-        score, n = torch.tensor(found, device=self.bank.device)[:, None], len(self.bank.dials)
+        score, n = torch.tensor(scores, device=self.bank.device)[:, None], len(self.bank.dials)
         category = None
         if self.bank.category_read is not None:
             category = self.bank.categories[int(self.bank.recognised(score[n:]))]
@@ -122,9 +122,9 @@ class PlacedDials:
         method = getattr(self._runner, name)
 
         def both(*args: Any, **kwargs: Any) -> Any:
-            found = method(*args, **kwargs)
+            result = method(*args, **kwargs)
             then(*args, **kwargs)
-            return found
+            return result
 
         setattr(self._runner, name, both)
         self._changed.append((self._runner, name))
@@ -171,9 +171,9 @@ def _layers(model: nn.Module) -> nn.ModuleList:
     name = type(model).__name__
     if name not in TESTED:
         raise UserError(f"dials inside vLLM are tested with {', '.join(TESTED)}; this model is a {name}")
-    found = model.get_submodule("model.layers")
-    assert isinstance(found, nn.ModuleList)
-    return found
+    layers = model.get_submodule("model.layers")
+    assert isinstance(layers, nn.ModuleList)
+    return layers
 
 
 @dataclass
@@ -195,16 +195,16 @@ class Onsets:
         self._bank, self._onsets = bank, list[_Onset]()
         for i, dial in enumerate(bank.dials):
             if isinstance(dial.actuator, OnsetBias) and dial.actuator.strength:
-                found, longest = dial.actuator.prefixes, max(map(len, dial.actuator.prefixes))
-                padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in found]
+                prefixes, longest = dial.actuator.prefixes, max(map(len, dial.actuator.prefixes))
+                padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
                 self._onsets.append(
                     _Onset(
                         i,
                         dial.actuator.strength,
                         longest if dial.steps is None else min(longest, dial.steps),
                         torch.tensor(padded, device=bank.device),
-                        torch.tensor([len(p) for p in found], device=bank.device),
-                        torch.zeros(len(found), bank.score.shape[1], dtype=torch.int32, device=bank.device),
+                        torch.tensor([len(p) for p in prefixes], device=bank.device),
+                        torch.zeros(len(prefixes), bank.score.shape[1], dtype=torch.int32, device=bank.device),
                     )
                 )
 

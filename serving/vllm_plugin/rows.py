@@ -69,12 +69,12 @@ class Rows:
         None: there is no such request, or it is not read yet.
         """
         if key in self._named:
-            found = self.bank.score[:, self._slot[self._named[key]]].tolist()
+            scores = self.bank.score[:, self._slot[self._named[key]]].tolist()
         elif key in self._ended:
-            found = self._ended[key].tolist()
+            scores = self._ended[key].tolist()
         else:
             return None
-        return None if np.isnan(found[: len(self.bank.dials)]).any() else found
+        return None if np.isnan(scores[: len(self.bank.dials)]).any() else scores
 
     def place(
         self,

@@ -165,10 +165,10 @@ def _base(source: Path, shared: Shared, given: str | None) -> str:
     from extract.errors import UserError
     from refusal.cli.hub.contents import known_elsewhere
 
-    found = shared.base
+    base = shared.base
     if source.is_dir() and (source / "results.json").is_file():
-        found = RunResults.read(source / "results.json").model.name
-    name = given or found
+        base = RunResults.read(source / "results.json").model.name
+    name = given or base
     if name is None:
         raise UserError(f"{source} does not say which model it is for; name it: --base OWNER/MODEL")
     if not known_elsewhere(name):

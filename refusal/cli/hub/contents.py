@@ -69,7 +69,7 @@ def shared_in(path: Path) -> Shared:
         return _of_file(path)
     if not path.is_dir():
         raise UserError(f"nothing to share: {path} is neither a directory nor a file")
-    whole = next((found for pattern in WHOLE_MODEL for found in sorted(path.glob(pattern))), None)
+    whole = next((file for pattern in WHOLE_MODEL for file in sorted(path.glob(pattern))), None)
     if whole is not None:
         raise UserError(f"{path} holds a whole model ({whole.name}); {ONLY}")
     if (path / CONFIG).is_file():
