@@ -80,7 +80,9 @@ def test_the_demo_runs_to_its_end(call: Call, tmp_path: Path) -> None:
     known = json.loads((FIXTURES / "small_run" / "results.json").read_text())
     for question in ("dissociation", "triggers"):
         assert results[question]["verdict"] == known[question]["verdict"]
-    assert results["rates"]["before"] == known["rates"]["before"]
+    for rate, estimate in known["rates"]["before"].items():
+        now = results["rates"]["before"][rate]
+        assert (now == estimate) if not isinstance(estimate, dict) else (estimate.items() <= now.items()), rate
     page = (tmp_path / "run" / "report.html").read_text()
     assert "double dissociation" in page
     assert str(ROOT) not in page
