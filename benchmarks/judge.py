@@ -27,7 +27,7 @@ from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge
 from probes.statistics.intervals import clopper_pearson
 from scoring.actions import ACTIONS, DECLINED
-from scoring.judges import CompletionToJudge, Judge
+from scoring.judges import CompletionJudge, CompletionToJudge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.weights import Outcome
 
@@ -83,7 +83,7 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     return figures
 
 
-def judge_all(rows: Sequence[Read], judge: Judge, unseen: bool = True) -> list[Judged]:
+def judge_all(rows: Sequence[Read], judge: CompletionJudge, unseen: bool = True) -> list[Judged]:
     """Judge every row; the rules' chances are of weights that saw neither its model nor its kind of prompt.
 
     Args:
@@ -266,7 +266,7 @@ def _error(pairs: Sequence[tuple[float, bool]]) -> float:
     )
 
 
-def _speed(judge: Judge) -> float:
+def _speed(judge: CompletionJudge) -> float:
     """Return the number of completions judged per second of processor time, over all XSTest completions."""
     texts, rates = [CompletionToJudge(row.completion, row.prompt) for row in xstest()], []
     for _ in range(3 if isinstance(judge, RuleJudge) else 1):

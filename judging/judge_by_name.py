@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scoring.judges import Judge
+from scoring.judges import CompletionJudge
 from scoring.judges.config import ClassifierConfig, EndpointConfig, ReaderConfig, load_judge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.site_phrases import SitePhrases, read_phrases
 
 
-def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None = None) -> Judge:
+def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None = None) -> CompletionJudge:
     """Open the judge `rules`, or the one that a YAML file describes.
 
     Args:
@@ -35,7 +35,7 @@ def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None 
             return EndpointJudge(config, cache)
 
 
-def _on_torch(config: ClassifierConfig | ReaderConfig) -> Judge:
+def _on_torch(config: ClassifierConfig | ReaderConfig) -> CompletionJudge:
     from extract.model.quiet import quiet_libraries
 
     quiet_libraries()

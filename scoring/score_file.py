@@ -25,7 +25,7 @@ from scoring.abstaining import split_confidence
 from scoring.actions import Action
 from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import measure, merged
-from scoring.judges import CompletionToJudge, Judge, Judgement
+from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import refused
 from scoring.labels.corrected import corrected_rates, error_bands
@@ -47,7 +47,7 @@ def score_file(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    judge: Judge | None = None,
+    judge: CompletionJudge | None = None,
     prompts: Path | None = None,
     dataset: str | None = None,
     columns: Path | None = None,
@@ -146,7 +146,7 @@ def _labels(path: Path) -> dict[str, Case]:
 def score_completions(
     rows: Iterable[Row],
     out: Path,
-    judge: Judge,
+    judge: CompletionJudge,
     credits: Adjacency,
     *,
     cases: Mapping[str, Case] = NO_CASES,
@@ -221,7 +221,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Row], cases: Mapping[str, Case], judge: Judge, credits: Adjacency, notes: InputNotes
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: CompletionJudge, credits: Adjacency, notes: InputNotes
 ) -> Iterator[Entry]:
     by_text = _by_text(cases)
     waiting: deque[tuple[Case, Row, str | None]] = deque()

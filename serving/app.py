@@ -26,7 +26,7 @@ from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
 from serving.prepare import prepare
 from serving.replies import (
     ApiError,
-    Completion,
+    ChatCompletion,
     DialDefault,
     ErrorBody,
     Health,
@@ -94,7 +94,7 @@ def create_app(
         "/v1/chat/completions",
         dependencies=allowed,
         response_model=None,
-        responses=ERROR_RESPONSES | {200: {"model": Completion}},
+        responses=ERROR_RESPONSES | {200: {"model": ChatCompletion}},
     )
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from extract.chat.render import Rendered
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
-from serving.replies import Answer, ApiError, Chunk, ChunkChoice, Completion, Delta, ReplyHead, Usage, WholeChoice
+from serving.replies import (
+    ApiError,
+    AssistantMessage,
+    ChatCompletion,
+    Chunk,
+    ChunkChoice,
+    Delta,
+    ReplyHead,
+    Usage,
+    WholeChoice,
+)
 
 if TYPE_CHECKING:
     from serving.vllm_plugin.engine import VllmEngine
@@ -58,7 +68,7 @@ class Exchange:
             raise ApiError(429, "the queue is full; try again later", code="queue_full") from None
         self._first = await self._event()
 
-    async def whole(self) -> Completion:
+    async def whole(self) -> ChatCompletion:
         """Return the complete answer.
 
         Raises:
@@ -68,14 +78,14 @@ class Exchange:
         choices = [
             WholeChoice(
                 index=i,
-                message=Answer(content=one.text),
+                message=AssistantMessage(content=one.text),
                 finish_reason=one.finish,
                 dials=one.readings,
                 token_readings=one.tokens,
             )
             for i, one in sorted(ended.items())
         ]
-        return Completion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
+        return ChatCompletion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
         """Yield the answer as server-sent events; if decoding fails midway, the last event is an error."""

@@ -25,7 +25,7 @@ TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 Readings = dict[Kind, Reading]  # a gate that is overruled is not applied, since the normative dial declined
 
 
-class Answer(BaseModel):
+class AssistantMessage(BaseModel):
     """The assistant's message."""
 
     role: Literal["assistant"] = "assistant"
@@ -37,7 +37,7 @@ class WholeChoice(BaseModel):
     """One answer to the conversation."""
 
     index: int
-    message: Answer
+    message: AssistantMessage
     finish_reason: Finish
     logprobs: None = None
     token_readings: tuple[TokenReading, ...] | None = None  # where the request asks for them
@@ -61,7 +61,7 @@ class ReplyHead(BaseModel):
     system_fingerprint: str
 
 
-class Completion(ReplyHead):
+class ChatCompletion(ReplyHead):
     """The reply of POST /v1/chat/completions."""
 
     object: Literal["chat.completion"] = "chat.completion"

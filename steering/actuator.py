@@ -70,7 +70,7 @@ Actuator = StreamActuator | OnsetBias
 _BY_NAME: dict[str, type] = {"affine": Affine, "addition": Addition, "clamp": Clamp, "onset_bias": OnsetBias}
 
 
-class Effect(NamedTuple):
+class GateEffect(NamedTuple):
     """What a gate +1 (decline), -1 (permit) or 0 (leave) does along a direction, in residual-stream units."""
 
     added: float = 0.0  # of the unit vector
@@ -79,18 +79,18 @@ class Effect(NamedTuple):
     most: float = math.inf
 
 
-def effect(actuator: StreamActuator, direction: Direction, gate: int) -> Effect:
+def effect(actuator: StreamActuator, direction: Direction, gate: int) -> GateEffect:
     """Return what a gate does with an actuator along a direction."""
     if not gate:
-        return Effect()
+        return GateEffect()
     gap = direction.mean_positive - direction.mean_negative
     mean, rise = (direction.mean_positive, gap) if gate > 0 else (direction.mean_negative, 0.0)
     match actuator:
         case Addition(strength):
-            return Effect(added=gate * strength * gap, rise=rise * strength)
+            return GateEffect(added=gate * strength * gap, rise=rise * strength)
         case Clamp():
-            return Effect(rise=rise, least=mean) if gate > 0 else Effect(rise=rise, most=mean)
-    return Effect(rise=rise, least=mean, most=mean)
+            return GateEffect(rise=rise, least=mean) if gate > 0 else GateEffect(rise=rise, most=mean)
+    return GateEffect(rise=rise, least=mean, most=mean)
 
 
 def actuator_record(actuator: Actuator) -> ActuatorRecord:

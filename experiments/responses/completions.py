@@ -22,7 +22,7 @@ from extract.model.edit import Edit
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import contrasted_action
-from scoring.judges import CompletionToJudge, Judge
+from scoring.judges import CompletionJudge, CompletionToJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
@@ -45,7 +45,7 @@ class Completer:
     rendered: Sequence[Rendered]
     max_new_tokens: int
     batch_size: int
-    judge: Judge
+    judge: CompletionJudge
     cache: ResponseCache | None = None  # of this model's responses
     say: Callable[[str], None] = lambda line: None
     pool: Pool | None = None  # whose workers answer; None: this model

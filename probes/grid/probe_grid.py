@@ -25,14 +25,14 @@ LocusActivations = Shaped[np.ndarray, "..."] | Shaped[torch.Tensor, "..."]  # ac
 
 
 @runtime_checkable
-class Activations(Protocol):
+class ActivationSource(Protocol):
     """Anything indexed by layer and position: a NumPy or HDF5 array (layers, positions, samples, features)."""
 
     def __getitem__(self, key: tuple[int, int], /) -> Any: ...
 
 
 def read_ahead(
-    activations: Activations, keys: Sequence[tuple[int, int]]
+    activations: ActivationSource, keys: Sequence[tuple[int, int]]
 ) -> Generator[Shaped[np.ndarray, "samples features"]]:
     """Yield the loci of `keys` in order, each read by a background thread during the work on the one before.
 
@@ -47,7 +47,7 @@ def read_ahead(
             del X  # or a third locus would be in memory
 
 
-def _read(activations: Activations, key: tuple[int, int]) -> np.ndarray:
+def _read(activations: ActivationSource, key: tuple[int, int]) -> np.ndarray:
     return as_array(activations[key])
 
 
@@ -60,7 +60,7 @@ def as_array(X: LocusActivations) -> np.ndarray:
 
 
 def check_shapes(
-    activations: Activations, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
+    activations: ActivationSource, layers: Sequence[int], positions: Sequence[str], present: np.ndarray | None
 ) -> None:
     """Refuse layer and position names that do not match the axes: loci would get wrong names."""
     shape = tuple(getattr(activations, "shape", ()))  # an object with [layer, position] need not have a shape
@@ -153,7 +153,7 @@ class ProbeGrid:
 
     def scores_by_locus(
         self,
-        activations: Activations,
+        activations: ActivationSource,
         layers: Sequence[int],
         positions: Sequence[str],
         *,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steering.dial import Dial, Kind
 
 
-class Engine(StrEnum):
+class EngineName(StrEnum):
     """What decodes."""
 
     transformers = "transformers"
@@ -43,8 +43,9 @@ def serve(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Model name for clients; by default the last part.")] = None,
     engine: Annotated[
-        Engine, typer.Option(help="transformers: try it. vllm: serve many, with continuous batching (docs/vllm.md).")
-    ] = Engine.transformers,
+        EngineName,
+        typer.Option(help="transformers: try it. vllm: serve many, with continuous batching (docs/vllm.md)."),
+    ] = EngineName.transformers,
     engine_args: Annotated[
         list[str], typer.Option("--engine-arg", metavar="KEY=VALUE", help="An argument of vLLM's engine; repeatable.")
     ] = NO_OVERRIDES,
@@ -72,18 +73,18 @@ def serve(
     from steering.conversation import open_with_dials
 
     try:
-        from serving.engine import Engine as Decoder
+        from serving.engine import Engine
         from serving.limits import Limits
         from serving.server import Address, serve_forever
     except ImportError as error:
         raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    if engine is Engine.vllm and ui:
+    if engine is EngineName.vllm and ui:
         raise UserError("--ui reads every token, which vLLM does not tell; leave one of --ui and --engine vllm out")
-    if engine is Engine.transformers and engine_args:
+    if engine is EngineName.transformers and engine_args:
         raise UserError("--engine-arg is for vLLM; give --engine vllm, too")
-    if engine is Engine.vllm:
+    if engine is EngineName.vllm:
         from serving.vllm_plugin.plugin import check_version
 
         check_version()
@@ -97,8 +98,8 @@ def serve(
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
 
     def make_engine(placed: list[Dial]) -> Decoding:
-        if engine is Engine.transformers:
-            return Decoder(opened[0], placed, max_batch, max_queue)
+        if engine is EngineName.transformers:
+            return Engine(opened[0], placed, max_batch, max_queue)
         from serving.vllm_plugin.checkpoint import checkpoint_of
         from serving.vllm_plugin.engine import VllmEngine
 

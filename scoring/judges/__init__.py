@@ -50,7 +50,7 @@ class JudgeRecord(Record):
     judge: str = ""
 
 
-class Judge(Protocol):
+class CompletionJudge(Protocol):
     """Anything that judges what completions did."""
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from extract.errors import UserError
-from scoring.judges import CompletionToJudge, Judge, Judgement, JudgeRecord
+from scoring.judges import CompletionJudge, CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.visible_text import visible_text
 
 
@@ -20,7 +20,7 @@ class SitePhrases:
     A phrase is matched as it is written, letter case included; curly quotation marks count as straight ones.
     """
 
-    judge: Judge
+    judge: CompletionJudge
     phrases: Sequence[str]
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:

@@ -75,7 +75,7 @@ class PlacedDials:
             layers[layer].forward = partial(_with_dials, layers[layer].forward, layer)
             self._changed.append((layers[layer], "forward"))
         _rows[:] = [self.rows]
-        self._onsets, self._scores_are_next = Onsets(self.bank), False
+        self._onsets, self._scores_are_next = OnsetBiases(self.bank), False
         if self._onsets:
             self._bias_scores(model)
         self._wrap("_update_states", self._after_update)
@@ -188,7 +188,7 @@ class _Onset:
     differing: Int[Tensor, "prefixes slots"]
 
 
-class Onsets:
+class OnsetBiases:
     """The onset biases of a bank's dials."""
 
     def __init__(self, bank: DialBank) -> None:

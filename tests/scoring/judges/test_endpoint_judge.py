@@ -13,7 +13,7 @@ import pytest
 from extract.errors import UserError
 from extract.shipped import ROOT
 from scoring.case import case_of_row
-from scoring.judges import CompletionToJudge, Judge, Judgement
+from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
 from scoring.judges.config import EndpointConfig
 from scoring.judges.endpoint import READ_AHEAD, EndpointJudge
 from scoring.judges.rules import RuleJudge
@@ -348,7 +348,7 @@ def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server:
     data = [{"id": f"{i}", "text": f"q {i}?", "label": "benign", "answer": "1969", "completion": said}
             for i, said in enumerate(completions)]  # fmt: skip
 
-    def outcomes(judge: Judge) -> list[float | None]:
+    def outcomes(judge: CompletionJudge) -> list[float | None]:
         cases = [case_of_row(row) for row in data]
         judged = judge.judge_all(to_judge(case, said) for case, said in zip(cases, completions, strict=True))
         return [entry_of(*one).fields["outcome"] for one in zip(cases, "012", completions, judged, strict=True)]

@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 
 from scoring.actions import ACTIONS, ANSWERED, DECLINED
-from scoring.judges import CompletionToJudge, Judge
+from scoring.judges import CompletionJudge, CompletionToJudge
 from scoring.judges.clauses import READ_CLAUSES, PromptTraits
 from scoring.judges.describe import as_markdown
 from scoring.judges.english import ENGLISH
@@ -132,7 +132,7 @@ def test_prompt_is_a_hint(judge: RuleJudge) -> None:
 
 
 def test_deterministic_and_a_judge(judge: RuleJudge) -> None:
-    other: Judge = RuleJudge()
+    other: CompletionJudge = RuleJudge()
     texts = [text for text, _ in SAID]
     assert [judge.judge(t) for t in texts] == list(other.judge_all(CompletionToJudge(t) for t in texts))
 

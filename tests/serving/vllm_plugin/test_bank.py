@@ -17,7 +17,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
 from serving.vllm_plugin.bank import DialBank
-from serving.vllm_plugin.placed import Onsets
+from serving.vllm_plugin.placed import OnsetBiases
 from serving.vllm_plugin.request import DialRequest, tokens_read
 from serving.vllm_plugin.rows import Rows
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
@@ -68,7 +68,7 @@ def flat(
 ) -> tuple[list[list[int]], Rows]:
     """Decode greedily with the bank, whose tokens lie one row after the other, without padding."""
     bank = DialBank(given, model.n_layers, D_MODEL, n_slots=len(rows) + 1, n_tokens=512)
-    placed, batch, onsets, sizes = Rows(bank), model.batch(rows), Onsets(bank), list[int]()
+    placed, batch, onsets, sizes = Rows(bank), model.batch(rows), OnsetBiases(bank), list[int]()
     for i, row in enumerate(rows):
         asked = {one.kind: one.resolved(thresholds[one.kind][i]) for one in given}
         if any(threshold.value is not None for threshold in asked.values()):
