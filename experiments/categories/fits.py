@@ -48,11 +48,11 @@ class FoldFit:
     def edits(self, loaded: LoadedRun) -> dict[str, list[Edit]]:
         """Return the edits of each ablation: of a category, of its control, of the first k directions of the span."""
         variant = loaded.config.dissociate.variant
-        found = {ablated_name(name): ablation(direction, variant) for name, direction in self.own.items()}
-        found |= {control_name(name): ablation(direction, variant) for name, direction in self.control.items()}
+        edits = {ablated_name(name): ablation(direction, variant) for name, direction in self.own.items()}
+        edits |= {control_name(name): ablation(direction, variant) for name, direction in self.control.items()}
         for k in range(1, self.span.rank + 1):
-            found[common_name(k)] = subspace_ablation(_first(self.span, k), variant)
-        return found
+            edits[common_name(k)] = subspace_ablation(_first(self.span, k), variant)
+        return edits
 
 
 def fit_without(

@@ -50,10 +50,10 @@ def geometry(
     }
     pairs = {}
     for a, b in combinations(fitted, 2):
-        found = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
-        p = float(found.p)
+        comparison = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
+        p = float(comparison.p)
         pairs[f"{a} and {b}"] = PairGeometry(
-            cosine=found.noise_free, fitted_cosine=found.fitted, p_permuted=None if np.isnan(p) else p
+            cosine=comparison.noise_free, fitted_cosine=comparison.fitted, p_permuted=None if np.isnan(p) else p
         )
     auroc = {a: {b: _transferred(loaded, X, chosen[a], chosen[b], folds) for b in chosen} for a in chosen}
     return CategoryGeometry(layer=layer, position=position, pairs=pairs, probe_auroc=auroc)
@@ -82,14 +82,14 @@ def _transferred(
 ) -> Estimate:
     """Return the AUROC on one category of the difference in means of another, averaged over held-out folds."""
     (rows, y), (others, truth) = fitted_on, tested_on
-    found = []
+    aurocs = []
     for fold in range(int(folds.max()) + 1):
         train, test = _outside(loaded, rows, folds, fold), ~_outside(loaded, others, folds, fold)
         if len(set(y[train].tolist())) == 2 == len(set(truth[test].tolist())):
             direction = difference_in_means(X[rows[train]], y[train])
             scores = X[others[test]].astype(np.float64) @ direction
-            found.append(discrimination(truth[test], scores, loaded.corpus.groups[others[test]]))
-    return average(found).auroc.counted(len(others)) if found else NO_ESTIMATE
+            aurocs.append(discrimination(truth[test], scores, loaded.corpus.groups[others[test]]))
+    return average(aurocs).auroc.counted(len(others)) if aurocs else NO_ESTIMATE
 
 
 def _outside(loaded: LoadedRun, rows: np.ndarray, folds: np.ndarray, fold: int) -> np.ndarray:

@@ -46,15 +46,15 @@ def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
         reason = "fewer than two categories have enough decliners"
         return SetResult(verdict="not_applicable", reason=reason, missing=measured.missing)
     config, of = inputs.config.dissociate, decliners_of(inputs, measured)
-    found = judge_categories(of, config.margin, config.alpha)
+    judged = judge_categories(of, config.margin, config.alpha)
 
     def share(name: str, stopped: np.ndarray) -> Estimate:
         n, groups = of[name].n, of[name].groups
         return clopper_pearson(float(stopped.mean()) * n, n, config.alpha).counted(len(groups), groups)
 
     return SetResult(
-        verdict=found.verdict,
-        reason=found.reason,
+        verdict=judged.verdict,
+        reason=judged.reason,
         missing=measured.missing,
         layers=tuple(fold.layer for fold in measured.folds),
         matrix={a: {b: share(b, of[b].ablated[a]) for b in of} for a in of},
@@ -67,10 +67,10 @@ def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
                 p=None if np.isnan(pair.p) else pair.p,
                 intervals={k: i for k, i in intervals_of(of, *pair.between, config.alpha).items()},
             )
-            for pair in found.pairs
+            for pair in judged.pairs
         ),
-        rank=found.rank,
-        rank_settled=found.settled,
+        rank=judged.rank,
+        rank_settled=judged.settled,
         write_directions=measured.write_directions,
         read_directions=measured.read_directions,
     )

@@ -34,10 +34,10 @@ Outcomes = dict[str, np.ndarray]  # by ablation: for each prompt, whether it sto
 
 def measure_categories(loaded: LoadedRun) -> None:
     """Write stages/category_effects.json; it does not depend on the margin and the level of the verdict."""
-    found = {declines: measure_set(loaded, declines) for declines in SETS}
-    over = found["over_refusal"]
+    sets = {declines: measure_set(loaded, declines) for declines in SETS}
+    over = sets["over_refusal"]
     CategoryEffects(
-        **{declines: one.effects for declines, one in found.items()},
+        **{declines: one.effects for declines, one in sets.items()},
         tradeoff=measure_tradeoff(loaded, over.categories, over.folds, over.fits) if over.fits else None,
         places=_places(loaded),
     ).write(loaded.file("stages/category_effects.json"))
@@ -46,8 +46,8 @@ def measure_categories(loaded: LoadedRun) -> None:
 def _places(loaded: LoadedRun) -> Places:
     """Return where each category's over-refused prompts lie; categories with too few of a kind have no place."""
     names = sorted({prompt.category for prompt in loaded.prompts if prompt.category})
-    found = {name: over_refused_places(loaded, WRITE_POSITION, name) for name in names}
-    return {name: places for name, places in found.items() if places}
+    over_refused = {name: over_refused_places(loaded, WRITE_POSITION, name) for name in names}
+    return {name: places for name, places in over_refused.items() if places}
 
 
 @dataclass(frozen=True)

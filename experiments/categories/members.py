@@ -56,16 +56,16 @@ def find_categories(behaviour: Behaviour, of: DeclineSet, least: int) -> tuple[l
     corpus = behaviour.corpus
     label = {"normative": corpus.harmful, "epistemic": corpus.uncertain, "over_refusal": corpus.benign}[of]
     of_prompt = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)
-    found, missing = list[Category](), dict[str, str]()
+    categories, missing = list[Category](), dict[str, str]()
     for name in sorted(set(of_prompt[label].tolist()) - {""}):
         inside = of_prompt == name
         category = _category(behaviour, KIND_OF[of], name, label & inside, corpus.benign & inside)
         reason = _too_few(category, DECLINES[of], corpus, int((label & inside).sum()), least)
         if not reason:
-            found.append(category)
+            categories.append(category)
         elif of != "over_refusal" or len(category.decliners):  # most categories of benign prompts are never refused
             missing[name] = reason
-    return found, missing
+    return categories, missing
 
 
 def check_names(only: Sequence[str], prompts: Sequence[Prompt]) -> None:

@@ -137,8 +137,8 @@ class CategoryResults(Record):
 
     def of(self, declines: DeclineSet) -> SetResult:
         """Return the result of one set of declines."""
-        found: SetResult = getattr(self, declines)
-        return found
+        result: SetResult = getattr(self, declines)
+        return result
 
 
 def ablated_name(category: str) -> str:

@@ -89,14 +89,14 @@ def _answers(
     edits = {way_name("one direction", s): _towards(one, s, tokens) for s in STRENGTHS}
     edits |= {way_name("subspace", s): _towards(fit.span, s, tokens) for s in STRENGTHS}
     done = loaded.completer.complete_each(tested.tolist(), [Setting(e) for e in edits.values()], advance)
-    found = {name: _opened(completions) for name, completions in zip(edits, done, strict=True)}
+    answered = {name: _opened(completions) for name, completions in zip(edits, done, strict=True)}
     names = {task.name for task in tasks}
     others = [row for row in np.flatnonzero(training).tolist() if loaded.prompts[row].category not in names]
     moved = fit_trajectories(loaded, tasks, training, np.array(others, dtype=int), tested)
     if moved is not None:
-        found[RECOGNISED] = np.array([moved.task[row] != OTHER for row in tested.tolist()], dtype=bool)
-        found |= {way_name("trajectories", s): _along(loaded, moved, s, tested, advance) for s in STRENGTHS}
-    return found
+        answered[RECOGNISED] = np.array([moved.task[row] != OTHER for row in tested.tolist()], dtype=bool)
+        answered |= {way_name("trajectories", s): _along(loaded, moved, s, tested, advance) for s in STRENGTHS}
+    return answered
 
 
 def _along(
@@ -124,10 +124,10 @@ def _normative(loaded: LoadedRun, refused: np.ndarray, training: np.ndarray, loc
     samples = WriteSamples(
         rows, np.arange(len(rows)) < len(declined), strata, loaded.corpus.groups_among(rows), within_label=False
     )
-    found = fit_write(loaded.store.read, locus, "normative", samples)
-    if found is None:
+    direction = fit_write(loaded.store.read, locus, "normative", samples)
+    if direction is None:
         raise ValueError(f"refused harmful and answered prompts have the same mean at {locus}")
-    return found
+    return direction
 
 
 def _every_fold(loaded: LoadedRun, folds: np.ndarray) -> np.ndarray:

@@ -93,8 +93,8 @@ def _recognised(
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
     model.fit(X[rows].astype(np.float64), names)
     sure = model.predict_proba(X[tested].astype(np.float64))
-    found = [str(model.classes_[p.argmax()]) if p.max() >= CONFIDENT else OTHER for p in sure]
-    return dict(zip(tested.tolist(), found, strict=True))
+    tasks_of_rows = [str(model.classes_[p.argmax()]) if p.max() >= CONFIDENT else OTHER for p in sure]
+    return dict(zip(tested.tolist(), tasks_of_rows, strict=True))
 
 
 def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:

@@ -126,11 +126,13 @@ def rank_of(measured: Mapping[str, Decliners], margin: float, alpha: float) -> t
 
 def intervals_of(measured: Mapping[str, Decliners], a: str, b: str, alpha: float) -> dict[str, Estimate]:
     """Return the intervals behind a pair's verdict: four effects, and own minus other on each category."""
-    found = {f"ablate {x} on {y}": _share(measured[y].ablated[x], measured[y].n, alpha) for x in (a, b) for y in (a, b)}
+    intervals = {
+        f"ablate {x} on {y}": _share(measured[y].ablated[x], measured[y].n, alpha) for x in (a, b) for y in (a, b)
+    }
     for own, other in ((a, b), (b, a)):
         on = measured[own]
-        found[f"own minus other on {own}"] = tango(on.ablated[own], on.ablated[other], on.n, alpha)
-    return found
+        intervals[f"own minus other on {own}"] = tango(on.ablated[own], on.ablated[other], on.n, alpha)
+    return intervals
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------
@@ -171,11 +173,11 @@ def _pair(pair: tuple[str, str], corrected: Mapping[Claim, float], level: float)
 
 
 def _of_pairs(judged: Sequence[PairVerdict]) -> tuple[CategoryVerdict, str]:
-    found = {pair.verdict for pair in judged}
-    apart, shared = found & {"distinct", "partly_shared"}, found & {"one_knob", "partly_shared"}
-    if found == {"distinct"}:
+    verdicts = {pair.verdict for pair in judged}
+    apart, shared = verdicts & {"distinct", "partly_shared"}, verdicts & {"one_knob", "partly_shared"}
+    if verdicts == {"distinct"}:
         return "distinct", "ablating each category's direction stops its own declines and none of the others'"
-    if found == {"no_effect"}:
+    if verdicts == {"no_effect"}:
         return "no_effect", "no category's ablation stops more declines than the margin"
     if apart and shared:
         return "partly_shared", "some categories share a direction of declining, and not all do"

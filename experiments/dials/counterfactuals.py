@@ -83,12 +83,12 @@ class Counterfactuals:
             ValueError: a gate leaves a prompt, and the table was made without a dead band.
         """
         each = [np.broadcast_to(tau, p.shape) for p, tau in zip(self.probability, thresholds, strict=True)]
-        found = np.asarray(self._place[tuple(decide(self.probability, np.stack(each), band) + 1)])
-        if (found < 0).any():
+        places = np.asarray(self._place[tuple(decide(self.probability, np.stack(each), band) + 1)])
+        if (places < 0).any():
             raise ValueError(
-                f"{int((found < 0).sum())} prompts lie in a dead band of {band}, but the table was made without one"
+                f"{int((places < 0).sum())} prompts lie in a dead band of {band}, but the table was made without one"
             )
-        return found
+        return places
 
     def actions_at(
         self, thresholds: Sequence[float | Float[np.ndarray, " prompts"]], band: float = 0.0
@@ -114,8 +114,8 @@ def tabulate(
     held = {gates: _held(list(writers.values()), gates) for gates in outcomes if any(gates)}
     with loaded.reporter.task("every outcome of every prompt", len(held) * len(rows)) as advance:
         answered = loaded.completer.complete_each(rows, [Setting(held=gates) for gates in held.values()], advance)
-    found = dict(zip(held, answered, strict=True))
-    completions = [found.get(gates, loaded.completions) for gates in outcomes]  # gates that all leave change nothing
+    by_gates = dict(zip(held, answered, strict=True))
+    completions = [by_gates.get(gates, loaded.completions) for gates in outcomes]  # gates that all leave change nothing
     actions = np.array([[completion.action for completion in column] for column in completions], dtype=object).T
     right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in completions]
     read = np.stack([probability[name] for name in writers])
@@ -132,8 +132,10 @@ def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str]
 
     def line(row: int) -> dict[str, object]:
         read = {name: float(p[row]) for name, p in zip(table.dials, table.probability, strict=True)}
-        found = {n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)}
-        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": found}
+        outcomes = {
+            n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)
+        }
+        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": outcomes}
 
     write_jsonl(path, map(line, range(len(ids))))
 

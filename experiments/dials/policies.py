@@ -170,8 +170,8 @@ def setting_at(policy: PolicyEvaluation, index: int) -> Setting:
 
 
 def _rates(here: Surface, risks: Mapping[str, Risk]) -> RiskRates:
-    found = {name: float(rate[0]) for name, rate in rates_of(here, risks).items()}
-    return {name: None if np.isnan(rate) else rate for name, rate in found.items()}
+    rates = {name: float(rate[0]) for name, rate in rates_of(here, risks).items()}
+    return {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
 
 
 def matched_setting(policy: PolicyEvaluation, most: float) -> int:
@@ -186,17 +186,17 @@ def matched_setting(policy: PolicyEvaluation, most: float) -> int:
 
 def either_samples(behaviour: Behaviour) -> WriteSamples | None:
     """Join the samples of both write directions, each in its own strata; None where the model never declines."""
-    found = [(kind, samples) for kind in KINDS if (samples := write_samples(behaviour, kind))]
-    if not found:
+    by_kind = [(kind, samples) for kind in KINDS if (samples := write_samples(behaviour, kind))]
+    if not by_kind:
         return None
-    strata = [f"{kind}/{name}" for kind, samples in found for name in samples.strata]
-    rows = np.concatenate([samples.rows for _, samples in found])
+    strata = [f"{kind}/{name}" for kind, samples in by_kind for name in samples.strata]
+    rows = np.concatenate([samples.rows for _, samples in by_kind])
     return WriteSamples(
         rows,
-        np.concatenate([samples.declined for _, samples in found]),
+        np.concatenate([samples.declined for _, samples in by_kind]),
         np.array(strata, dtype=object),
         behaviour.corpus.groups_among(rows),
-        all(samples.within_label for _, samples in found),
+        all(samples.within_label for _, samples in by_kind),
     )
 
 
@@ -248,7 +248,7 @@ def ask_under_lines(
 ) -> tuple[list[LineResponses], str]:
     """Ask some prompts again with each system line; return the responses, or the reason why there are none."""
     asked = [loaded.prompts[row] for row in rows]
-    found = []
+    responses = []
     try:
         rendered = {line: [render(loaded.model.tokenizer, with_line(p, line)) for p in asked] for line in lines}
     except UserError as error:
@@ -259,8 +259,8 @@ def ask_under_lines(
             completer = replace(loaded.completer, prompts=prompts, rendered=given)
             completions = completer.complete(range(len(asked)), advance=advance)
             right = np.array([is_right(c, p) for c, p in zip(completions, asked, strict=True)], dtype=bool)
-            found.append(LineResponses(line, np.array([c.action for c in completions], dtype=object), right))
-    return found, ""
+            responses.append(LineResponses(line, np.array([c.action for c in completions], dtype=object), right))
+    return responses, ""
 
 
 def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Fields:
@@ -300,7 +300,7 @@ def _hypervolumes(
     if lines is not None:
         volumes["system_lines"] = frontier_volume(lines.with_plain().surface, lines.with_plain().test)
     volumes["plain"] = frontier_volume(plain.surface, plain.test)
-    found = {name: volume.estimate for name, volume in volumes.items()}
+    estimates = {name: volume.estimate for name, volume in volumes.items()}
     return Hypervolume.model_validate(
         {
             "axes": AXES,
@@ -308,8 +308,8 @@ def _hypervolumes(
             "n": {name: len(risk.rows) for name, risk in plain.test.items()},
             **volumes,
             "two_minus": {
-                name: Estimate(found["two_dials"] - volume, nan, nan)
-                for name, volume in found.items()
+                name: Estimate(estimates["two_dials"] - volume, nan, nan)
+                for name, volume in estimates.items()
                 if name != "two_dials"
             },
         }
@@ -320,13 +320,13 @@ def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], pla
     """Compare least expected costs on test of two dials with those of the other policies; each dial can be off."""
     costs = _costs(inputs, shown["two_dials"])
     policies = {name: one.with_plain() for name, one in shown.items()} | {"plain": plain}
-    found = {name: least_losses(one.surface, one.choice, one.test, costs) for name, one in policies.items()}
-    groups, two = inputs.corpus.groups, found["two_dials"]
-    saved = {name: cost_saved(two, other, groups) for name, other in found.items() if other is not two}
+    losses = {name: least_losses(one.surface, one.choice, one.test, costs) for name, one in policies.items()}
+    groups, two = inputs.corpus.groups, losses["two_dials"]
+    saved = {name: cost_saved(two, other, groups) for name, other in losses.items() if other is not two}
     return ExpectedCosts(
         costs=costs,
         ratios=list(COST_RATIOS),
-        policies={name: None if np.isnan(cost := each.expected_cost()) else cost for name, each in found.items()},
+        policies={name: None if np.isnan(cost := each.expected_cost()) else cost for name, each in losses.items()},
         saved=saved,
     )
 

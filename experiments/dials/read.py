@@ -114,8 +114,8 @@ def cross_fitted_scores(
 def read_tokens(loaded: LoadedRun) -> None:
     """Write token_readings.jsonl, a line for each of at most `MOST_PROMPTS` test prompts; none without dials."""
     dials = [dial for dial in read_dials(loaded.file("dials.safetensors"))[0] if dial.read is not None]
-    found = _read(loaded, dials, some_of(np.flatnonzero(loaded.corpus.within("test")).tolist())) if dials else []
-    write_jsonl(loaded.file(TOKEN_READINGS), (line.to_dict() for line in found))
+    readings = _read(loaded, dials, some_of(np.flatnonzero(loaded.corpus.within("test")).tolist())) if dials else []
+    write_jsonl(loaded.file(TOKEN_READINGS), (line.to_dict() for line in readings))
 
 
 def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
@@ -130,9 +130,9 @@ def _read(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenRe
     with loaded.reporter.task("readings at every token", len(rows)) as advance:
 
         def work(batch: list[int]) -> None:
-            found = token_log_odds(model, dials, [prompts[i].token_ids for i in batch])
+            log_odds = token_log_odds(model, dials, [prompts[i].token_ids for i in batch])
             for k, i in enumerate(batch):
-                read[i] = {kind: values[k] for kind, values in found.items()}
+                read[i] = {kind: values[k] for kind, values in log_odds.items()}
             advance(len(batch))
 
         budget.run([len(prompt.token_ids) for prompt in prompts], work)

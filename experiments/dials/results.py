@@ -161,13 +161,13 @@ class Hypervolume(Record):
     @property
     def policies(self) -> dict[str, HypervolumeEstimate]:
         """Return the hypervolumes by policy."""
-        found = {
+        volumes = {
             "two_dials": self.two_dials,
             "one_dial": self.one_dial,
             "system_lines": self.system_lines,
             "plain": self.plain,
         }
-        return {name: volume for name, volume in found.items() if volume is not None}
+        return {name: volume for name, volume in volumes.items() if volume is not None}
 
 
 class ExpectedCosts(Record):

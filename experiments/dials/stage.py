@@ -60,14 +60,14 @@ def steer(loaded: LoadedRun) -> None:
     if chosen is not None:
         gain = gain | {"by_category": _checked(loaded, dials, chosen, test)}
     lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
-    found = {
+    result = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
         "absent": [kind for kind in KINDS if kind not in writers],
         **_before_after(loaded, test, after),
         "no_opening": NO_OPENING if lacks_opening else "",
         **gain,
     }
-    SteerResult.model_validate(found).write(loaded.file("stages/steer.json"))
+    SteerResult.model_validate(result).write(loaded.file("stages/steer.json"))
 
 
 def _dial_result(dial: Dial, read: DialRead) -> DialResult:
@@ -192,8 +192,8 @@ def _surface_rows(policy: PolicyEvaluation, thresholds: Sequence[float], band: f
         columns[f"{kind}_threshold"] = taus
     for part, risks in (("choice", policy.choice), ("test", policy.test)):
         columns |= {f"{part}_{name}": rate for name, rate in rates_of(surface, risks).items()}
-    found = test_columns(surface, policy.test, policy.inputs, policy.table)
-    columns |= {f"test_{name}": values for name, values in found.items()}
+    tested = test_columns(surface, policy.test, policy.inputs, policy.table)
+    columns |= {f"test_{name}": values for name, values in tested.items()}
     return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(surface.settings))]
 
 

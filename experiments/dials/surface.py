@@ -76,8 +76,8 @@ class Surface:
     ) -> Surface:
         """Look up every combination of the thresholds of each dial."""
         settings = list(product(*thresholds))
-        found = np.stack([table.look_up(setting, band) for setting in settings]).astype(np.int8)
-        return cls(np.array(settings, dtype=float).reshape(len(settings), -1), found)
+        outcomes = np.stack([table.look_up(setting, band) for setting in settings]).astype(np.int8)
+        return cls(np.array(settings, dtype=float).reshape(len(settings), -1), outcomes)
 
     def at(self, index: Sequence[int] | np.ndarray) -> Surface:
         """Return some of the settings."""
@@ -179,7 +179,7 @@ def paired_changes(
 
     The interval is Tango's at the effective number of groups.
     """
-    found, label = {}, np.array(labels, dtype=object)
+    changes, label = {}, np.array(labels, dtype=object)
     was, now = acted(before), acted(after)
     judged = was.judged & now.judged
     for name, (counted_on, counts) in RATES.items():
@@ -188,5 +188,5 @@ def paired_changes(
             rows = np.flatnonzero(mine)
             change = contrast(now.among(rows), was.among(rows), counts, groups[mine])
             shares = {when: float(of.hits(counts)[mine].mean()) for when, of in (("before", was), ("after", now))}
-            found[name] = PairedChange(**shares, change=change)
-    return found
+            changes[name] = PairedChange(**shares, change=change)
+    return changes

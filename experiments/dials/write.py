@@ -33,15 +33,17 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     config = loaded.config.steer
     if config.actuator == "onset_bias":
         return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
-    found = load_directions(loaded.file("directions.safetensors"))
+    directions = load_directions(loaded.file("directions.safetensors"))
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(
             f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
             "extract.layers out, so that all are"
         )
-    writers = {kind: direction_writer(config, found[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in found}
+    writers = {
+        kind: direction_writer(config, directions[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in directions
+    }
     if config.permit == "subspace" and "normative" in writers:
-        own = found["normative_write"]
+        own = directions["normative_write"]
         writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, own.locus))
     return writers
 
@@ -57,19 +59,19 @@ def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]
     training = corpus.benign & corpus.within("train")
     refused, answered = training & did.did(ACTION_OF["normative"]), training & did.answered
     name = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)
-    found = dict[str, np.ndarray]()
+    differences = dict[str, np.ndarray]()
     for one in sorted(set(name[training].tolist()) - {""}):
         over, open_ = refused & (name == one), answered & (name == one)
         if min(over.sum(), open_.sum()) >= MIN_BASELINE:
-            found[one] = X[over].mean(axis=0) - X[open_].mean(axis=0)
-    if not found:
+            differences[one] = X[over].mean(axis=0) - X[open_].mean(axis=0)
+    if not differences:
         return ()
-    basis = orthonormal(np.stack([vector / np.linalg.norm(vector) for vector in found.values()]))
+    basis = orthonormal(np.stack([vector / np.linalg.norm(vector) for vector in differences.values()]))
     made = []
     for i, vector in enumerate(basis):
         along = X @ vector
         on, off = float(along[refused].mean()), float(along[answered].mean())
-        about: Provenance = {"categories": ", ".join(found)}
+        about: Provenance = {"categories": ", ".join(differences)}
         made.append(Direction(f"over_refusal_{i}", vector.astype(np.float32), locus, on, off, about))
     return tuple(made)
 

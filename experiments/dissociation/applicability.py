@@ -121,18 +121,18 @@ def _no_null(behaviour: Behaviour, kind: Kind) -> str:
 def _directions(loaded: LoadedRun) -> dict[Kind, Direction]:
     given = loaded.config.dissociate.directions
     if given is None:
-        found = load_directions(loaded.file("directions.safetensors"))
+        directions = load_directions(loaded.file("directions.safetensors"))
     else:
         try:
-            found = load_directions(given)
+            directions = load_directions(given)
         except Exception as error:  # safetensors raises its own exception class for any malformed file
             raise UserError(
                 f"dissociate.directions: {given} cannot be read as directions ({error}); "
                 "give a directions.safetensors that refusal probe wrote"
             ) from None
-        for direction in found.values():
+        for direction in directions.values():
             check_direction(loaded, direction)
-    return {kind: found[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in found}
+    return {kind: directions[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in directions}
 
 
 def check_direction(loaded: LoadedRun, direction: Direction) -> None:

@@ -38,7 +38,7 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
     own = inputs.config.dissociate.directions is None  # the probe stage measured the run's own directions only
     probed = ProbeResults.read(inputs.file("stages/probe.json")) if own else ProbeResults()
     under_ablation = probed.geometry.independence or {}
-    moved = tuple(name for name, found in under_ablation.items() if (found.projection.p_null or 1.0) <= LEVEL)
+    moved = tuple(name for name, change in under_ablation.items() if (change.projection.p_null or 1.0) <= LEVEL)
     oblique = bool(low > NEAR or high < -NEAR)
     return Dependence(
         dependent=bool(oblique or moved),

@@ -27,8 +27,8 @@ def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json."""
     measured, outcomes = read_measured(inputs)
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
-    found = judge_effects(inputs, measured, outcomes).model_copy(update={"rank": rank})
-    found.write(inputs.file("stages/dissociate.json"))
+    result = judge_effects(inputs, measured, outcomes).model_copy(update={"rank": rank})
+    result.write(inputs.file("stages/dissociate.json"))
 
 
 def read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:

@@ -115,14 +115,14 @@ def _reads(loaded: LoadedRun) -> dict[Kind, NonlinearRead]:
     layers = [
         k for k in write_layers(loaded.model.n_layers, loaded.config.dissociate.deepest) if k in loaded.store.layers
     ]
-    found: dict[Kind, NonlinearRead] = {}
+    reads: dict[Kind, NonlinearRead] = {}
     for kind in KINDS:
         samples = write_samples(loaded.behaviour, kind)
         if samples is not None:
             streams = [loaded.write_activations(layer)[samples.rows] for layer in layers]
             given = (streams, samples.declined, samples.groups, samples.strata)
-            found[kind] = nonlinear_read(*given, seed=loaded.config.seed)
-    return found
+            reads[kind] = nonlinear_read(*given, seed=loaded.config.seed)
+    return reads
 
 
 # -- onset log-odds and their null -------------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ def _with_onsets(
     after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
     measured = {NOTHING: onset.before}
     measured |= {f"ablate_{kind}": {b: after[b][i] for b in onset.rows} for i, kind in enumerate(setup.directions)}
-    found = dict(outcomes)
+    with_onsets = dict(outcomes)
     for name, by_behaviour in measured.items():
-        before = found[PLAIN, name]
+        before = with_onsets[PLAIN, name]
         log_odds = before.onset.copy()
         for b, rows in onset.rows.items():
             log_odds[np.searchsorted(before.rows, rows)] = np.nan_to_num(by_behaviour[b], nan=np.inf)
-        found[PLAIN, name] = replace(before, onset=log_odds)
-    return found
+        with_onsets[PLAIN, name] = replace(before, onset=log_odds)
+    return with_onsets
 
 
 def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> tuple[NullEffects, ...] | None:

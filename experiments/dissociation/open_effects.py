@@ -45,21 +45,23 @@ def open_effects(
         beyond: the effects that exceed their null.
     """
     aim = estimated_table(intervals, margin)
-    wanted, found = _wanted(aim, intervals, margin, nonlinear), []
+    wanted, reasons = _wanted(aim, intervals, margin, nonlinear), []
     for b in KINDS:
         if (where := wanted.get(b)) is not None:
             need = contrast_sample_size(
                 contrast_name(b), _question(where, margin), *stopped_by(effects, b), n_groups[b], where, alpha
             )
-            found.append((f"{b}: own minus other effect is {_shown(intervals[b], need)}", need))
+            reasons.append((f"{b}: own minus other effect is {_shown(intervals[b], need)}", need))
     for key in EFFECT_KEYS:
         if (where := wanted.get(key)) is not None:
             need = rate_sample_size(
                 effect_name(key), _question(where, margin), intervals[key].estimate, n_groups[key[1]], where, alpha
             )
-            found.append((f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals[key], need)}", need))
+            reasons.append(
+                (f"{key[1]}: the share that ablating {key[0]} stops is {_shown(intervals[key], need)}", need)
+            )
     verdict = verdict_of(aim, nonlinear)
-    return found + [_null(key, effects[key], alpha) for key in beyond_null(verdict) if key not in beyond]
+    return reasons + [_null(key, effects[key], alpha) for key in beyond_null(verdict) if key not in beyond]
 
 
 def _wanted(

@@ -96,8 +96,8 @@ def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:
     """Return how often n groups show that a rate lies in a range."""
     from scipy.stats import binom  # it takes long to import, and reading results does not need it
 
-    found = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
-    return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in found]))
+    intervals = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
+    return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in intervals]))
 
 
 def null_power(share: float, n: int, alpha: float) -> float:

@@ -64,9 +64,9 @@ def judge_dissociation(
         return Verdict("inconclusive", few, contrasts)
     verdict = verdict_shown(intervals, beyond, margin, nonlinear)
     if verdict == "inconclusive":
-        found = open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear)
-        reasons = tuple(reason for reason, _ in found) or ("the effects fit no pattern: see the matrix",)
-        return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in found))
+        open_reasons = open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear)
+        reasons = tuple(reason for reason, _ in open_reasons) or ("the effects fit no pattern: see the matrix",)
+        return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in open_reasons))
     if not beyond_null(verdict):
         return Verdict(verdict, (REASONS[verdict],), contrasts)
     barring = [BREAKS.format(kind) for kind in unsound]
@@ -95,11 +95,11 @@ def verdict_shown(
 
 def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
     """Return a reason for each direction whose null has too few distinct labellings; a p-value then says nothing."""
-    found = {direction: e.n_labellings for (direction, _), e in effects.items() if e.n_labellings < MIN_LABELLINGS}
+    too_few = {direction: e.n_labellings for (direction, _), e in effects.items() if e.n_labellings < MIN_LABELLINGS}
     return tuple(
         f"the groups of training prompts allow only {n:.0f} distinct permutations of the {kind} labels, and the null "
         f"needs {MIN_LABELLINGS:,}; give prompts of more pairs, entities or templates"
-        for kind, n in found.items()
+        for kind, n in too_few.items()
     )
 
 

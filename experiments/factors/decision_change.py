@@ -43,7 +43,7 @@ def decision_change(
     judged = np.array([action is not None for action in actions], dtype=bool)
     refused_after = np.array([action == "refuse" for action in actions], dtype=bool)[judged]
     kept = rows[judged]
-    found = {}
+    changes = {}
     for label in LABELS:
         of_label = corpus.labelled(label)[kept]
         if not of_label.any():
@@ -51,8 +51,8 @@ def decision_change(
         groups = corpus.groups[kept][of_label]
         before, after = refused[kept][of_label], refused_after[of_label]
         whole, then, changed = (_over_groups(values, groups) for values in (before, after, before != after))
-        found[label] = DecisionChange(whole, then, changed, len(groups), len(set(groups.tolist())))
-    return found
+        changes[label] = DecisionChange(whole, then, changed, len(groups), len(set(groups.tolist())))
+    return changes
 
 
 def moves(changes: Collection[DecisionChange]) -> bool | None:

@@ -111,11 +111,11 @@ def _observed_reason(effects: list[Effect], untested: dict[str, int]) -> str:
         rare = max(untested.values()) < MIN_GROUPS
         why = f"occurs in {MIN_GROUPS} independent groups" if rare else "has comparable requests without it"
         return f"not compared with requests without it: no value {why}"
-    found = sorted((e for e in effects if e.p_adjusted <= ALPHA), key=lambda e: (e.p_adjusted, -_size(e)))
-    if not found:
+    significant = sorted((e for e in effects if e.p_adjusted <= ALPHA), key=lambda e: (e.p_adjusted, -_size(e)))
+    if not significant:
         return "no value has a significantly different refusal rate"
-    first = found[0]
-    rest = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    first = significant[0]
+    rest = f", and {len(significant) - 1} more" if len(significant) > 1 else ""
     return (
         f"{first.label} requests with {first.value!r} are refused at {first.with_value.estimate:.0%}, comparable "
         f"ones without it at {first.without.estimate:.0%} (adjusted p = {first.p_adjusted:.2g}{rest})"

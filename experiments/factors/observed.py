@@ -57,7 +57,7 @@ def observe(
         refused: over the corpus.
         rows: the prompts to count.
     """
-    found: list[tuple[Effect, MatchedRequests]] = []
+    compared: list[tuple[Effect, MatchedRequests]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
@@ -65,10 +65,10 @@ def observe(
         for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
             of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
             tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
-            found += [effect for effect in tested if effect is not None]
+            compared += [effect for effect in tested if effect is not None]
             if not any(tested):
                 untested[name][value] = n_groups
-    return ObservedEffects(_tested(found, corpus, refused, seed), untested)
+    return ObservedEffects(_tested(compared, corpus, refused, seed), untested)
 
 
 def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
@@ -79,17 +79,17 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
 
 
 def _tested(
-    found: list[tuple[Effect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
+    compared: list[tuple[Effect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
 ) -> tuple[Effect, ...]:
     """Return the effects with p-values, corrected over those whose outcome varies: the others cannot be significant."""
-    varied = [i for i, (_, of) in enumerate(found) if 0 < refused[of.rows].sum() < len(of.rows)]
+    varied = [i for i, (_, of) in enumerate(compared) if 0 < refused[of.rows].sum() < len(of.rows)]
     times = max(PERMUTATIONS, 100 * len(varied))
     ps = [
         permuted_p(of.has, refused[of.rows], corpus.groups[of.rows], of.category, times, named_rng(seed, "factor", i))
-        for i, (_, of) in enumerate(found)
+        for i, (_, of) in enumerate(compared)
         if i in varied
     ]
-    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in found]
+    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in compared]
     for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
         effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
     return tuple(effects)

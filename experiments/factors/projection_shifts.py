@@ -61,19 +61,19 @@ def shifts(
     held = np.isin(np.arange(len(corpus)), rows)
     times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(along)))  # so that the smallest p can pass the correction
     labels = {"benign": corpus.requests, "harmful": corpus.harmful}
-    found: list[Shift] = []
+    tested: list[Shift] = []
     for effect in effects:
         values = values_of(corpus, FACTORS[effect.factor])
         matched = matched_requests(corpus, np.flatnonzero(labels[effect.label] & held), values, effect.value)
         if matched is None or matched.compared_with != effect.compared_with:
             continue
         for direction, projected in along.items():
-            rng = named_rng(seed, "factor projection", len(found))
-            found.append(_shift(corpus, refused, effect, (direction, projected), matched, times, rng))
-    adjusted, differing = holm([shift.p for shift in found]), holm([shift.p_differs for shift in found])
+            rng = named_rng(seed, "factor projection", len(tested))
+            tested.append(_shift(corpus, refused, effect, (direction, projected), matched, times, rng))
+    adjusted, differing = holm([shift.p for shift in tested]), holm([shift.p_differs for shift in tested])
     return [
         replace(shift, p_adjusted=p, p_differs_adjusted=d)
-        for shift, p, d in zip(found, adjusted, differing, strict=True)
+        for shift, p, d in zip(tested, adjusted, differing, strict=True)
     ]
 
 

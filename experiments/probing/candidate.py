@@ -69,7 +69,7 @@ class Candidate:
         return CandidateRecord(layer=locus.layer, position=locus.position, **finite, discarded=self.discarded(max_kl))
 
 
-def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
+def select(candidates: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
     """Return the usable candidate of least bypass, and whether there is one.
 
     Without a usable one, it is chosen among those that induce too little but are within the KL limit; without these, it
@@ -80,10 +80,10 @@ def select(found: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
     there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
     these the earliest layer is chosen: there the decision is first written.
     """
-    usable = [c for c in found if c.discarded(max_kl) is None]
-    pool = usable or [c for c in found if c.discarded(max_kl) == "induce"]
+    usable = [c for c in candidates if c.discarded(max_kl) is None]
+    pool = usable or [c for c in candidates if c.discarded(max_kl) == "induce"]
     if not pool:
-        return min(found, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
+        return min(candidates, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
     least = min(c.bypass_floored for c in pool)
     pool = [c for c in pool if c.bypass_floored <= least + TIE]
     most = max(c.induce for c in pool)
@@ -117,14 +117,14 @@ def search(directions: Sequence[Direction], max_kl: float, estimate: Estimate | 
     With an estimate, only the best are measured, three at a time, the least estimated bypass first: first those that
     are estimated to induce declining, until one meets the rules, then the others, until one is within the limit of KL.
     """
-    found: list[Candidate] = []
+    measured: list[Candidate] = []
     for portion, promising in _portions(directions, estimate):
         tried = yield Question("effects", [Candidate.unmeasured(direction) for direction in portion])
-        found += yield from _with_kl(sorted(tried, key=_order), max_kl)
+        measured += yield from _with_kl(sorted(tried, key=_order), max_kl)
         enough = (None,) if promising else (None, "induce")
-        if any(candidate.discarded(max_kl) in enough for candidate in found):
+        if any(candidate.discarded(max_kl) in enough for candidate in measured):
             break
-    return select(found, max_kl)
+    return select(measured, max_kl)
 
 
 def run_searches(
@@ -170,22 +170,22 @@ def _portions(directions: Sequence[Direction], estimate: Estimate | None) -> Ite
 def _with_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
     """Measure the KL of those that induce enough, and of the others where none of them is usable."""
     enough, little = ([c for c in tried if (c.induce >= 0) == wanted] for wanted in (True, False))
-    found = yield from _within_kl(enough, max_kl)
-    if not any(c.discarded(max_kl) is None for c in found):
-        found += yield from _within_kl(little, max_kl)
-    return found
+    measured = yield from _within_kl(enough, max_kl)
+    if not any(c.discarded(max_kl) is None for c in measured):
+        measured += yield from _within_kl(little, max_kl)
+    return measured
 
 
 def _within_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
     """Measure the KL of candidates, the least bypass first, until the others cannot be chosen."""
-    found, least = list[Candidate](), np.inf
+    measured, least = list[Candidate](), np.inf
     for candidate in tried:
         if candidate.bypass_floored > least + TIE:
             break
-        found += yield Question("kl", [candidate])
-        if found[-1].discarded(max_kl) in (None, "induce"):
+        measured += yield Question("kl", [candidate])
+        if measured[-1].discarded(max_kl) in (None, "induce"):
             least = min(least, candidate.bypass_floored)
-    return found
+    return measured
 
 
 def _order(candidate: Candidate) -> float:

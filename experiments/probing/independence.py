@@ -119,12 +119,12 @@ def stream_changes(
     """
     where = site(watched[0].locus.site)
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
-    found: dict[int, torch.Tensor] = {}
+    changed: dict[int, torch.Tensor] = {}
     before = _along(prompts.plain_last_streams(where, layers), R).movedim(2, 0)
     for batch in prompts.passes(trials, 0):
         after = _along(prompts.last_streams(batch, where, layers), R).movedim(2, 0)
-        found.update(zip(batch.trials, (batch.split(after) - before).abs(), strict=True))
-    changes = torch.stack([found[i] for i in range(len(trials))]).cpu().double().numpy()
+        changed.update(zip(batch.trials, (batch.split(after) - before).abs(), strict=True))
+    changes = torch.stack([changed[i] for i in range(len(trials))]).cpu().double().numpy()
     cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")
     gaps = np.array([direction.mean_positive - direction.mean_negative for direction in watched])
     return {"cosine": cosine, "projection": projection / np.abs(gaps)[:, None, None, None]}

@@ -70,13 +70,13 @@ class Screen:
         return floored(self.decliners.log_odds + change), float(added.mean())
 
 
-def screening(screen: Screen, found: Sequence[Candidate]) -> ScreeningRecord:
+def screening(screen: Screen, candidates: Sequence[Candidate]) -> ScreeningRecord:
     """Compare first-order with exact effects of measured candidates."""
-    estimated = np.array([screen.estimate(candidate.direction) for candidate in found])
-    exact = np.array([(candidate.bypass_floored, candidate.induce) for candidate in found])
+    estimated = np.array([screen.estimate(candidate.direction) for candidate in candidates])
+    exact = np.array([(candidate.bypass_floored, candidate.induce) for candidate in candidates])
     bypass, induce = (_correlation(estimated[:, i], exact[:, i]) for i in range(2))
     agrees = all(value is not None and value >= LEAST_CORRELATION for value in (bypass, induce))
-    return ScreeningRecord(bypass_correlation=bypass, induce_correlation=induce, used=agrees and len(found) > KEPT)
+    return ScreeningRecord(bypass_correlation=bypass, induce_correlation=induce, used=agrees and len(candidates) > KEPT)
 
 
 def confirmed(of_real: ScreeningRecord, of_permuted: ScreeningRecord) -> ScreeningRecord:
@@ -85,10 +85,10 @@ def confirmed(of_real: ScreeningRecord, of_permuted: ScreeningRecord) -> Screeni
     return of_real.model_copy(update={"used": of_real.used and of_permuted.used, "permuted": permuted})
 
 
-def choose_known(found: Sequence[Candidate], max_kl: float, screen: Screen | None) -> Choice:
+def choose_known(candidates: Sequence[Candidate], max_kl: float, screen: Screen | None) -> Choice:
     """Return what a search chooses among candidates that are all measured already."""
-    known = {id(candidate.direction): candidate for candidate in found}
-    looked_up = search([candidate.direction for candidate in found], max_kl, screen.estimate if screen else None)
+    known = {id(candidate.direction): candidate for candidate in candidates}
+    looked_up = search([candidate.direction for candidate in candidates], max_kl, screen.estimate if screen else None)
     return run_searches(
         [looked_up],
         lambda directions: [known[id(d)] for d in directions],

@@ -123,7 +123,7 @@ def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
         "screened": chosen.screening,
     }
     direction = replace(best.direction, provenance=provenance)
-    record = _write_record(best, chosen.usable, chosen.found, chosen.samples, config)
+    record = _write_record(best, chosen.usable, chosen.candidates, chosen.samples, config)
     return WriteSelection(direction, tuple(chosen.fitted), record.model_copy(update={"screening": screened}))
 
 
@@ -134,7 +134,7 @@ class _Chosen:
     samples: WriteSamples
     best: Candidate
     usable: bool  # it meets the selection rules
-    found: list[Candidate]
+    candidates: list[Candidate]
     fitted: list[Direction]
     screening: bool  # the null screens, too
     screened: ScreeningRecord | None
@@ -154,22 +154,22 @@ def _chosen(
     if not (fitted := fitter.fit()):
         return None
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
-        found = selection.candidates(fitted, advance)
-    screen, screened = _screened(loaded, selection, fitter, found)
-    best, usable = choose_known(found, loaded.config.dissociate.max_kl, screen)
-    return _Chosen(samples, best, usable, found, list(fitted), screen is not None, screened)
+        candidates = selection.candidates(fitted, advance)
+    screen, screened = _screened(loaded, selection, fitter, candidates)
+    best, usable = choose_known(candidates, loaded.config.dissociate.max_kl, screen)
+    return _Chosen(samples, best, usable, candidates, list(fitted), screen is not None, screened)
 
 
 def _screened(
-    loaded: LoadedRun, selection: LocusSelection, fitter: WriteFitter, found: list[Candidate]
+    loaded: LoadedRun, selection: LocusSelection, fitter: WriteFitter, candidates: list[Candidate]
 ) -> tuple[Screen | None, ScreeningRecord | None]:
-    """Return the first-order estimates if they may choose, and how well they agree with the exact effects `found`."""
+    """Return the first-order estimates if they may choose, and how well they agree with the exact effects."""
     try:
-        screen = selection.screen([candidate.direction for candidate in found])
+        screen = selection.screen([candidate.direction for candidate in candidates])
     except UserError as error:
         loaded.reporter.say(f"{error}, so the null measures every candidate")
         return None, None
-    agreement = screening(screen, found)
+    agreement = screening(screen, candidates)
     if agreement.used:
         rng = named_rng(loaded.config.seed, "labelling to confirm the screening", fitter.kind)
         permuted = selection.candidates(fitter.fit(fitter.samples.permuted(rng)))
@@ -243,7 +243,7 @@ def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
 
 
 def _write_record(
-    best: Candidate, usable: bool, found: list[Candidate], samples: WriteSamples, config: DissociateConfig
+    best: Candidate, usable: bool, candidates: list[Candidate], samples: WriteSamples, config: DissociateConfig
 ) -> WriteRecord:
     return WriteRecord(
         available=True,
@@ -256,7 +256,7 @@ def _write_record(
         mean_positive=best.direction.mean_positive,
         mean_negative=best.direction.mean_negative,
         kl_tokens=config.kl_tokens,
-        candidates=tuple(c.record(config.max_kl) for c in found),
+        candidates=tuple(c.record(config.max_kl) for c in candidates),
     )
 
 

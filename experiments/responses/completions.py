@@ -103,16 +103,16 @@ class Completer:
         """
         asked = Asked([self.rendered[row] for row in rows], places)
 
-        def placed(which: int, found: list[int], responses: list[Response]) -> None:
-            take(which, [rows[place] for place in found], responses)
+        def placed(which: int, at: list[int], responses: list[Response]) -> None:
+            take(which, [rows[place] for place in at], responses)
 
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, how, asked, placed)
             return
         parts = asked.parts(self.batch_size)
         for i, taken in self.pool.map(Answering(how), parts):
-            for which, found, responses in taken:
-                placed(which, [i * self.batch_size + place for place in found], responses)
+            for which, at, responses in taken:
+                placed(which, [i * self.batch_size + place for place in at], responses)
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
         """Return only the actions: object array of action names, None if unjudged."""
@@ -124,8 +124,8 @@ class Completer:
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
     def _known(self, cached: CachedResponses, rows: Sequence[int]) -> dict[int, list[int]]:
-        found = cached.find([self.rendered[row].token_ids for row in rows])
-        return {row: response for row, response in zip(rows, found, strict=True) if response is not None}
+        responses = cached.find([self.rendered[row].token_ids for row in rows])
+        return {row: response for row, response in zip(rows, responses, strict=True) if response is not None}
 
     def _finish(
         self, column: _Column, responses: Mapping[int, list[int]], advance: Advance, *, remembered: bool = False

@@ -82,9 +82,9 @@ class ForcedResponses:
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
         """Return KL in nats and the steps that each response has, as `token_divergences` does."""
-        found = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
+        parts = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
         steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
-        return np.concatenate(found, axis=1), np.arange(self._k) < steps[:, None]
+        return np.concatenate(parts, axis=1), np.arange(self._k) < steps[:, None]
 
     def _of_part(self, part: int, trials: Sequence[Trial], advance: Callable[[int], None]) -> np.ndarray:
         """Return KL in nats (n_trials, n_rows, k), undefined at steps that a response does not have."""
@@ -93,12 +93,12 @@ class ForcedResponses:
         forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
         if part not in self._plain:
             self._plain[part] = prompts.plain_logits(forced).float().log_softmax(dim=-1)
-        found = np.empty((len(trials), n, self._k))
+        kl_by_step = np.empty((len(trials), n, self._k))
         for batch in prompts.passes(trials, self._k):
             edited = batch.split(prompts.logits(batch, forced)).float().log_softmax(dim=-1)
-            found[batch.trials] = kl(self._plain[part], edited).cpu()
+            kl_by_step[batch.trials] = kl(self._plain[part], edited).cpu()
             advance(len(batch.trials) * n)
-        return found
+        return kl_by_step
 
 
 def kl(

@@ -81,5 +81,5 @@ class StreamGradients:
 
 
 def _numbers(values: Tensor) -> np.ndarray:
-    found: np.ndarray = values.cpu().double().numpy()
-    return found
+    array: np.ndarray = values.cpu().double().numpy()
+    return array

@@ -181,8 +181,8 @@ class OnsetScorer:
 
 
 def _log_odds(mass: Float[np.ndarray, ...]) -> Float[np.ndarray, ...]:
-    found: np.ndarray = np.log(mass + EPSILON) - np.log(np.maximum(1 - mass, 0) + EPSILON)
-    return found
+    log_odds: np.ndarray = np.log(mass + EPSILON) - np.log(np.maximum(1 - mass, 0) + EPSILON)
+    return log_odds
 
 
 def _in_few_passes(parents: Iterable[TokenIds]) -> dict[TokenIds, list[TokenIds]]:

@@ -68,8 +68,8 @@ class CachedResponses:
     def find(self, prompts: Sequence[Sequence[int]]) -> list[list[Any] | None]:
         """Return the response to each prompt, None if it is not cached."""
         keys = [self._key(prompt) for prompt in prompts]
-        found = self.file.get(keys)
-        return [self._read(key, *found[key]) if key in found else None for key in keys]
+        rows = self.file.get(keys)
+        return [self._read(key, *rows[key]) if key in rows else None for key in keys]
 
     def store(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[Any]]) -> None:
         """Write responses to the file in one transaction: all of them or none."""

@@ -35,8 +35,8 @@ class Sampler:
         tokens = {row: completer.rendered[row].token_ids for row in rows}
         done: list[dict[int, SampledResponse]] = []
         for cached in kept:
-            found = cached.find(list(tokens.values())) if cached else [None] * len(tokens)
-            done.append({row: _from_json(one) for row, one in zip(tokens, found, strict=True) if one is not None})
+            stored = cached.find(list(tokens.values())) if cached else [None] * len(tokens)
+            done.append({row: _from_json(one) for row, one in zip(tokens, stored, strict=True) if one is not None})
         advance(sum(map(len, done)), remembered=True)
         missing = {row for row in tokens if any(row not in each for each in done)}
         waiting = sorted(missing, key=lambda row: (-len(tokens[row]), row))

@@ -200,10 +200,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 def _file(path: Path) -> Path:
-    found = path / "config.yaml" if is_run(path) else resolve_shipped(path)
-    if not found.exists() and (near := nearest_yaml(path)):
+    file = path / "config.yaml" if is_run(path) else resolve_shipped(path)
+    if not file.exists() and (near := nearest_yaml(path)):
         raise UserError(f"configuration not found: {path}; did you mean {near}?")
-    return found
+    return file
 
 
 def with_value(config: RunConfig, key: str, value: object) -> RunConfig:

@@ -82,8 +82,8 @@ class Corpus:
 
     def counts(self) -> dict[str, int]:
         """Return the number of prompts of each label; of dual-use prompts only where there are any."""
-        found = {label: int(self.labelled(label).sum()) for label in ALL_LABELS}
-        return {label: n for label, n in found.items() if n or label in LABELS}
+        counts = {label: int(self.labelled(label).sum()) for label in ALL_LABELS}
+        return {label: n for label, n in counts.items() if n or label in LABELS}
 
     def n_groups(self, rows: np.ndarray) -> int:
         """Return the number of groups among some rows."""
@@ -178,5 +178,5 @@ def check_parts(corpus: Corpus, config: PromptsConfig) -> None:
 
 def _empty_parts(part: np.ndarray, labels: Sequence[str]) -> list[tuple[str, str]]:
     """Return the parts and labels of which there is no prompt."""
-    found = set(zip(part.tolist(), labels, strict=True))
-    return [(name, label) for name in PARTS for label in LABELS if (name, label) not in found]
+    present = set(zip(part.tolist(), labels, strict=True))
+    return [(name, label) for name in PARTS for label in LABELS if (name, label) not in present]

@@ -123,12 +123,12 @@ def share(
         groups: of each prompt; intervals are over groups.
     """
     judged = now.judged
-    found = Share.of(grouped_rate(now.hits(counted)[judged], groups[judged], alpha), unjudged=int((~judged).sum()))
+    observed = Share.of(grouped_rate(now.hits(counted)[judged], groups[judged], alpha), unjudged=int((~judged).sum()))
     if before is None:
-        return found
+        return observed
     both = judged & before.judged
     change = tango(now.hits(counted)[both], before.hits(counted)[both], effective_groups(groups[both]), alpha)
-    return replace(found, change=change.counted(int(both.sum()), groups[both]))
+    return replace(observed, change=change.counted(int(both.sum()), groups[both]))
 
 
 def contrast(
@@ -202,7 +202,7 @@ def read_outcomes(path: Path, prompts: Sequence[str]) -> dict[Key, Outcomes]:
     """
     import pyarrow.parquet as pq
 
-    place, found = {name: row for row, name in enumerate(prompts)}, dict[Key, Outcomes]()
+    place, by_key = {name: row for row, name in enumerate(prompts)}, dict[Key, Outcomes]()
     try:
         file = pq.ParquetFile(path)
     except OSError as error:
@@ -222,5 +222,5 @@ def read_outcomes(path: Path, prompts: Sequence[str]) -> dict[Key, Outcomes]:
             )
             onset = np.array(columns["onset"], dtype=float)[np.argsort(rows)]
             if len(rows):
-                found[columns["condition"][0], columns["intervention"][0]] = replace(outcomes, onset=onset)
-    return found
+                by_key[columns["condition"][0], columns["intervention"][0]] = replace(outcomes, onset=onset)
+    return by_key

@@ -118,10 +118,10 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDive
 
 def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> AnswerDivergence:
     """Summarise KL in nats (n_rows, k) at the steps that the responses have; `SINGLE` summaries have no interval."""
-    found = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
+    nats_a_token = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
     single = {name: getattr(summary(nats, has_step), name) for name in SINGLE}
     finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
-    return AnswerDivergence.of(found, **finite)
+    return AnswerDivergence.of(nats_a_token, **finite)
 
 
 def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, PlainText]:

@@ -53,7 +53,7 @@ def robustness(
         name: Outcomes.completed(np.arange(len(asked)), each, asked)
         for name, each in zip(interventions, done, strict=True)
     }
-    found: dict[str, dict[str, WrappedRequests]] = {name: {} for name in interventions}
+    wrapped: dict[str, dict[str, WrappedRequests]] = {name: {} for name in interventions}
     start = 0
     for wrap, each in chosen.items():
         part, groups = np.arange(start, start := start + len(each.rows)), loaded.corpus.groups[each.rows]
@@ -61,8 +61,8 @@ def robustness(
         for name, of in outcomes.items():
             now, before = of.among(part), None if name == NOTHING else plain
             shares = {what: share(now, counted, groups, before) for what, counted in COUNTED.items()}
-            found[name][wrap] = WrappedRequests(**shares, unchanged=each.unchanged)
-    return found
+            wrapped[name][wrap] = WrappedRequests(**shares, unchanged=each.unchanged)
+    return wrapped
 
 
 def choose_prompts(inputs: RunInputs, name: str, wrap: Wrap) -> WrappedPrompts:

@@ -19,18 +19,18 @@ def load_passages(path: Path | None = None) -> list[str]:
     Raises:
         UserError: the file is missing, unreadable or holds no passage; names it and the remedy.
     """
-    found = resolve_shipped(path or PLAIN_TEXT)
+    file = resolve_shipped(path or PLAIN_TEXT)
     remedy = "give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
     try:
-        lines = found.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise UserError(f"cannot read the plain text {found}: {error.strerror}; {remedy}") from None
+        raise UserError(f"cannot read the plain text {file}: {error.strerror}; {remedy}") from None
     except UnicodeDecodeError:
-        raise UserError(f"the plain text {found} is not UTF-8; {remedy}") from None
+        raise UserError(f"the plain text {file} is not UTF-8; {remedy}") from None
     kept = "\n".join(line.strip() for line in lines if not line.startswith("#"))
     passages = [" ".join(paragraph.split()) for paragraph in kept.split("\n\n") if paragraph.strip()]
     if not passages:
-        raise UserError(f"the plain text {found} holds no passage; {remedy}")
+        raise UserError(f"the plain text {file} holds no passage; {remedy}")
     return passages
 
 

@@ -26,9 +26,9 @@ def load_wraps(path: Path | None = None) -> dict[str, Wrap]:
         UserError: the file is missing or malformed, a role-play has no {request}, or a euphemism is not made of words;
             names the file and the wrap.
     """
-    found = resolve_shipped(path or SHIPPED)
-    given = read_yaml(found, "wraps file")
-    return {str(name): _wrap(wrap, f"{found}: wrap {name!r}") for name, wrap in given.items()}
+    file = resolve_shipped(path or SHIPPED)
+    given = read_yaml(file, "wraps file")
+    return {str(name): _wrap(wrap, f"{file}: wrap {name!r}") for name, wrap in given.items()}
 
 
 def wrap_prompt(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:

@@ -64,21 +64,23 @@ def attribute_refusals(loaded: LoadedRun) -> list[AttributedRow]:
     if not rows:
         return []
     with loaded.reporter.task("attributing refusals to words", len(rows)) as advance:
-        found = attribute(loaded.model, [loaded.rendered[row] for row in rows], onsets, advance)
-    return [AttributedRow(row, scores, _fired(loaded, row, scores)) for row, scores in zip(rows, found, strict=True)]
+        attributions = attribute(loaded.model, [loaded.rendered[row] for row in rows], onsets, advance)
+    return [
+        AttributedRow(row, scores, _fired(loaded, row, scores)) for row, scores in zip(rows, attributions, strict=True)
+    ]
 
 
 def _request(loaded: LoadedRun, one: AttributedRow) -> AttributedRequest:
-    prompt, found = loaded.prompts[one.row], one.scores
+    prompt, attribution = loaded.prompts[one.row], one.scores
     return AttributedRequest(
         id=prompt.id,
         label=prompt.label,
         trigger=prompt.trigger,
-        log_odds=found.log_odds,
-        words=found.words,
-        scores=found.scores,
-        tokens=found.tokens,
-        top=None if found.top is None else found.words[found.top],
+        log_odds=attribution.log_odds,
+        words=attribution.words,
+        scores=attribution.scores,
+        tokens=attribution.tokens,
+        top=None if attribution.top is None else attribution.words[attribution.top],
         fired_by_trigger=one.fired,
     )
 

@@ -52,8 +52,8 @@ def attribute(
     ]
     scores: list[list[float]] = [[] for _ in rows]
     for some in _passes(variants):
-        found = OnsetScorer(model, [variants[place][1] for place in some], onsets).log_odds()["refuse"]
-        for place, score in zip(some, found, strict=True):
+        log_odds = OnsetScorer(model, [variants[place][1] for place in some], onsets).log_odds()["refuse"]
+        for place, score in zip(some, log_odds, strict=True):
             scores[variants[place][0]].append(float(score))
         advance(sum(len(scores[i]) == len(words[i]) + 1 for i in {variants[place][0] for place in some}))
     return [
@@ -96,17 +96,17 @@ def words_of(model: ChatModel, row: Rendered) -> list[tuple[str, tuple[int, ...]
     offsets = model.tokenizer(row.text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     inside = [(i, *offsets[i]) for i in row.instruction]
     start, end = inside[0][1], inside[-1][2]
-    found: list[tuple[str, tuple[int, ...]]] = []
+    words: list[tuple[str, tuple[int, ...]]] = []
     taken: set[int] = set()
     for match in WORD.finditer(row.text, start, end):
         touching = tuple(i for i, a, b in inside if a < match.end() and match.start() < b and i not in taken)
         taken.update(touching)
         if touching:
-            found.append((match.group(), touching))
-    if len(found) == 1 and len(inside) > 1:
+            words.append((match.group(), touching))
+    if len(words) == 1 and len(inside) > 1:
         spans = sorted({(a, b) for _, a, b in inside})
         return [(row.text[a:b], tuple(i for i, *span in inside if (a, b) == tuple(span))) for a, b in spans]
-    return found
+    return words
 
 
 def without(row: Rendered, tokens: Sequence[int]) -> Rendered:

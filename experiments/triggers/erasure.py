@@ -116,22 +116,22 @@ def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Re
         return f"{WRITE_POSITION}, where it is erased, is not stored; see extract.positions"
     names: dict[RequestKind, str] = {"over_refused": "over-refused", "refused_harmful": "refused harmful"}
     for use, kinds in rows.items():
-        for kind, found in kinds.items():
-            if len(found) < MIN_ROWS:
-                return f"only {len(found)} {names[kind]} requests in the part it is {use}; {MIN_ROWS} are needed"
+        for kind, places in kinds.items():
+            if len(places) < MIN_ROWS:
+                return f"only {len(places)} {names[kind]} requests in the part it is {use}; {MIN_ROWS} are needed"
     return context_onsets(loaded).lacking("refuse")
 
 
 def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     """Fit one at each layer on the cell means of each group, so that the word is independent of the intent."""
-    found, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
+    erasers, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
     for layer in inputs.store.layers:
         X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
         if (
             np.linalg.norm(difference_in_means(X, y)) > SAME_MEAN * np.abs(X).max()
         ):  # not at a template token of layer 0
-            found.append(fit_eraser(X, y, layer))
-    return found
+            erasers.append(fit_eraser(X, y, layer))
+    return erasers
 
 
 def _curves(
@@ -139,13 +139,13 @@ def _curves(
 ) -> dict[RequestKind, tuple[float, ...]]:
     """Return the mean change of the refusal's onset log-odds by layer, of each kind of request."""
     trials = [[], *([eraser.edit(loaded.store.site)] for eraser in erasers)]
-    found: dict[RequestKind, tuple[float, ...]] = {}
+    curves: dict[RequestKind, tuple[float, ...]] = {}
     for kind, of_kind in rows.items():
         chosen = choose_requests(loaded.corpus, of_kind, loaded.config.seed, loaded.config.triggers.erased)
         scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
         scores = scorer.log_odds_each(trials)["refuse"]
-        found[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))
-    return found
+        curves[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))
+    return curves
 
 
 def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list[ErasedAnswers]:
@@ -153,14 +153,14 @@ def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list
     corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
     judged = np.array([action is not None for action in loaded.behaviour.actions])
-    asked, found = choose_requests(corpus, asked[judged[asked]], loaded.config.seed), []
+    asked, answers = choose_requests(corpus, asked[judged[asked]], loaded.config.seed), []
     with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
         settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways]
         for completions in loaded.completer.complete_each(asked.tolist(), settings, advance):
             by_label = decision_change(corpus, asked, refused, [completion.action for completion in completions])
             benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
-            found.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
-    return found
+            answers.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
+    return answers
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:

@@ -49,13 +49,13 @@ def _removals(inputs: RunInputs, asked: Mapping[str, ActionsAfterRemoval]) -> di
     }
 
 
-def share_result(found: TriggerShare) -> TriggerShareResult:
+def share_result(judged: TriggerShare) -> TriggerShareResult:
     """Return the trigger share as results.json holds it; cells without prompts are left out."""
     return TriggerShareResult(
-        verdict=found.verdict,
-        reason=found.reason,
-        trigger_share=found.share.estimate if found.share.known else None,
-        trigger_share_ci=(found.share.low, found.share.high),
-        effects=found.effects,
-        refused={name: rate.counted(found.n[name]) for name, rate in found.refused.items() if rate.known},
+        verdict=judged.verdict,
+        reason=judged.reason,
+        trigger_share=judged.share.estimate if judged.share.known else None,
+        trigger_share_ci=(judged.share.low, judged.share.high),
+        effects=judged.effects,
+        refused={name: rate.counted(judged.n[name]) for name, rate in judged.refused.items() if rate.known},
     )

@@ -49,15 +49,15 @@ def aligned_pairs(loaded: LoadedRun) -> tuple[list[AlignedPair], Counter[str]]:
         if prompt.pair and prompt.intent in ("benign", "harmful"):
             before = tuple((m["role"], m["content"]) for m in prompt.messages[:-1])
             cells[prompt.pair, prompt.intent, prompt.persona, before][prompt.trigger is not None].append(row)
-    found, left_out = [], Counter[str]()
+    pairs, left_out = [], Counter[str]()
     for sides in cells.values():
         for a, b in ((a, b) for a in sides[True] for b in sides[False]):
             pair = _aligned(loaded, a, b)
             if isinstance(pair, str):
                 left_out[pair] += 1
             else:
-                found.append(pair)
-    return found, left_out
+                pairs.append(pair)
+    return pairs, left_out
 
 
 def _aligned(loaded: LoadedRun, a: int, b: int) -> AlignedPair | str:

@@ -79,13 +79,13 @@ def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
     requests = corpus.requests | corpus.harmful
     decided = requests & (refused | inputs.behaviour.answered)
     asked = {"refusing": (decided, refused), "harmfulness": (requests, corpus.harmful)}
-    found = []
+    specs = []
     for name, (among, positive) in asked.items():
         train, validation = (np.flatnonzero(among & corpus.within(part)) for part in ("train", "validation"))
         y, judged_by = positive[train], positive[validation]
         if _least(y) >= MIN_CLASS and _least(judged_by) >= MIN_VALIDATION:
-            found.append(DirectionSpec(name, train, y, validation, judged_by))
-    return found
+            specs.append(DirectionSpec(name, train, y, validation, judged_by))
+    return specs
 
 
 def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[LocusProjection]:
@@ -125,18 +125,18 @@ def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> l
     cells = held.cell_means(projection.values[held.rows])[..., None]
     effects = []
     for effect, which in EFFECTS.items():
-        found = partial_eta(cells, CONTRASTS[which], seed=seed)
+        eta = partial_eta(cells, CONTRASTS[which], seed=seed)
         effects.append(
             LocusEffect(
                 direction=projection.name,
                 layer=projection.layer,
                 position=projection.position,
                 effect=effect,
-                partial_eta_squared=float(found.estimate[0]),
-                low=float(found.low[0]),
-                high=float(found.high[0]),
-                p=float(found.p[0]),
-                shift=float(found.mean[0]),
+                partial_eta_squared=float(eta.estimate[0]),
+                low=float(eta.low[0]),
+                high=float(eta.high[0]),
+                p=float(eta.p[0]),
+                shift=float(eta.mean[0]),
                 n_groups=held.n_groups,
             )
         )

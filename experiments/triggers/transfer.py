@@ -34,13 +34,13 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
     """Return the four contrasts; prompts that a contrast does not use are in none of its parts."""
     requests = np.flatnonzero(corpus.harmful | corpus.requests)
     trigger, part = corpus.trigger[requests], corpus.part[requests].astype(object)
-    found = []
+    contrasts = []
     for fitted, tested in product((False, True), repeat=2):
         own = np.where(part == "test", trigger == tested, trigger == fitted)
         name = f"fitted {WITH[fitted]}, tested {WITH[tested]}"
         kept = requests[own]
-        found.append(Contrast(name, kept, corpus.harmful[kept], corpus.groups[kept], part[own]))
-    return found
+        contrasts.append(Contrast(name, kept, corpus.harmful[kept], corpus.groups[kept], part[own]))
+    return contrasts
 
 
 def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:

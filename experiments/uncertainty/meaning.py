@@ -150,16 +150,18 @@ class EntailmentClusterer:
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
         """Return the pairs whose most probable label is entailment."""
         rows = [dict(self._tokenizer(*pair, truncation="longest_first", max_length=self._longest)) for pair in pairs]
-        found: set[Pair] = set()
+        entailed: set[Pair] = set()
 
         def work(places: list[int]) -> None:
             batch = self._tokenizer.pad([rows[place] for place in places], return_tensors="pt")
             with torch.inference_mode():
                 likeliest = self._model(**batch.to(self._model.device)).logits.argmax(dim=-1).tolist()
-            found.update(pairs[place] for place, label in zip(places, likeliest, strict=True) if label == self._label)
+            entailed.update(
+                pairs[place] for place, label in zip(places, likeliest, strict=True) if label == self._label
+            )
 
         self._budget.run([len(row["input_ids"]) for row in rows], work)
-        return found
+        return entailed
 
 
 def entailment_label(name: str, labels: dict[int, str]) -> int:
@@ -168,14 +170,14 @@ def entailment_label(name: str, labels: dict[int, str]) -> int:
     Raises:
         UserError: no label, or more than one, means entailment.
     """
-    found = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
-    if len(found) != 1:
+    indices = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
+    if len(indices) != 1:
         listed = ", ".join(labels.values())
         raise UserError(
             f"uncertainty.meaning: {name} has no single label that means entailment (its labels are "
             f"{listed}); give an NLI model with a label such as ENTAILMENT, or exact"
         )
-    return found[0]
+    return indices[0]
 
 
 def cluster_wordings(keys: Sequence[str], texts: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:

@@ -85,12 +85,12 @@ def observe_answers(
         _judged(judge, loaded.prompts[row].text, (completions[row].completion, *samples))
         for row, samples in zip(rows, texts, strict=True)
     ]
-    found = []
+    observations = []
     for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
         hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)
         thought = thinking_tokens(_with_special_tokens(loaded), loaded.rendered[row].text, completions[row].token_ids)
-        found.append(_observation(loaded.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
-    return found
+        observations.append(_observation(loaded.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
+    return observations
 
 
 def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> Answers:

@@ -98,12 +98,12 @@ def measure_uncertainty(
 
 def _measures(judged: Sequence[Observation], wrong: Wrong, groups: Groups, seed: int) -> dict[str, MeasureAuroc]:
     """Return each measure's AUROC, or why there is none; p-values are corrected over the measures (Holm)."""
-    found = {name: _measure(list(map(of, judged)), wrong, groups, seed) for name, of in MEASURES.items()}
-    p = {name: one.p for name, one in found.items() if one.p is not None}
+    aurocs = {name: _measure(list(map(of, judged)), wrong, groups, seed) for name, of in MEASURES.items()}
+    p = {name: one.p for name, one in aurocs.items() if one.p is not None}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
     return {
         name: one.model_copy(update={"p_adjusted": adjusted[name]}) if name in adjusted else one
-        for name, one in found.items()
+        for name, one in aurocs.items()
     }
 
 
@@ -120,13 +120,13 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
     if not enough(counts["n_positive"], counts["n_negative"]):
         of_each = f"{counts['n_positive']} wrong or unknowable, {counts['n_negative']} right"
         return MeasureAuroc(auroc=None, reason=f"too few ({of_each}; {LEAST_OF_CLASS} of each are needed)", **counts)
-    found = discrimination(y, score, of)
+    score_auroc = discrimination(y, score, of)
     return MeasureAuroc(
-        auroc=found.auroc.estimate,
-        auroc_ci=(found.auroc.low, found.auroc.high),
+        auroc=score_auroc.auroc.estimate,
+        auroc_ci=(score_auroc.auroc.low, score_auroc.auroc.high),
         p=auroc_p(y, score, of, named_rng(seed, "AUROC permutation")),
-        groups_positive=round(found.groups_positive, 2),
-        groups_negative=round(found.groups_negative, 2),
+        groups_positive=round(score_auroc.groups_positive, 2),
+        groups_negative=round(score_auroc.groups_negative, 2),
         **counts,
     )
 

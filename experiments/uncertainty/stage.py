@@ -65,22 +65,22 @@ def threshold_of_answered(observed: list[Observation]) -> float | None:
 
 def remarks(settings: UncertaintyConfig, observed: list[Observation]) -> list[str]:
     """Return the limits of these samples, one a line."""
-    k, found = settings.samples, []
+    k, limits = settings.samples, []
     if k < FEW_SAMPLES:
-        found.append(
+        limits.append(
             f"{k} samples are few: an alternative answer given one time in three is missed on "
             f"{(2 / 3) ** k:.0%} of questions, and entropy takes only {PARTITIONS[k]} values, a coarse "
             "measure; 10 are usual (uncertainty.samples)"
         )
     cut = sum(not sample.ended for one in observed for sample in one.samples)
     if cut:
-        found.append(
+        limits.append(
             f"{cut} of {k * len(observed)} samples were cut at generate.max_new_tokens; their "
             "log-probability is that of the tokens up to there"
         )
     if settings.temperature != 1 or settings.top_p != 1:
-        found.append(
+        limits.append(
             "temperature or top_p is not 1, so entropies are of that sampling distribution, not of the "
             "model's own; log-probabilities are the plain model's"
         )
-    return found
+    return limits

@@ -36,9 +36,9 @@ class Recognised:
 
     def right(self, corpus: Corpus, among: Bool[np.ndarray, " prompts"]) -> tuple[float, float]:
         """Return the share of some prompts that is recognised, and the share of these whose category is right."""
-        true, found = categories_of(corpus), self.names
-        sure = among & (found != OTHER)
-        right = float((found[sure] == true[sure]).mean()) if sure.any() else float("nan")
+        true, recognised = categories_of(corpus), self.names
+        sure = among & (recognised != OTHER)
+        right = float((recognised[sure] == true[sure]).mean()) if sure.any() else float("nan")
         return float(sure.sum() / max(among.sum(), 1)), right
 
 
@@ -70,8 +70,8 @@ def fit_category_read(loaded: LoadedRun, locus: Locus) -> Recognised | None:
         probability[rows] = 0.0
         probability[np.ix_(rows, places)] = inner.predict_proba(X[rows])
     weight, bias = raw_weights(probe)
-    found = np.array([one or OTHER for one in named(classes, probability, CONFIDENT)], dtype=object)
-    return Recognised(CategoryRead(classes, locus, weight, bias, CONFIDENT), found)
+    names = np.array([one or OTHER for one in named(classes, probability, CONFIDENT)], dtype=object)
+    return Recognised(CategoryRead(classes, locus, weight, bias, CONFIDENT), names)
 
 
 def _is_large(corpus: Corpus, training: np.ndarray, name: np.ndarray, one: str) -> bool:

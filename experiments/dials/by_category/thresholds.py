@@ -63,8 +63,8 @@ def choose_by_category(
     if recognised is None:
         return ChosenByCategory(before, ByCategory(reason=TOO_FEW))
     given = [kind for kind in pooled if getattr(loaded.config.steer, f"{kind}_threshold") is not None]
-    found = CategoryChooser(policy, pooled, declining, targets, given).of(recognised)
-    own = own_thresholds(pooled, found)
+    categories = CategoryChooser(policy, pooled, declining, targets, given).of(recognised)
+    own = own_thresholds(pooled, categories)
     after = policy.table.actions_at(thresholds_of(pooled, own, recognised), band)
     share, right = recognised.right(loaded.corpus, loaded.corpus.rated & loaded.corpus.within("test"))
     test, read = np.flatnonzero(loaded.corpus.within("test")), recognised.read
@@ -74,7 +74,7 @@ def choose_by_category(
         confident=read.confident,
         recognised=share,
         right=None if np.isnan(right) else right,
-        categories=found,
+        categories=categories,
         changes=paired_changes(labels, before[test], after[test], loaded.corpus.groups[test]),
     )
     applied = {kind: CategoryThresholds(read, taus) for kind, taus in own.items()} if any(own.values()) else {}
@@ -125,25 +125,25 @@ class CategoryChooser:
         }
         pooled = Surface.over(policy.table, [[tau] for tau in self.pooled.values()], policy.inputs.config.steer.band)
         test = np.flatnonzero(mine & corpus.within("test"))
-        found = CategoryDials(
+        dials = CategoryDials(
             thresholds=None,
             recognised=_counts(corpus, mine & corpus.within("calibration")),
             test=self._rates(pooled, test),
             test_pooled=self._rates(pooled, test),
         )
         if not moved:
-            return found.model_copy(update={"why": [NOT_MOVED]})
+            return dials.model_copy(update={"why": [NOT_MOVED]})
         surface = self._surface(moved)
         point = choose_thresholds(
             surface, choice, held_out, corpus, replace(self.targets, limits=limits), policy.inputs.config.seed
         )
         lacking = [name for name in limits if name not in point.certificate.jointly]
-        found = found.model_copy(update={"certificate": point.certificate})
+        dials = dials.model_copy(update={"certificate": point.certificate})
         if lacking or not limits:
-            return found.model_copy(update={"why": _why(point.certificate, lacking)})
+            return dials.model_copy(update={"why": _why(point.certificate, lacking)})
         own = surface.settings[point.index].tolist()
         own_surface = surface.at([point.index])
-        return found.model_copy(
+        return dials.model_copy(
             update={
                 "thresholds": {kind: tau for kind, tau in zip(self.pooled, own, strict=True) if kind in moved},
                 "test": self._rates(own_surface, test),
