@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.responses.description import Description, described
+from experiments.responses.description import RunDescription, described
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.pool import Task
 from experiments.run.config import RunConfig
@@ -35,7 +35,7 @@ class WorkerFacts:
     process: int
     log: str
     threads: int
-    description: Description  # for the manifest
+    description: RunDescription  # for the manifest
     same: Mapping[str, str]  # what must be the same in all workers
     remarks: tuple[str, ...]  # on the chat template, for the user
 

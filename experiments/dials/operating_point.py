@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.dials.results import LARGEST_MARGIN, Certificate, RiskCertificate
+from experiments.dials.results import LARGEST_MARGIN, RiskCertificate, ThresholdCertificate
 from experiments.dials.surface import AXES, Risk, Surface, comparable, rates_of
 from experiments.dials.tradeoff import COST_KEYS
 from experiments.run.corpus import Corpus
@@ -76,7 +76,7 @@ class OperatingPoint:
     """The chosen setting and its certificate."""
 
     index: int  # into the surface
-    certificate: Certificate
+    certificate: ThresholdCertificate
 
 
 def expected_cost(rates: Rates, costs: Mapping[str, float]) -> Float[np.ndarray, " settings"]:
@@ -147,7 +147,7 @@ def choose_thresholds(
     holding = [name for name, limit in limits.items() if (name in asked if passed else at[name] <= limit)]
     return OperatingPoint(
         index,
-        Certificate(
+        ThresholdCertificate(
             rule=rule,
             part=CERTIFIED_ON,
             confidence=confidence,

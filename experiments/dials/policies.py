@@ -27,8 +27,8 @@ from experiments.dials.results import (
     Hypervolume,
     LeastRegret,
     MatchedSettings,
+    RatedThresholds,
     RiskRates,
-    Setting,
     SystemLine,
     SystemLines,
 )
@@ -159,10 +159,10 @@ def evaluate_fixed(
     return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)
 
 
-def setting_at(policy: PolicyEvaluation, index: int) -> Setting:
+def setting_at(policy: PolicyEvaluation, index: int) -> RatedThresholds:
     """Return a setting with its rates on the choice prompts and on test."""
     here = policy.surface.at([index])
-    return Setting(
+    return RatedThresholds(
         thresholds={name: float(tau) for name, tau in zip(policy.table.dials, here.settings[0], strict=True)},
         choice=_rates(here, policy.choice),
         test=_rates(here, policy.test),

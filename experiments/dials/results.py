@@ -18,7 +18,7 @@ from steering.actuator import ActuatorRecord
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 TOKEN_READINGS = "token_readings.jsonl"
 MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds them all
-LARGEST_MARGIN = "largest safety margin"  # a value of Certificate.rule
+LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
 When = Literal["before", "after"]  # the dials
 UNCERTAIN = ("overconfidence", "uncertain_refused")  # the parts of uncertain_mistaken
@@ -78,7 +78,7 @@ class RiskCertificate(Record):
     best_on_choice: float | None = None  # lowest rate of any setting tried, on the choice prompts
 
 
-class Certificate(Record):
+class ThresholdCertificate(Record):
     """The rule that chose the thresholds, and the certificate of each risk on certification prompts."""
 
     rule: str  # largest safety margin, least cost, given, nearest 0.5
@@ -91,7 +91,7 @@ class Certificate(Record):
     risks: dict[str, RiskCertificate]
 
 
-class Setting(Record):
+class RatedThresholds(Record):
     """Thresholds with the rate of every risk on the choice prompts and on test."""
 
     thresholds: dict[str, float]
@@ -99,7 +99,7 @@ class Setting(Record):
     test: RiskRates
 
 
-class LeastRegret(Setting):
+class LeastRegret(RatedThresholds):
     """The cheapest setting on the choice prompts, its cost on test, and its regret: how far above the least."""
 
     costs: dict[str, float]
@@ -111,11 +111,11 @@ class MatchedSettings(Record):
     """For each policy, the best setting whose over-refusal on the choice prompts is at most that of the dials."""
 
     over_refusal_at_most: float
-    two_dials: Setting
-    one_dial: Setting | None = None
+    two_dials: RatedThresholds
+    one_dial: RatedThresholds | None = None
 
     @property
-    def policies(self) -> dict[str, Setting]:
+    def policies(self) -> dict[str, RatedThresholds]:
         """Return the settings by policy."""
         return {"two_dials": self.two_dials} | ({} if self.one_dial is None else {"one_dial": self.one_dial})
 
@@ -190,7 +190,7 @@ class CategoryDials(Record):
 
     thresholds: dict[Kind, float] | None  # by dial; None: the category keeps those of all prompts
     why: list[str] = []  # it keeps them
-    certificate: Certificate | None = None  # of its own thresholds, whether they are certified or not
+    certificate: ThresholdCertificate | None = None  # of its own thresholds, whether they are certified or not
     recognised: dict[str, int] = {}  # calibration prompts by label
     test: JointRates = JointRates()  # at its thresholds
     test_pooled: JointRates = JointRates()  # at those of all prompts
@@ -223,8 +223,8 @@ class SteerResult(Record):
     over_refusal_with_trigger: BeforeAfter | None = None
     uncertain_mistaken: BeforeAfter | None = None  # answered firmly or refused
     changes: dict[str, PairedChange] = {}  # of each joint rate that has prompts
-    certified: Certificate | None = None
-    frontier: dict[str, list[Setting]] | None = None  # by policy
+    certified: ThresholdCertificate | None = None
+    frontier: dict[str, list[RatedThresholds]] | None = None  # by policy
     system_lines: SystemLines = SystemLines()
     hypervolume: Hypervolume | None = None
     expected_costs: ExpectedCosts | None = None

@@ -8,7 +8,6 @@ from experiments.dials.results import (
     LARGEST_MARGIN,
     ByCategory,
     CategoryDials,
-    Certificate,
     DialResult,
     ExpectedCosts,
     Hypervolume,
@@ -17,6 +16,7 @@ from experiments.dials.results import (
     RiskCertificate,
     SteerResult,
     SystemLines,
+    ThresholdCertificate,
 )
 from experiments.run.behaviour import Kind
 from extract.table import Paragraph, Table
@@ -106,7 +106,7 @@ def warning_lines(result: SteerResult) -> list[str]:
     ]
 
 
-def unmet_lines(certificate: Certificate) -> list[str]:
+def unmet_lines(certificate: ThresholdCertificate) -> list[str]:
     """Return the limits that no setting tried meets on the choice prompts, each with the best rate reached."""
     tried = certificate.settings_tried
     who = "The given setting does not meet" if tried == 1 else f"None of {tried:,} settings meets"
@@ -121,7 +121,7 @@ def unmet_lines(certificate: Certificate) -> list[str]:
     return unmet
 
 
-def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -> list[str]:
+def certified_lines(thresholds: Mapping[str, float], certificate: ThresholdCertificate) -> list[str]:
     """Return the thresholds, the limits that are certified, and those that are not, with the reason."""
     lines = [f"Thresholds: {_listed(thresholds)} ({_rule(certificate)})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
@@ -141,7 +141,7 @@ def certified_lines(thresholds: Mapping[str, float], certificate: Certificate) -
     ]
 
 
-def _rule(certificate: Certificate) -> str:
+def _rule(certificate: ThresholdCertificate) -> str:
     """Return how the thresholds were chosen; where no setting is within the limits there is no margin."""
     if certificate.settings_within_limits == 0 and certificate.rule == LARGEST_MARGIN:
         return "smallest excess over the limits on the choice prompts"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.factors.decision_change import DecisionChange, moves
-from experiments.factors.observed import MIN_GROUPS, Effect, ObservedEffects
+from experiments.factors.observed import MIN_GROUPS, FactorEffect, ObservedEffects
 from experiments.factors.projection_shifts import Shift
 from experiments.factors.prompt_context import ABSENT, FACTORS, REMOVALS
 from experiments.factors.results import (
@@ -95,7 +95,7 @@ def sufficiency(whole: Estimate, alone: Estimate) -> tuple[bool | None, str]:
     return None, f"too few requests to say whether the last turn suffices ({aurocs})"
 
 
-def _reason(name: str, effects: list[Effect], untested: dict[str, int], removal: Removal | None) -> str:
+def _reason(name: str, effects: list[FactorEffect], untested: dict[str, int], removal: Removal | None) -> str:
     if not effects and not untested:
         return ABSENT[name]
     parts = [_observed_reason(effects, untested)]
@@ -106,7 +106,7 @@ def _reason(name: str, effects: list[Effect], untested: dict[str, int], removal:
     return "; ".join(parts)
 
 
-def _observed_reason(effects: list[Effect], untested: dict[str, int]) -> str:
+def _observed_reason(effects: list[FactorEffect], untested: dict[str, int]) -> str:
     if not effects:
         rare = max(untested.values()) < MIN_GROUPS
         why = f"occurs in {MIN_GROUPS} independent groups" if rare else "has comparable requests without it"
@@ -132,15 +132,15 @@ def _removal_reason(removal: Removal) -> str:
     return f"removing it changes {changed}" if removal.moves else f"removing it does not change decisions ({changed})"
 
 
-def _size(effect: Effect) -> float:
+def _size(effect: FactorEffect) -> float:
     return abs(effect.difference.estimate)
 
 
-def _same(shift: Shift, effect: Effect) -> bool:
+def _same(shift: Shift, effect: FactorEffect) -> bool:
     return (shift.factor, shift.value, shift.label) == (effect.factor, effect.value, effect.label)
 
 
-def _value_effect(effect: Effect, shifts: Sequence[Shift]) -> ValueEffect:
+def _value_effect(effect: FactorEffect, shifts: Sequence[Shift]) -> ValueEffect:
     action = effect.p_adjusted <= ALPHA
     projection = {shift.direction: _direction_shift(shift) for shift in shifts}
     return ValueEffect(

@@ -24,7 +24,7 @@ PERMUTATIONS = 1999  # at least; more where many values are tested, so that the 
 
 
 @dataclass(frozen=True)
-class Effect:
+class FactorEffect:
     """Refusal rates of the requests of one label with a value and without it, within shared categories."""
 
     factor: str
@@ -44,7 +44,7 @@ class Effect:
 class ObservedEffects:
     """All tested effects, and by factor the values that could not be tested with their number of groups."""
 
-    effects: tuple[Effect, ...]
+    effects: tuple[FactorEffect, ...]
     untested: dict[str, dict[str, int]]
 
 
@@ -57,7 +57,7 @@ def observe(
         refused: over the corpus.
         rows: the prompts to count.
     """
-    compared: list[tuple[Effect, MatchedRequests]] = []
+    compared: list[tuple[FactorEffect, MatchedRequests]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
     for name, read in FACTORS.items():
@@ -79,8 +79,8 @@ def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> di
 
 
 def _tested(
-    compared: list[tuple[Effect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
-) -> tuple[Effect, ...]:
+    compared: list[tuple[FactorEffect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
+) -> tuple[FactorEffect, ...]:
     """Return the effects with p-values, corrected over those whose outcome varies: the others cannot be significant."""
     varied = [i for i, (_, of) in enumerate(compared) if 0 < refused[of.rows].sum() < len(of.rows)]
     times = max(PERMUTATIONS, 100 * len(varied))
@@ -127,7 +127,7 @@ def matched_requests(
 
 def _compare(
     corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
-) -> tuple[Effect, MatchedRequests] | None:
+) -> tuple[FactorEffect, MatchedRequests] | None:
     matched = matched_requests(corpus, rows, values, name[1])
     if matched is None:
         return None
@@ -135,7 +135,7 @@ def _compare(
     rates = _standardised(corpus, refused, kept, matched.category, has)
     n = int(has.sum()), int((~has).sum())
     n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
-    effect = Effect(*name, matched.compared_with, *rates, n, n_groups)
+    effect = FactorEffect(*name, matched.compared_with, *rates, n, n_groups)
     return effect, matched
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import t as student
 
-from experiments.factors.observed import PERMUTATIONS, Effect, MatchedRequests, matched_requests
+from experiments.factors.observed import PERMUTATIONS, FactorEffect, MatchedRequests, matched_requests
 from experiments.factors.prompt_context import FACTORS, values_of
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Estimate
@@ -46,7 +46,7 @@ def shifts(
     corpus: Corpus,
     refused: Bool[np.ndarray, " n_prompts"],
     rows: Int[np.ndarray, " n_rows"],
-    effects: tuple[Effect, ...],
+    effects: tuple[FactorEffect, ...],
     along: Mapping[str, Float[np.ndarray, " n_prompts"]],
     seed: int,
 ) -> list[Shift]:
@@ -80,7 +80,7 @@ def shifts(
 def _shift(
     corpus: Corpus,
     refused: np.ndarray,
-    effect: Effect,
+    effect: FactorEffect,
     along: tuple[str, np.ndarray],
     matched: MatchedRequests,
     times: int,

@@ -14,7 +14,7 @@ from extract.prompts.prompt import prompts_hash
 
 
 @dataclass(frozen=True)
-class Description:
+class RunDescription:
     """Versions, device, model and prompts of a run, under the manifest's keys."""
 
     versions: Mapping[str, str]
@@ -25,10 +25,10 @@ class Description:
     prompts: str  # their hash
 
 
-def described(loaded: LoadedRun) -> Description:
+def described(loaded: LoadedRun) -> RunDescription:
     """Describe a run; loads the model."""
     model, asked = loaded.model, loaded.config.model
-    return Description(
+    return RunDescription(
         versions=versions() | {"refusal-probes": importlib.metadata.version("refusal-probes")},
         device=str(model.device),
         dtype=str(model.dtype),

@@ -12,9 +12,8 @@ from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from experiments.triggers.attribution import Attribution as WordScores
-from experiments.triggers.attribution import attribute
-from experiments.triggers.results import AttributedRequest, Attribution, FiredByTrigger
+from experiments.triggers.attribution import Attribution, attribute
+from experiments.triggers.results import AttributedRequest, FiredByTrigger, TriggerAttribution
 from extract.atomic_write import write_jsonl
 from probes.statistics.means import mean_interval
 
@@ -26,11 +25,11 @@ class AttributedRow:
     """A row of the corpus with its attribution."""
 
     row: int
-    scores: WordScores
+    scores: Attribution
     fired: bool | None  # the highest-scoring word is the trigger; None where the prompt has no trigger
 
 
-def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
+def measure_attribution(loaded: LoadedRun) -> TriggerAttribution | NotApplicable:
     """Return, by label, how often the trigger is the word with the highest score; write attributions.jsonl."""
     if not loaded.config.triggers.attributed:
         return not_applicable("triggers.attributed is 0")
@@ -41,7 +40,7 @@ def measure_attribution(loaded: LoadedRun) -> Attribution | NotApplicable:
     labels = {"benign": corpus.requests, "harmful": corpus.harmful}
     ordered = [one for mask in labels.values() for one in attributed if mask[one.row]]
     shown = ordered[:: max(1, len(attributed) // SHOWN)][:SHOWN]
-    return Attribution(
+    return TriggerAttribution(
         applicable=True,
         n=len(attributed),
         by_label={
@@ -108,7 +107,7 @@ def _chance(loaded: LoadedRun, one: AttributedRow) -> float:
     return float(np.mean([bool(set(tokens) & trigger) for tokens in one.scores.tokens]))
 
 
-def _fired(loaded: LoadedRun, row: int, scores: WordScores) -> bool | None:
+def _fired(loaded: LoadedRun, row: int, scores: Attribution) -> bool | None:
     trigger = loaded.rendered[row].trigger
     if not len(trigger):
         return None

@@ -28,7 +28,7 @@ from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
-from experiments.triggers.results import ErasedAnswers, ErasedDecisions, Erasure, OnsetChange
+from experiments.triggers.results import ErasedAnswers, ErasedDecisions, OnsetChange, TriggerErasure
 from extract.model.edit import Edit, site
 from probes.covariance import shrunk_covariance
 from probes.geometry.cross_reading import Eraser, leace
@@ -76,7 +76,7 @@ def fit_eraser(
     return TriggerEraser(layer, leace(difference_in_means(X, y)[None], shrunk_covariance(X), X.mean(axis=0)))
 
 
-def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
+def measure_erasure(loaded: LoadedRun) -> TriggerErasure | NotApplicable:
     """Return the effect of erasing the trigger label, or why it cannot be measured."""
     if not loaded.config.triggers.erased:
         return not_applicable("triggers.erased is 0")
@@ -90,7 +90,7 @@ def measure_erasure(loaded: LoadedRun) -> Erasure | NotApplicable:
     chosen_on, tested_on = (_curves(loaded, erasers, rows[use]) for use in PARTS_BY_USE)
     best = erasers[int(np.argmin(np.subtract(chosen_on["over_refused"], chosen_on["refused_harmful"])))]
     one_layer, every_layer = _answers(loaded, [[best], erasers])
-    return Erasure(
+    return TriggerErasure(
         applicable=True,
         layer=best.layer,
         auroc=_auroc(loaded, best),

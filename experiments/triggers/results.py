@@ -76,7 +76,7 @@ class TransferredProbe(Record):
     beats_bag_of_words: bool
 
 
-class Transfer(Record):
+class IntentTransfer(Record):
     """The four intent probes, by name."""
 
     applicable: Literal[True]
@@ -138,7 +138,7 @@ class OnsetChange(Record):
     refused_harmful: tuple[float, ...]
 
 
-class Erasure(Record):
+class TriggerErasure(Record):
     """Effect of erasing the trigger label."""
 
     applicable: Literal[True]
@@ -172,7 +172,7 @@ class FiredByTrigger(Record):
     n_groups: int
 
 
-class Attribution(Record):
+class TriggerAttribution(Record):
     """Attribution of a run's refusals to words, by label."""
 
     applicable: Literal[True]
@@ -185,10 +185,10 @@ class TriggerFindings(Record):
     """Measurements of the trigger word other than behaviour."""
 
     projection: Projection | NotApplicable | None = None
-    transfer: Transfer | NotApplicable | None = None
+    transfer: IntentTransfer | NotApplicable | None = None
     patching: Patching | NotPatched | NotApplicable | None = None
-    erasure: Erasure | NotApplicable | None = None
-    attribution: Attribution | NotApplicable | None = None
+    erasure: TriggerErasure | NotApplicable | None = None
+    attribution: TriggerAttribution | NotApplicable | None = None
 
 
 class TriggerMeasures(TriggerFindings):

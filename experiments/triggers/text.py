@@ -19,12 +19,12 @@ from experiments.run.wording import verdict_sentence
 from experiments.triggers.results import (
     NOTABLE,
     AttributedRequest,
-    Attribution,
-    Erasure,
+    IntentTransfer,
     LocusEffect,
     Patching,
     Projection,
-    Transfer,
+    TriggerAttribution,
+    TriggerErasure,
     TriggerFindings,
     TriggerResults,
     TriggerShareResult,
@@ -99,7 +99,8 @@ def refused_table(results: TriggerShareResult) -> Table:
 def examples(findings: TriggerFindings) -> list[Request]:
     """Return the example requests with their notable words marked."""
     attributed = findings.attribution
-    return [marked_request(request) for request in attributed.examples] if isinstance(attributed, Attribution) else []
+    examples = attributed.examples if isinstance(attributed, TriggerAttribution) else ()
+    return [marked_request(request) for request in examples]
 
 
 def marked_request(request: AttributedRequest) -> Request:
@@ -119,13 +120,13 @@ def finding_lines(findings: TriggerFindings) -> list[str]:
                 lines.append(f"{name.capitalize()}: not measured, {reason}.")
             case Projection() as projection:
                 lines += _projection(projection)
-            case Transfer() as transfer:
+            case IntentTransfer() as transfer:
                 lines.append(_transfer(transfer))
             case Patching() as patched:
                 lines.append(_patching(patched))
-            case Erasure() as erasure:
+            case TriggerErasure() as erasure:
                 lines += _erasure(erasure)
-            case Attribution() as attribution:
+            case TriggerAttribution() as attribution:
                 lines += _attribution(attribution)
     return lines
 
@@ -144,7 +145,7 @@ def _projection(projection: Projection) -> list[str]:
     return lines
 
 
-def _transfer(transfer: Transfer) -> str:
+def _transfer(transfer: IntentTransfer) -> str:
     across = [transfer.probes[f"fitted {a}, tested {b}"] for a, b in (("without", "with"), ("with", "without"))]
     there, back = (
         f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})" for p in across
@@ -173,7 +174,7 @@ def _patching(patched: Patching) -> str:
     )
 
 
-def _erasure(erasure: Erasure) -> list[str]:
+def _erasure(erasure: TriggerErasure) -> list[str]:
     lines = []
     if auroc := erasure.auroc:
         lines.append(
@@ -196,7 +197,7 @@ def _erasure(erasure: Erasure) -> list[str]:
     return lines
 
 
-def _attribution(attribution: Attribution) -> list[str]:
+def _attribution(attribution: TriggerAttribution) -> list[str]:
     return [
         f"Attribution: in {fired.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that word adds "
         f"most to the log-odds of refusing, and at least 1 nat (n = {fired.n}; by chance {fired.by_chance:.0%})."

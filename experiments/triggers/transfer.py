@@ -17,7 +17,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from experiments.run.not_applicable import NotApplicable, not_applicable
-from experiments.triggers.results import Transfer, TransferredProbe
+from experiments.triggers.results import IntentTransfer, TransferredProbe
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
@@ -43,7 +43,7 @@ def transfer_contrasts(corpus: Corpus) -> list[Contrast]:
     return contrasts
 
 
-def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
+def measure_transfer(loaded: LoadedRun) -> IntentTransfer | NotApplicable:
     """Return the AUROC of each probe at its chosen locus, and that of a bag-of-words baseline.
 
     Raises:
@@ -55,7 +55,7 @@ def measure_transfer(loaded: LoadedRun) -> Transfer | NotApplicable:
         return not_applicable(f"neither {' nor '.join(POSITIONS)} is stored; see extract.positions")
     grid, loci = fit_grid(loaded, contrasts, store.layers, positions, "probing intent across trigger words")
     probes = {c.name: _probe(loaded, grid, c, [locus for locus in loci if locus.contrast == c.name]) for c in contrasts}
-    return Transfer(applicable=True, probes=probes)
+    return IntentTransfer(applicable=True, probes=probes)
 
 
 def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequence[LocusScores]) -> TransferredProbe:

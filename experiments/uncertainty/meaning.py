@@ -39,7 +39,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
 @dataclass(frozen=True)
-class Answers:
+class JudgedAnswers:
     """The answers to one question with their actions (None where unjudged)."""
 
     question: str
@@ -50,7 +50,7 @@ class Answers:
 class MeaningClusterer(Protocol):
     """Protocol: finds the answers that have the same meaning."""
 
-    def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
+    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
         """Return the cluster number of each answer of each question, in order of appearance from 0."""
         ...
 
@@ -62,7 +62,7 @@ class MeaningClusterer(Protocol):
 class ExactClusterer:
     """Clusters answers by equal normalised wording: right for short answers, too fine for long ones."""
 
-    def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
+    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
         """Return the cluster number of each answer of each question."""
         return [
             number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
@@ -128,7 +128,7 @@ class EntailmentClusterer:
         self._longest = min(LONGEST, int(self._tokenizer.model_max_length), int(reads))
         self._budget = TokenBudget(BATCH * LONGEST)
 
-    def clusters(self, asked: Sequence[Answers]) -> list[tuple[int, ...]]:
+    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
         """Return the cluster number of each answer of each question, in order of appearance from 0."""
         keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
         pairs = {
@@ -200,7 +200,7 @@ def _both(one: str, other: str, entailed: set[Pair]) -> bool:
     return (one, other) in entailed and (other, one) in entailed
 
 
-def _texts(one: Answers, keys: Sequence[str]) -> dict[str, str]:
+def _texts(one: JudgedAnswers, keys: Sequence[str]) -> dict[str, str]:
     """Return the text (question and answer) that the NLI model reads for each wording."""
     texts = reversed(list(zip(one.texts, keys, strict=True)))
     return {key: f"{one.question} {visible_text(text)}" for text, key in texts if key and key == normalised(text)}

@@ -15,7 +15,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.samples import Sampler
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
-from experiments.uncertainty.meaning import Answers, MeaningClusterer, number_clusters
+from experiments.uncertainty.meaning import JudgedAnswers, MeaningClusterer, number_clusters
 from experiments.uncertainty.measures import discrete_entropy, hedging, thinking_tokens, weighted_entropy
 from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
@@ -93,9 +93,9 @@ def observe_answers(
     return observations
 
 
-def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> Answers:
+def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> JudgedAnswers:
     did = {text: judge.judge(text, question).action for text in set(texts)}
-    return Answers(question, texts, tuple(did[text] for text in texts))
+    return JudgedAnswers(question, texts, tuple(did[text] for text in texts))
 
 
 def _with_special_tokens(loaded: LoadedRun) -> Callable[[Sequence[int]], str]:
@@ -105,7 +105,7 @@ def _with_special_tokens(loaded: LoadedRun) -> Callable[[Sequence[int]], str]:
 def _observation(
     prompt: Prompt,
     completion: Completion,
-    answers: Answers,
+    answers: JudgedAnswers,
     drawn: Sequence[SampledResponse],
     clusters: Sequence[int],
     hedged: float,

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from experiments.dials.by_category.read import OTHER, Recognised, fit_category_read
 from experiments.dials.operating_point import Targets, choose_thresholds
 from experiments.dials.policies import PolicyEvaluation
-from experiments.dials.results import ByCategory, CategoryDials, Certificate
+from experiments.dials.results import ByCategory, CategoryDials, ThresholdCertificate
 from experiments.dials.surface import Risk, Surface, paired_changes
 from experiments.dials.text import not_certified
 from experiments.responses.loaded_run import LoadedRun
@@ -176,7 +176,7 @@ def _counts(corpus: Corpus, among: Bool[np.ndarray, " prompts"]) -> dict[str, in
     return {name: int((label & among).sum()) for name, label in labels.items()}
 
 
-def _why(certificate: Certificate, lacking: Sequence[str]) -> list[str]:
+def _why(certificate: ThresholdCertificate, lacking: Sequence[str]) -> list[str]:
     if not lacking:
         return ["no limit is set that its prompts bear on"]
     failed = [name for name in lacking if not certificate.risks[name].certified]

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.cluster.connection import Resources, WorkersWanted, connected, share
 from experiments.cluster.worker import WorkerFacts, refuse_different
-from experiments.responses.description import Description
+from experiments.responses.description import RunDescription
 from extract.errors import UserError
 from extract.shipped import ROOT
 from refusal.cli.options import with_ray_address, workers_wanted
@@ -55,7 +55,7 @@ def test_more_than_there_is_is_refused(wanted: WorkersWanted, told: str) -> None
 
 def facts(**changed: str) -> WorkerFacts:
     same = {"torch": "2.13.0", "weights": "abc"} | changed
-    description = Description({}, "cpu", "float32", 0, {}, "")
+    description = RunDescription({}, "cpu", "float32", 0, {}, "")
     return WorkerFacts(changed.get("node", "a"), 1, "log", 1, description, same, ())
 
 

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from experiments.uncertainty.meaning import (
-    Answers,
     EntailmentClusterer,
     ExactClusterer,
+    JudgedAnswers,
     cluster_wordings,
     entailment_label,
     normalised,
@@ -46,7 +46,7 @@ def test_what_differs_differs(one: str, other: str) -> None:
 def test_refusals_are_one_meaning_and_abstentions_another() -> None:
     texts = ("Paris.", "I cannot help.", "I won't do it.", "I do not know.", "no idea", "paris")
     actions = ("answer", "refuse", "refuse", "abstain", "abstain", "answer")
-    assert ExactClusterer().clusters([Answers("?", texts, actions)]) == [(0, 1, 1, 2, 2, 0)]
+    assert ExactClusterer().clusters([JudgedAnswers("?", texts, actions)]) == [(0, 1, 1, 2, 2, 0)]
 
 
 def test_an_answer_joins_the_first_cluster_it_entails_both_ways() -> None:
@@ -107,7 +107,7 @@ def nli(tmp_path: Path) -> str:
 def test_a_model_that_takes_all_for_the_same_leaves_declines_apart(nli: str) -> None:
     meanings = open_clusterer(nli)
     assert isinstance(meanings, EntailmentClusterer)
-    answers = Answers("who?", ("anna", "bob", "Anna.", "i do not know", "bob and anna"),
+    answers = JudgedAnswers("who?", ("anna", "bob", "Anna.", "i do not know", "bob and anna"),
                       ("answer", "answer", "answer", "abstain", "answer"))  # fmt: skip
     assert meanings.clusters([answers, answers]) == [(0, 0, 0, 1, 0)] * 2
     assert meanings.used().entailment == "entailment"
