@@ -19,12 +19,6 @@ PACKAGES = set(
     "extract probes steering scoring judging organisms experiments serving refusal refusal_probes configs".split()
 )
 LEAST_LINES = 60  # of a module that has one importer
-# Left to merge and to rename; nothing is added here.
-SLIVERS = set(
-    "experiments.factors.last_turn experiments.side_effects.plain_text experiments.triggers.measure "
-    "experiments.uncertainty.reliability".split()
-)
-DOUBLES = set[str]()
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +132,7 @@ def test_no_small_module_has_a_single_importer() -> None:
         for name, (lines, _) in modules().items()
         if lines < LEAST_LINES and len(importers[name]) == 1 and name not in lazily and not is_package(name)
     }
-    assert {name: importer for name, importer in slivers.items() if name not in SLIVERS} == {}
+    assert slivers == {}
 
 
 def is_package(name: str) -> bool:
@@ -151,7 +145,7 @@ def test_no_public_class_name_stands_in_two_modules() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined[node.name].append(module)
-    assert {name: where for name, where in defined.items() if len(where) > 1 and name not in DOUBLES} == {}
+    assert {name: where for name, where in defined.items() if len(where) > 1} == {}
 
 
 def test_the_files_that_the_architecture_names_exist() -> None:

@@ -11,10 +11,10 @@ from transformers import AutoTokenizer
 
 from experiments.factors.decision_change import decision_change, moves
 from experiments.factors.judge import Removal, judge_last_turn, sufficiency
-from experiments.factors.last_turn import score_last_turn
 from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
 from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
 from experiments.run.corpus import Corpus
+from experiments.triggers.measure import score_last_turn
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT

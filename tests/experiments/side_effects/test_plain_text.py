@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.side_effects import plain_text
-from experiments.side_effects.plain_text import cross_entropies, encode
+from experiments.side_effects import measure
+from experiments.side_effects.measure import MOST_TOKENS, cross_entropies, encode
 from experiments.side_effects.texts import load_passages
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -85,7 +85,7 @@ def test_an_edit_that_changes_nothing_costs_nothing_and_one_that_ruins_the_strea
 
 def test_long_passages_are_cut_to_what_the_model_reads(tiny: ChatModel) -> None:
     long = " ".join(PASSAGES) * 40
-    assert len(encode(tiny, [long])[0]) == plain_text.MOST_TOKENS
+    assert len(encode(tiny, [long])[0]) == MOST_TOKENS
     tiny.model.config.max_position_embeddings = 32
     assert len(encode(tiny, [long])[0]) == 32
 
@@ -93,7 +93,7 @@ def test_long_passages_are_cut_to_what_the_model_reads(tiny: ChatModel) -> None:
 def test_smaller_batches_give_the_same_numbers(tiny: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = encode(tiny, PASSAGES)
     at_ease = cross_entropies(tiny, tokens)
-    monkeypatch.setattr(plain_text, "MOST_LOGITS", 1)
+    monkeypatch.setattr(measure, "MOST_LOGITS", 1)
     for a, b in zip(at_ease, cross_entropies(tiny, tokens), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
 

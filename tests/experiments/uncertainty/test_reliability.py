@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.charts.specification import specification
-from experiments.uncertainty.reliability import reliability
+from experiments.uncertainty.record import reliability
 from experiments.uncertainty.text import reliability_diagram, reliability_rows
 from tests.support.draws import draws
 
