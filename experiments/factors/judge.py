@@ -6,7 +6,7 @@ Where removing a factor is possible and conclusive, it takes precedence over obs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from experiments.factors.decision_change import DecisionChange, moves
 from experiments.factors.observed import MIN_GROUPS, FactorEffect, ObservedEffects
@@ -147,8 +147,8 @@ def _value_effect(effect: FactorEffect, shifts: Sequence[Shift]) -> ValueEffect:
         value=effect.value,
         label=effect.label,
         compared_with=effect.compared_with,
-        with_value=replace(effect.with_value, n=effect.n[0], n_groups=effect.n_groups[0]),
-        without=replace(effect.without, n=effect.n[1], n_groups=effect.n_groups[1]),
+        with_value=effect.with_value,
+        without=effect.without,
         difference=effect.difference,
         p=effect.p,
         p_adjusted=effect.p_adjusted,

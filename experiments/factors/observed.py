@@ -31,11 +31,9 @@ class FactorEffect:
     value: str
     label: str
     compared_with: str  # "none": requests without any value of this factor; "others": all without this one
-    with_value: Estimate
+    with_value: Estimate  # with its prompts and their groups
     without: Estimate
     difference: Estimate
-    n: tuple[int, int]  # prompts with and without
-    n_groups: tuple[int, int]
     p: float = float("nan")
     p_adjusted: float = float("nan")  # over all tests of this module (Holm 1979)
 
@@ -131,25 +129,24 @@ def _compare(
     matched = matched_requests(corpus, rows, values, name[1])
     if matched is None:
         return None
-    kept, has = matched.rows, matched.has
-    rates = _standardised(corpus, refused, kept, matched.category, has)
-    n = int(has.sum()), int((~has).sum())
-    n_groups = corpus.n_groups(kept[has]), corpus.n_groups(kept[~has])
-    effect = FactorEffect(*name, matched.compared_with, *rates, n, n_groups)
-    return effect, matched
+    rates = _standardised(corpus, refused, matched)
+    return FactorEffect(*name, matched.compared_with, *rates), matched
 
 
-def _standardised(
-    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, category: np.ndarray, has: np.ndarray
-) -> tuple[Estimate, Estimate, Estimate]:
+def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests) -> tuple[Estimate, Estimate, Estimate]:
     """Return the rates with and without the value and their difference, weighted by the categories of those with it."""
+    rows, category, has = matched.rows, matched.category, matched.has
     names = np.unique(category)
     weights = [float((category[has] == name).mean()) for name in names]
     with_value, without = (
         [_rate(corpus, refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
     )
     difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
-    return combination(weights, with_value), combination(weights, without), difference
+    of_value, of_others = (
+        replace(combination(weights, rates), n=int(side.sum()), n_groups=corpus.n_groups(rows[side]))
+        for rates, side in ((with_value, has), (without, ~has))
+    )
+    return of_value, of_others, difference
 
 
 def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Estimate:

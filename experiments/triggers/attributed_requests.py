@@ -75,10 +75,7 @@ def _request(loaded: LoadedRun, one: AttributedRow) -> AttributedRequest:
         id=prompt.id,
         label=prompt.label,
         trigger=prompt.trigger,
-        log_odds=attribution.log_odds,
-        words=attribution.words,
-        scores=attribution.scores,
-        tokens=attribution.tokens,
+        **vars(attribution),
         top=None if attribution.top is None else attribution.words[attribution.top],
         fired_by_trigger=one.fired,
     )

@@ -50,6 +50,10 @@ def test_the_asker_who_moves_refusing_is_told_from_the_one_who_does_not() -> Non
     assert {(e.value, e.label) for e in found.effects if e.p_adjusted <= 0.05} == {("as a gangster", "benign")}
     (effect,) = (e for e in found.effects if e.p_adjusted <= 0.05)
     assert (effect.with_value.estimate, effect.without.estimate) == (1, 0)
+    gangsters = sum(p.label == "benign" and p.persona == "as a gangster" for p in corpus.prompts)
+    others = sum(p.label == "benign" and p.persona is None for p in corpus.prompts)
+    for rate, n in ((effect.with_value, gangsters), (effect.without, others)):
+        assert (rate.n, rate.n_groups) == (n, n)  # one benign request a group
     assert 0.5 < effect.difference.low < effect.difference.high <= 1
     assert effect.compared_with == "none"
     results = judge_factors(found, {})
