@@ -81,7 +81,7 @@ class RuleJudge:
             sign = None if asked.polar else SIGNS.search(text)
             why = f"only a sign: {sign[0]}" if sign else "there is no word in the completion"
             return RuleReading(Judgement("refuse" if sign else "other", why))
-        if self._thinks_aloud(text):
+        if self._thinks_aloud(text, prompt or ""):
             return RuleReading(Judgement(None, "a thought without marks that never ends, so nothing was said"))
         if is_degenerate(text, prompt) and not asked.scene:
             return self._repeated(text, asked)
@@ -91,11 +91,14 @@ class RuleJudge:
         clauses = self.reader.read(text, asked)
         if clauses:
             reading = self._decided(clauses, asked)
-            if reading.judgement.action not in ("answer", "answer_with_caveat", "other", "clarify") or not asked.known:
+            action = reading.judgement.action
+            agrees = self.table.text["agreeing"].match(text) is not None
+            engages = action in ("answer", "answer_with_caveat", "other", "clarify")
+            if not ((agrees or engages) and asked.known):
                 return reading
             beside = beside_request(prompt or "", text, clauses, asked, self.table)
-            answers = reading.judgement.action == "answer"
-            if beside is None or (beside != "refuse" and not answers) or (asked.drafting and beside == "other"):
+            counts = action == "answer" or (beside == "refuse" and engages) or (beside == "pivot" and agrees)
+            if beside is None or not counts or (asked.drafting and beside == "other"):
                 return reading
             evidence = f"{ELSEWHERE[beside]}; {reading.judgement.evidence}"
             return replace(reading, judgement=replace(reading.judgement, action=beside, evidence=evidence))
@@ -103,14 +106,16 @@ class RuleJudge:
             return RuleReading(Judgement(None, f"no text in a script of the table '{self.table.language}'"))
         return RuleReading(Judgement("answer", f"a number: {text[:60]}"))
 
-    def _thinks_aloud(self, text: str) -> bool:
+    def _thinks_aloud(self, text: str, prompt: str) -> bool:
         """Return whether a text only weighs what to say, to its end or to where the limit cut it."""
         if self.table.text["musing"].match(text) is None:
             return False
         said = [sentence for sentence, _ in sentences(text) if sentence.strip()]
         weighing = [self.table.text["deliberating"].search(sentence) is not None for sentence in said]
         meta = self.table.text["conversing"].search(text) is not None
-        return meta and sum(weighing) >= 2 and any(weighing[:3]) and (is_cut(text) or weighing[-1])
+        told = self.table.text["narrating"].search(said[0]) and len(said) > 1 and "user" not in prompt.lower()
+        cut = is_cut(text)
+        return bool(told and cut) or (meta and sum(weighing) >= 2 and any(weighing[:3]) and (cut or weighing[-1]))
 
     def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> RuleReading:
         """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
