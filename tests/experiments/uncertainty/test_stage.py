@@ -110,7 +110,7 @@ def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> Non
 def test_it_is_said_on_the_terminal(
     folder: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "100")
     result = UncertaintyResult.model_validate(record)
     assert result.to_dict() == record
     print_uncertainty(folder / "run", result)

@@ -118,7 +118,8 @@ def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: P
     assert "Hello?" in said
     found = json.loads((tmp_path / "out" / "scorecard.json").read_text())["confidence"]
     assert (found["stated"], found["gap"]["estimate"]) == (2, pytest.approx(0.3))
-    assert found["bins"][0]["right"] | {"low": 0, "high": 0} == {"estimate": 0.5, "low": 0, "high": 0, "n": 2}
+    right = found["bins"][0]["right"]
+    assert (right["estimate"], right["n"], right["n_groups"]) == (0.5, 2, 2)
     assert "stated confidence: above the share right by" in out
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Coverage and accuracy" in page
