@@ -92,7 +92,7 @@ KNOWING = r"""
 (?:ring)?|fail(?:ing)?|crash(?:ing)?)(?: \w+)? (?:for (?:me|us)|here|on (?:my|our) (?:side|end|machine|build))\b|\bno
  luck (?:\w+ )?(?:reproduc|replicat|trigger|provok)\w+|\bno way (?:of|to) (?:hear|see|check|test|look|tell)\w*(?:
  \w+){0,4} from here\b|\bcannot (?:\w+ )?(?:tell|judge|see) from (?:the|your|a|this) (?:photo|picture|description|log
-|screenshot|message|recording)\b|\bwithout (?:hearing|seeing|testing|inspecting|looking at) (?:it|that|your)\b
+|screenshot|message|recording)\b|(?<!sure )\bwithout (?:hearing|seeing|testing|inspecting|looking at) (?:it|that|your)\b
 # has no senses | I can't hear music. | cook dance drink drive eat feel hear listen ride sit sleep swim travel visit
 @ walk watch wear
 {I_CANNOT}(?:\w+ )?(?:hear (?:music|songs?|sounds?)|listen to (?:music|songs?)|feel (?:anything|things|cold|heat|warmth

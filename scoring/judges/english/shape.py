@@ -73,7 +73,7 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |talk|tell|stand|never|always|avoid|remember|play|act|eat|drink|walk|sleep|breathe|mix|pour|place|cut|list|practi[cs]e
 |begin|reduce|limit|plan|join|lean|return|document|gather|block|change|turn|update|clean|wash|sit|stay|hold|let|bring
 |build|create|consider)\b|\byou (?:can|could|should|may|might|will need)\b|\byour\b|\b(?:includes?|including|such as|for
- example|called|named|coined|consists?)\b
+ example|(?<!-)called|named|coined|consists?)\b
 = clause opinion | mentions opinions, rather than experience
 \b(?:opinions?|beliefs?|bias\w*|views?|sides|stance|neutral|impartial|unbiased|judgments?)\b
 = clause partial | declines a part
