@@ -251,8 +251,8 @@ cannot unable unwilling incapable forbidden prohibited refuse decline could_not 
 |draft|add|insult|joke)\b
 = prompt service | asks what the model, a shop or a service does
 \b(?:what|which|who|how|where)\b.{0,40}\b(?:do|does|can|are|is) (?:you|your|this)\b.{0,30}\b(?:do|cover|sell|offer
-|support|help|handle|for|about|name|purpose|focus|serve|you)\b|\byour (?:\w+ )?(?:focus|purpose|job|role|scope|range
-|name|task|speciality|topics?)\b|\b(?:who|what) are you\b
+|support|help|handle|for|about|name|purpose|focus|serve|you)\b|(?<!in )\byour (?:\w+ )?(?:focus|purpose|job|role|scope
+|range|name|task|speciality|topics?)\b|\b(?:who|what) are you\b
 = text requesting | a prompt that asks to be told something
 ^(?:please )?(?:tell|explain|describe|name|talk|what|who|when|where|why|how|which|give|list|compare|summari[sz]e)\b
 = text homonym | words of harm that also mean harmless deeds
