@@ -1,6 +1,7 @@
 """Extraction by several workers: Ray against plain processes, one worker against two and four, and the way to 64 GPUs.
 
-Each arm extracts from one prompt file into a store of its own, every worker with one thread. Its rate is that of the
+Each arm extracts from one prompt file, every worker with one thread; Ray's workers write one store, plain processes a
+store each. Its rate is that of the
 shards that are finished within a window of five minutes (`--quick`: 15 seconds), which begins when there are three
 shards for every worker; so the start is left out. Four workers are more than two cores can take. The memory of the
 command itself (the driver) is measured with few and with many prompts, until three shards are finished.
@@ -53,7 +54,7 @@ class Arm:
     ray: bool
 
 
-ARMS = {"one": Arm(1, False), "shared": Arm(2, False), "ray": Arm(2, True), "ray_four": Arm(4, True)}
+ARMS = {"one": Arm(1, False), "processes": Arm(2, False), "ray": Arm(2, True), "ray_four": Arm(4, True)}
 
 
 def measure(quick: bool) -> dict[str, float]:
@@ -63,7 +64,7 @@ def measure(quick: bool) -> dict[str, float]:
         rates = {name: _rate(arm, prompts, Path(folder) / name, WINDOW_S[quick]) for name, arm in ARMS.items()}
         figures = {f"prompts_per_s_{name}": rate for name, rate in rates.items()}
         figures |= {
-            "overhead_ray": rates["shared"] / rates["ray"],
+            "overhead_ray": rates["processes"] / rates["ray"],
             "speedup_2_workers": rates["ray"] / rates["one"],
             "speedup_4_workers": rates["ray_four"] / rates["one"],
             "bytes_per_prompt": max(path.stat().st_size for path in _shards(Path(folder) / "one")) / ROWS,
@@ -113,14 +114,20 @@ def _rate(arm: Arm, prompts: Path, out: Path, window: float) -> float:
 def _running(arm: Arm, prompts: Path, out: Path) -> Iterator[list[Process]]:
     """Yield the processes of an arm, which are ended at the end."""
     settings = [f"prompts.path={prompts}", f"extract.rows_per_shard={ROWS}"]
-    words = [sys.executable, "-m", "refusal", "extract", "configs/quickstart.yaml", "--quiet", "--out", str(out)]
+    words = [sys.executable, "-m", "refusal", "extract", "configs/quickstart.yaml", "--quiet"]
     words += [word for setting in settings for word in ("--set", setting)]
     cluster = _cluster(arm.workers) if arm.ray else None
-    more = ["--ray", str(cluster.address), "--workers", str(arm.workers)] if cluster else ["--shared"]
+    more = ["--ray", str(cluster.address), "--workers", str(arm.workers)] if cluster else []
     given = os.environ | {"OMP_NUM_THREADS": "1"}
     started = [
-        subprocess.Popen([*words, *more], cwd=ROOT, env=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for _ in range(1 if arm.ray else arm.workers)
+        subprocess.Popen(
+            [*words, "--out", str(out / str(number)), *more],
+            cwd=ROOT,
+            env=given,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for number in range(1 if arm.ray else arm.workers)
     ]
     try:
         yield started
@@ -158,7 +165,7 @@ def _when_finished(out: Path, n: int, processes: Sequence[Process]) -> int:
 
 
 def _shards(out: Path) -> list[Path]:
-    return list((out / "activations.h5.shards").glob("*.h5"))
+    return list(out.glob("*/activations.h5.shards/*.h5"))
 
 
 def _finished(out: Path) -> int:
@@ -195,7 +202,7 @@ def _writing(path: Path, n_bytes: int) -> float:
 class Idle:
     """A worker that does nothing."""
 
-    def shard(self, number: int, held: bool) -> bool:
+    def shard(self, number: int) -> bool:
         """Return at once."""
         return True
 
@@ -205,12 +212,12 @@ def _giving_out(n: int) -> float:
     with connected(LOCAL) as cluster:
         ray = cluster.ray
         actors = [ray.remote(Idle).options(num_cpus=0, max_concurrency=2).remote() for _ in range(2)]
-        ray.get([actor.shard.remote(0, held=False) for actor in actors])
+        ray.get([actor.shard.remote(0) for actor in actors])
         began, waiting, out = time.perf_counter(), list(range(n)), dict[object, object]()
         while waiting or out:
             for actor in actors:
                 while waiting and sum(one is actor for one in out.values()) < 2:
-                    out[actor.shard.remote(waiting.pop(), held=False)] = actor
+                    out[actor.shard.remote(waiting.pop())] = actor
             for reference in ray.wait(list(out), num_returns=1)[0]:
                 ray.get(reference)
                 del out[reference]

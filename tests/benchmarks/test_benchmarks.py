@@ -37,7 +37,7 @@ KEYS = {
         "largest_auroc_change",
     },
     "scale": {
-        "prompts_per_s_one", "prompts_per_s_shared", "prompts_per_s_ray", "prompts_per_s_ray_four", "overhead_ray",
+        "prompts_per_s_one", "prompts_per_s_processes", "prompts_per_s_ray", "prompts_per_s_ray_four", "overhead_ray",
         "speedup_2_workers", "speedup_4_workers", "bytes_per_prompt", "written_mb_per_s", "parts_per_s",
         "rendered_per_s", "gpu_prompts_per_s", "gpus_that_fill_the_file_system", "gpus_that_fill_the_driver",
         "hours_of_64_gpus", "hours_of_the_start", "terabytes", "driver_mb_few", "driver_mb_many", "driver_growth",

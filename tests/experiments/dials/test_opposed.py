@@ -16,7 +16,10 @@ def test_no_question_about_a_stranger_is_refused_with_the_dials(cli, tmp_path: P
     given = [argument for setting in SETTINGS for argument in ("--set", setting)]
     cli("steer", "configs/quickstart.yaml", "--out", str(tmp_path), *given)
     found = json.loads((tmp_path / "stages" / "steer.json").read_text())
-    before, after = found["before"], found["after"]
+    before, after = (
+        {name: rate["estimate"] for name, rate in found[when].items() if name != "unjudged"}
+        for when in ("before", "after")
+    )
     assert before["uncertain_refused"] < 0.01
     assert after["uncertain_refused"] < 0.02
     assert before["over_refusal"] > 0.2

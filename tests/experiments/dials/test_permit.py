@@ -30,7 +30,7 @@ def test_the_span_lowers_over_refusal_and_loses_no_harmful_refusal(tmp_path: Pat
     assert left > 0.5
     assert span["over_refusal_with_trigger"]["after"]["estimate"] < 0.3
     assert span["changes"]["over_refusal"]["change"]["high"] < 0
-    assert one["after"]["missed_harm"] == span["after"]["missed_harm"] == 0
+    assert one["after"]["missed_harm"]["estimate"] == span["after"]["missed_harm"]["estimate"] == 0
     assert span["as_looked_up"] >= 0.99
     assert (one["dials"]["normative"]["opening"], span["dials"]["normative"]["opening"]) == (0, 2)
     assert "the normative dial also sets 2 directions of refused benign prompts" in span["stdout"]

@@ -24,7 +24,10 @@ def steered(quickstart: Path) -> dict[str, Any]:
 
 
 def test_the_dials_reach_what_was_asked_on_prompts_that_chose_nothing(steered: dict[str, Any]) -> None:
-    before, after = steered["before"], steered["after"]
+    before, after = (
+        {name: rate["estimate"] for name, rate in steered[when].items() if name != "unjudged"}
+        for when in ("before", "after")
+    )
     trigger = steered["over_refusal_with_trigger"]
     assert 0.35 <= trigger["before"]["estimate"] <= 0.6
     assert trigger["after"]["estimate"] <= 0.03
@@ -58,7 +61,7 @@ def test_the_look_up_is_what_the_dials_said(quickstart: Path, steered: dict[str,
     assert np.mean([a == c.action for a, c in zip(always, said, strict=True)]) < 0.7
     rates = joint_rates([corpus.prompts[row].label for row in test], list(looked_up), corpus.groups[test])
     for name, rate in rates.items():
-        assert rate.value.estimate == pytest.approx(steered["after"][name], abs=0.01)
+        assert rate.estimate == pytest.approx(steered["after"][name]["estimate"], abs=0.01)
 
 
 def test_two_dials_buy_more_than_one_where_there_are_two_mechanisms(steered: dict[str, Any]) -> None:

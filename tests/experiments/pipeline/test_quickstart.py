@@ -71,9 +71,10 @@ def test_the_planted_directions_are_independent_under_ablation(results: dict) ->
         assert [layer["layer"] for layer in record["cosine"]["by_layer"]] in ([4, 5, 6, 7], [5, 6, 7])
         for measure in ("cosine", "projection"):
             assert record[measure]["p_null"] > 0.05
-            assert record[measure]["low"] <= record[measure]["change"] <= record[measure]["high"]
+            change = record[measure]["change"]
+            assert change["low"] <= change["estimate"] <= change["high"]
         assert record["projection"]["share"] < 0.35
-        assert record["projection"]["by_layer"][0]["change"] < 0.1
+        assert record["projection"]["by_layer"][0]["change"]["estimate"] < 0.1
 
 
 def test_probes_read_intent_beyond_words(results: dict) -> None:  # type: ignore[type-arg]
