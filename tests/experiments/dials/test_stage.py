@@ -13,7 +13,7 @@ from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.corpus import make_corpus
 from extract.prompts.sources import read_prompts
-from scoring.rates import joint_rates
+from scoring.rates import RATES, joint_rates
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +60,8 @@ def test_the_look_up_is_what_the_dials_said(quickstart: Path, steered: dict[str,
     always = table.actions_at([0.0, 0.0])[test]  # the control: other thresholds say something else
     assert np.mean([a == c.action for a, c in zip(always, said, strict=True)]) < 0.7
     rates = joint_rates([corpus.prompts[row].label for row in test], list(looked_up), corpus.groups[test])
-    for name, rate in rates.items():
-        assert rate.estimate == pytest.approx(steered["after"][name]["estimate"], abs=0.01)
+    for name in RATES:
+        assert rates.of(name).estimate == pytest.approx(steered["after"][name]["estimate"], abs=0.01)
 
 
 def test_two_dials_buy_more_than_one_where_there_are_two_mechanisms(steered: dict[str, Any]) -> None:
