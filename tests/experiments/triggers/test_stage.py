@@ -174,7 +174,6 @@ def test_patching_is_told_by_its_intervals() -> None:
 def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: TriggerResults) -> None:
     page = blocks_html(finding_blocks(results))
     assert "<mark>" in page
-    assert "<li>" in page
     hostile = AttributedRequest(
         id="a", label="benign", trigger="kill", log_odds=5.0, words=("<script>", "kill"), scores=(0.0, 7.5),
         tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
