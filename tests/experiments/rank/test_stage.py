@@ -21,7 +21,8 @@ from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from extract.model.loading import load_model
+from extract.model.loading import open_model
+from extract.model.loading_options import ModelConfig
 from extract.progress import Reporter
 from extract.shipped import ROOT
 from probes.subspace import Subspace
@@ -135,8 +136,8 @@ def redundant(model: ChatModel) -> list[Edit]:
 
 
 def rewired(wires: Callable[[ChatModel], list[Edit]]) -> Callable[..., ChatModel]:
-    def load(name: str, **settings: object) -> ChatModel:
-        model = load_model(name, **settings)  # type: ignore[arg-type]
+    def load(kind: type[ChatModel], config: ModelConfig) -> ChatModel:
+        model = open_model(kind, config)
         model._edits = wires(model)
         return model
 
@@ -147,7 +148,7 @@ def rewired(wires: Callable[[ChatModel], list[Edit]]) -> Callable[..., ChatModel
 @pytest.mark.parametrize("layers", ["selected", "later"])
 def test_a_redundant_refusal_has_rank_two(layers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is redundant: in the layer before it is one variable, and one direction of the span stops it all."""
-    monkeypatch.setattr(loaded_run, "load_model", rewired(redundant))
+    monkeypatch.setattr(loaded_run, "open_model", rewired(redundant))
     found = ranks(tmp_path, "two-knobs", "dissociate.deepest=0.6", f"dissociate.layers={layers}")
     assert found.epistemic.rank == 1
     of = found.normative
