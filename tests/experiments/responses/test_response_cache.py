@@ -377,8 +377,8 @@ def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignor
     assert "interventions on test prompts" in err
     assert "probing" not in err  # what a control does not change is not done again
     assert two["matrix"] == one["matrix"]
-    for key, null in two["null"].items():
-        assert null["stopped_by_generation"][:1] == one["null"][key]["stopped_by_generation"]
+    for effect, same in zip(two["effects"], one["effects"], strict=True):
+        assert effect["null"]["stopped_by_generation"][:1] == same["null"]["stopped_by_generation"]
 
 
 def test_a_damaged_file_is_reported_with_the_remedy(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
