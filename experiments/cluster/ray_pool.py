@@ -83,11 +83,11 @@ class RayPool:
         """
         _ = self._workers  # what the cluster has no room for is refused before a file is written
         with store_lock(self._directory / "activations.h5"):
-            try:
-                self._fill(self._plan())
-            except ClusterLostError as lost:
-                self._start_again(lost)
-                self._fill(self._plan())
+            while True:
+                try:
+                    return self._fill(self._plan())
+                except ClusterLostError as lost:  # a second one ends the command
+                    self._start_again(lost)
 
     def _fill(self, plan: StorePlan) -> None:
         workers, shards = self._workers, list(plan.rows)
