@@ -295,8 +295,7 @@ def _opening_verdict(clauses: Sequence[Clause], asked: PromptTraits) -> Decision
 def _answered(clauses: Sequence[Clause], asked: PromptTraits) -> Decision:
     body = [c for c in clauses if c.kind != "courtesy"]
     if not body:
-        greets = asked.service or (asked.drafting and len(clauses) + clauses[0].words > 2)  # more than "Sure."
-        return Decision("answer" if greets else "other", clauses[0])
+        return Decision("answer" if asked.drafting or asked.service else "other", clauses[0])
     content = sum((c.helps and not c.question) or c.kind in MORALISING for c in body)
     if body[0].kind == "unfound" and (asked.factual or not asked.known) and content <= 2:
         return Decision("abstain", body[0])
