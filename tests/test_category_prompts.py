@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import check
-from experiments.prompt_check.results import PromptCheck, WordCues
+from experiments.prompt_check.check import PromptCheck, check
+from experiments.prompt_check.word_cues import WordCues
 from extract.prompts.prompt import load_prompts
 from probes.statistics.intervals import agreement
 from tests.conftest import ROOT
@@ -40,8 +40,8 @@ def test_words_do_not_tell_what_is_to_be_declined(found: PromptCheck, category: 
     assert isinstance(words, WordCues)
     assert not isinstance(words.bag_of_words, str)
     assert words.n == (130, 130)
-    assert 0.4 <= words.bag_of_words.auroc <= 0.6
-    assert abs(words.features["the number of words"].auroc - 0.5) <= 0.1
+    assert 0.4 <= words.bag_of_words.estimate <= 0.6
+    assert abs(words.features["the number of words"].estimate - 0.5) <= 0.1
 
 
 def test_no_text_is_repeated(found: PromptCheck) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.prompt_check.check import check, contains_word
-from experiments.prompt_check.results import PromptCheck, WordCues
+from experiments.prompt_check.check import PromptCheck, check, contains_word
+from experiments.prompt_check.word_cues import WordCues
 from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
 
@@ -26,14 +26,14 @@ def found() -> PromptCheck:
 
 
 def test_quadruples_are_whole_and_words_tell_nothing_within_them(found: PromptCheck) -> None:
-    assert found.quadruples.complete >= 100
-    assert len(set(found.quadruples.prompts.values())) == 1
+    assert found.quadruples["complete"] >= 100
+    assert len(set(found.quadruples["prompts"].values())) == 1
     words = found.words["same, within quadruples"]
     assert isinstance(words, WordCues)
     assert not isinstance(words.bag_of_words, str)
     assert words.n == (224, 224)
-    assert words.bag_of_words.auroc <= 0.70
-    assert abs(words.features["the number of words"].auroc - 0.5) < 0.1
+    assert words.bag_of_words.estimate <= 0.70
+    assert abs(words.features["the number of words"].estimate - 0.5) < 0.1
     assert found.repeated_texts == 0
 
 
@@ -83,7 +83,7 @@ def test_the_first_turn_decides_what_the_last_means(prompts: list[Prompt]) -> No
 
 def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Prompt], found: PromptCheck) -> None:
     assert all(contains_word(p.trigger, p.text) for p in prompts if p.trigger)
-    assert found.triggers.different >= 45
+    assert found.triggers["different"] >= 45
     assert not any("trigger" in told for told in found.problems)
 
 

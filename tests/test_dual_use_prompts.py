@@ -76,8 +76,8 @@ def test_words_do_not_tell_the_actions_apart(dual_use: list[Prompt], action: str
     found = measure_cues(dual_use, np.array([p.right_action == action for p in dual_use]), groups_of(dual_use))
     assert found is not None
     assert not isinstance(found.bag_of_words, str)
-    assert found.bag_of_words.auroc <= MOST_AUROC
-    assert abs(found.features["the number of words"].auroc - 0.5) <= 0.1
+    assert found.bag_of_words.estimate <= MOST_AUROC
+    assert abs(found.features["the number of words"].estimate - 0.5) <= 0.1
 
 
 def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
@@ -88,7 +88,7 @@ def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
     found = measure_cues(leaking, clarify, groups_of(dual_use))
     assert found is not None
     assert not isinstance(found.bag_of_words, str)
-    assert found.bag_of_words.auroc > 0.9
+    assert found.bag_of_words.estimate > 0.9
 
 
 def test_registers_and_lengths_differ(dual_use: list[Prompt]) -> None:

@@ -8,27 +8,42 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 
 from experiments.factors.prompt_context import ambiguous_texts, earlier_turns
-from experiments.prompt_check.results import (
-    ContextCounts,
-    PersonaCounts,
-    PromptCheck,
-    QuadrupleCounts,
-    TriggerCounts,
-    TwinCounts,
-    WordCues,
-)
-from experiments.prompt_check.word_cues import confounds, full_text, measure_cues
+from experiments.prompt_check.word_cues import WordCues, confounds, full_text, measure_cues
 from experiments.run.config import CategoriesConfig
 from experiments.run.corpus import Corpus, divide
 from experiments.triggers.quadruples import MEMBERS, member_description, member_of, quadruples, requests_in_pairs
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig, read_prompts
+from extract.record import Record
 from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.metrics import enough
 
 LEAST_OF_CATEGORY = CategoriesConfig().least  # prompts to be declined, and benign ones
+Counts = dict[str, int | dict[str, int]]
+
+
+class PromptCheck(Record):
+    """The content of a prompt file, how well words alone separate its labels, and its problems."""
+
+    prompts: int
+    labels: dict[str, int]
+    lacks: tuple[str, ...] = Field(alias="lacks, for a whole run")
+    right_actions: dict[str, int] = Field(alias="right actions")
+    categories: int
+    groups: int
+    repeated_texts: int = Field(alias="repeated texts")
+    independent_benign: int = Field(alias="independent benign prompts")
+    certifiable_rate: float = Field(alias="certifiable rate")
+    quadruples: Counts  # pairs that hold all four cells, their groups, and the prompts of each cell
+    triggers: Counts  # prompts with a trigger word, different words, and the most frequent words
+    twins: Counts  # uncertain prompts, by kind, and their known twins
+    personas: Counts  # the table of personas by requests
+    contexts: Counts  # prompts with a system line or earlier turns before their last turn
+    words: dict[str, WordCues | str]  # by contrast; or the reason why there is nothing to compare
+    problems: tuple[str, ...]
 
 
 def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
@@ -46,12 +61,14 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
     prompts = read_prompts(config, seed=0)
     corpus = divide(prompts, config, seed=0)
     repeated = sum(n - 1 for n in Counter(full_text(prompt) for prompt in prompts).values())
-    pairs, quadruple_problems = count_quadruples(corpus)
-    triggers, trigger_problems = count_triggers(prompts)
-    twins, twin_problems = count_twins(prompts)
-    personas, persona_problems = count_personas(prompts)
+    structure = {
+        "quadruples": count_quadruples(corpus),
+        "triggers": count_triggers(prompts),
+        "twins": count_twins(prompts),
+        "personas": count_personas(prompts),
+        "contexts": (count_contexts(corpus), []),
+    }
     contrasts = word_contrasts(corpus)
-    cue_problems = [line for name, cues in contrasts.items() if cues is not None for line in confounds(name, cues)]
     benign, counts = corpus.n_groups(np.flatnonzero(corpus.benign)), corpus.counts()
     return PromptCheck(
         prompts=len(prompts),
@@ -63,19 +80,12 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         repeated_texts=repeated,
         independent_benign=benign,
         certifiable_rate=certifiable(benign),
-        quadruples=pairs,
-        triggers=triggers,
-        twins=twins,
-        personas=personas,
-        contexts=count_contexts(corpus),
+        **{name: counted for name, (counted, _) in structure.items()},
         words={name: cues or "one side has no prompts" for name, cues in contrasts.items()},
         problems=(
             *([f"{repeated} texts are repeated"] if repeated else []),
-            *quadruple_problems,
-            *trigger_problems,
-            *twin_problems,
-            *persona_problems,
-            *cue_problems,
+            *(line for _, problems in structure.values() for line in problems),
+            *(line for name, cues in contrasts.items() if cues is not None for line in confounds(name, cues)),
         ),
     )
 
@@ -109,46 +119,48 @@ def _within_categories(corpus: Corpus) -> dict[str, tuple[np.ndarray, np.ndarray
 
 
 CONFIDENCE = 0.95
+Fault = tuple[Sequence[object], str]  # the cases that have it, and its text with their number {n} and the {first}
 
 
-def count_quadruples(corpus: Corpus) -> tuple[QuadrupleCounts, list[str]]:
+def lines_of(*faults: Fault) -> list[str]:
+    """Return a line for each fault that has cases."""
+    return [text.format(n=len(cases), first=cases[0]) for cases, text in faults if cases]
+
+
+def count_quadruples(corpus: Corpus) -> tuple[Counts, list[str]]:
     """Return the counts of complete quadruples and of prompts in each cell, and which pairs lack a cell."""
-    members = quadruples(corpus, np.arange(len(corpus)))
-    rows = requests_in_pairs(corpus, np.arange(len(corpus)))
-    held: dict[str, set[int]] = defaultdict(set)
-    for row in rows:
+    every = np.arange(len(corpus))
+    members, held = quadruples(corpus, every), defaultdict[str, set[int]](set)
+    for row in requests_in_pairs(corpus, every):
         held[str(corpus.prompts[row].pair)].add(MEMBERS.index(member_of(corpus, row)))
-    complete = sum(len(cells) == len(MEMBERS) for cells in held.values())
-    broken = {pair: cells for pair, cells in held.items() if len(cells) == len(MEMBERS) - 1}
-    problems = []
-    if broken:
-        pair, cells = next(iter(broken.items()))
-        missing = member_description(MEMBERS[next(i for i in range(len(MEMBERS)) if i not in cells)])
-        problems.append(f"{len(broken)} pairs lack one of the four cells, for example {pair!r} the one {missing}")
-    if complete and len(set(members.counts().values())) > 1:
-        problems.append(f"the cells of the complete pairs are unbalanced: {members.counts()}")
-    return QuadrupleCounts(complete=complete, groups=members.n_groups, prompts=members.counts()), problems
+    complete, cells = sum(len(own) == len(MEMBERS) for own in held.values()), members.counts()
+    broken = [
+        (pair, member_description(MEMBERS[min(set(range(len(MEMBERS))) - own)]))
+        for pair, own in held.items()
+        if len(own) == len(MEMBERS) - 1
+    ]
+    return {"complete": complete, "groups": members.n_groups, "prompts": cells}, lines_of(
+        (broken, "{n} pairs lack one of the four cells, for example {first[0]!r} the one {first[1]}"),
+        (
+            [cells] if complete and len(set(cells.values())) > 1 else [],
+            "the cells of the complete pairs are unbalanced: {first}",
+        ),
+    )
 
 
-def count_triggers(prompts: Sequence[Prompt]) -> tuple[TriggerCounts, list[str]]:
+def count_triggers(prompts: Sequence[Prompt]) -> tuple[Counts, list[str]]:
     """Return the counts of trigger words, which triggers are not in their text, and which words are not marked."""
     words = Counter(prompt.trigger.lower() for prompt in prompts if prompt.trigger)
     lost = [p.id for p in prompts if p.trigger and not contains_word(p.trigger, p.text)]
     requests = [p for p in prompts if p.trigger is None and p.intent in ("benign", "harmful")]
-    unmarked = [(p.id, word) for p in requests for word in words if contains_word(word, p.text)]
-    problems = []
-    if lost:
-        problems.append(
-            f"{len(lost)} prompts have a trigger that is no word of their last turn, for example {lost[0]!r}"
-        )
-    if unmarked:
-        row, word = unmarked[0]
-        n = len({i for i, _ in unmarked})
-        problems.append(
-            f"{n} requests without a trigger contain another prompt's trigger word: {row!r} contains {word!r}"
-        )
-    commonest = dict(words.most_common(5))
-    return TriggerCounts(prompts=sum(words.values()), different=len(words), commonest=commonest), problems
+    unmarked = {p.id: word for p in requests for word in reversed(words) if contains_word(word, p.text)}
+    return {"prompts": sum(words.values()), "different": len(words), "commonest": dict(words.most_common(5))}, lines_of(
+        (lost, "{n} prompts have a trigger that is no word of their last turn, for example {first!r}"),
+        (
+            list(unmarked.items()),
+            "{n} requests without a trigger contain another prompt's trigger word: {first[0]!r} contains {first[1]!r}",
+        ),
+    )
 
 
 def contains_word(word: str, text: str) -> bool:
@@ -156,7 +168,7 @@ def contains_word(word: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) is not None
 
 
-def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
+def count_twins(prompts: Sequence[Prompt]) -> tuple[Counts, list[str]]:
     """Return the counts of uncertain prompts by category and of known twins; missing twins and missing answers."""
     uncertain = [prompt for prompt in prompts if prompt.label == "uncertain"]
     known: dict[str, list[Prompt]] = defaultdict(list)
@@ -165,23 +177,22 @@ def count_twins(prompts: Sequence[Prompt]) -> tuple[TwinCounts, list[str]]:
             known[prompt.pair].append(prompt)
     without_twin = [p.id for p in uncertain if not known.get(p.pair or "")]
     twins = [twin for pair in sorted({p.pair for p in uncertain if p.pair}) for twin in known.get(pair, [])]
-    unanswered = [twin.id for twin in twins if not twin.answer]
-    problems = []
-    if without_twin:
-        problems.append(
-            f"{len(without_twin)} uncertain prompts have no benign twin of the same 'pair', for example "
-            f"{without_twin[0]!r}: a probe may learn their topic instead of what is known"
-        )
-    if unanswered:
-        problems.append(
-            f"{len(unanswered)} twins have no 'answer', for example {unanswered[0]!r}: whether the model "
-            "answers them correctly cannot be measured"
-        )
     kinds = dict(sorted(Counter(prompt.category or "-" for prompt in uncertain).items()))
-    return TwinCounts(uncertain=len(uncertain), kinds=kinds, twins=len(twins)), problems
+    return {"uncertain": len(uncertain), "kinds": kinds, "twins": len(twins)}, lines_of(
+        (
+            without_twin,
+            "{n} uncertain prompts have no benign twin of the same 'pair', for example {first!r}: "
+            "a probe may learn their topic instead of what is known",
+        ),
+        (
+            [twin.id for twin in twins if not twin.answer],
+            "{n} twins have no 'answer', for example {first!r}: whether the model "
+            "answers them correctly cannot be measured",
+        ),
+    )
 
 
-def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]:
+def count_personas(prompts: Sequence[Prompt]) -> tuple[Counts, list[str]]:
     """Return the size of the persona x request table, and which requests are not asked by every persona."""
     cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     personas = {prompt.persona for prompt in prompts if prompt.persona}
@@ -189,22 +200,22 @@ def count_personas(prompts: Sequence[Prompt]) -> tuple[PersonaCounts, list[str]]
         if prompt.persona and prompt.pair:
             cells[prompt.pair, prompt.label].add(prompt.persona)
     incomplete = [pair for (pair, _), asked in cells.items() if asked != personas]
-    problems = []
-    if incomplete and len(incomplete) < len(cells):  # if no request is complete, the personas form no table
-        problems.append(
-            f"{len(incomplete)} requests are not asked by every persona, for example that of pair {incomplete[0]!r}"
-        )
-    return PersonaCounts(personas=len(personas), requests=len(cells)), problems
-
-
-def count_contexts(corpus: Corpus) -> ContextCounts:
-    """Return the counts of prompts with earlier turns or system lines, and of last turns labelled both ways."""
-    prompts = corpus.prompts
-    return ContextCounts(
-        earlier_turns=sum(earlier_turns(prompt) is not None for prompt in prompts),
-        ambiguous=ambiguous_texts(corpus).both,
-        system_line=sum(prompt.messages[0]["role"] == "system" for prompt in prompts),
+    form_a_table = len(incomplete) < len(cells)  # some request is complete
+    return {"personas": len(personas), "requests": len(cells)}, lines_of(
+        (
+            incomplete if form_a_table else [],
+            "{n} requests are not asked by every persona, for example that of pair {first!r}",
+        ),
     )
+
+
+def count_contexts(corpus: Corpus) -> Counts:
+    """Return the counts of prompts with earlier turns or system lines, and of last turns labelled both ways."""
+    return {
+        "with earlier turns": sum(earlier_turns(prompt) is not None for prompt in corpus.prompts),
+        "last turns that the first decides": ambiguous_texts(corpus).both,
+        "with a system line": sum(prompt.messages[0]["role"] == "system" for prompt in corpus.prompts),
+    }
 
 
 def certifiable(n_groups: int) -> float:

@@ -10,14 +10,16 @@ import numpy as np
 from jaxtyping import Bool, Int
 from sklearn.model_selection import StratifiedGroupKFold
 
-from experiments.prompt_check.results import AurocInterval, WordCount, WordCues
 from extract.prompts.prompt import Prompt
+from extract.record import Record
 from probes.grid.baselines import word_scores
-from probes.statistics.metrics import Discrimination, average, discrimination, enough
+from probes.statistics.intervals import Estimate
+from probes.statistics.metrics import average, discrimination, enough
 
 N_FOLDS = 5
 MOST_WORDS = 8  # shown for each class
 LEAST_PROMPTS = 5  # least number of prompts that contain a word for it to count
+BAG = "a bag of words"
 CUE = 0.1  # an AUROC this far from 0.5 is a cue, if its interval excludes 0.5
 
 FEATURES: dict[str, Callable[[Prompt], float]] = {
@@ -30,22 +32,28 @@ FEATURES: dict[str, Callable[[Prompt], float]] = {
     "a system line": lambda prompt: prompt.messages[0]["role"] == "system",
     "the number of turns": lambda prompt: len(prompt.messages),
 }
+WordCount = tuple[str, int, int]  # a word, and the numbers of positive and of negative prompts that contain it
+
+
+class WordCues(Record):
+    """How well words and surface features alone separate one contrast: AUROCs, cross-validated for the words."""
+
+    n: tuple[int, int]  # positive, negative
+    bag_of_words: Estimate | str  # or the reason why there is none
+    features: dict[str, Estimate]
+    words_of_the_positive_side: tuple[WordCount, ...]
+    words_of_the_negative_side: tuple[WordCount, ...]
 
 
 def confounds(name: str, cues: WordCues) -> list[str]:
     """Return one line for each cue that separates the two classes; a feature may favour either class."""
-    words = {} if isinstance(cues.bag_of_words, str) else {"a bag of words": cues.bag_of_words}
-    separating = [(what, auroc) for what, auroc in words.items() if _above(auroc)]
-    separating += [(what, auroc) for what, auroc in cues.features.items() if _above(auroc) or _below(auroc)]
-    return [f"{name}: {what} separates the two classes (AUROC {auroc:.2f})" for what, auroc in separating]
-
-
-def _above(auroc: AurocInterval) -> bool:
-    return auroc.auroc >= 0.5 + CUE and auroc.low > 0.5
-
-
-def _below(auroc: AurocInterval) -> bool:
-    return auroc.auroc <= 0.5 - CUE and auroc.high < 0.5
+    aurocs = {} if isinstance(cues.bag_of_words, str) else {BAG: cues.bag_of_words}
+    return [
+        f"{name}: {what} separates the two classes (AUROC {auroc:.2f})"
+        for what, auroc in (aurocs | cues.features).items()
+        if (auroc.estimate >= 0.5 + CUE and auroc.low > 0.5)
+        or (what != BAG and auroc.estimate <= 0.5 - CUE and auroc.high < 0.5)
+    ]
 
 
 def measure_cues(
@@ -62,20 +70,20 @@ def measure_cues(
     """
     if y.all() or not y.any():
         return None
-    texts = [full_text(prompt) for prompt in prompts]
-    values = {what: np.array([float(read(p)) for p in prompts]) for what, read in FEATURES.items()}
-    told_apart = enough(int(y.sum()), int((~y).sum()))
-    features = {
-        what: discrimination(y, v, groups) for what, v in values.items() if told_apart and len(set(v.tolist())) > 1
-    }
-    words = _cross_validated(texts, y, groups, seed)
+    n_positive, n_negative = int(y.sum()), int((~y).sum())
+    features = {}
+    for what, read in FEATURES.items():
+        values = np.array([float(read(prompt)) for prompt in prompts])
+        if enough(n_positive, n_negative) and np.ptp(values) > 0:
+            features[what] = discrimination(y, values, groups).auroc
+    words = _cross_validated([full_text(prompt) for prompt in prompts], y, groups, seed)
     positive, negative = _class_words(prompts, y)
     return WordCues(
-        n=(int(y.sum()), int((~y).sum())),
-        bag_of_words="too few groups" if words is None else _interval(words),
-        features={what: _interval(auroc) for what, auroc in features.items()},
-        words_of_the_positive_side=tuple(positive),
-        words_of_the_negative_side=tuple(negative),
+        n=(n_positive, n_negative),
+        bag_of_words=words or "too few groups",
+        features=features,
+        words_of_the_positive_side=positive,
+        words_of_the_negative_side=negative,
     )
 
 
@@ -89,24 +97,19 @@ def words_of(prompt: Prompt) -> list[str]:
     return re.findall(r"\w+", full_text(prompt).lower())
 
 
-def _interval(measured: Discrimination) -> AurocInterval:
-    return AurocInterval(auroc=measured.auroc.estimate, low=measured.auroc.low, high=measured.auroc.high)
-
-
-def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Discrimination | None:
+def _cross_validated(texts: Sequence[str], y: np.ndarray, groups: np.ndarray, seed: int) -> Estimate | None:
     """Return the mean AUROC of a bag of words over folds of whole groups; None if a fold would lack a class."""
     if min(len(set(groups[y].tolist())), len(set(groups[~y].tolist()))) < 2 * N_FOLDS:
         return None
-    folds = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups)
-    by_fold = []
-    for train, test in folds:
+    by_fold, folds = [], StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=seed)
+    for train, test in folds.split(np.zeros(len(y)), y, groups):
         if y[test].all() or not y[test].any():
             return None
         by_fold.append(discrimination(y[test], word_scores(texts, y, train, test), groups[test]))
-    return average(by_fold)
+    return average(by_fold).auroc
 
 
-def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCount], list[WordCount]]:
+def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[tuple[WordCount, ...], ...]:
     """Return the words that are most over-represented in the positive and in the negative class, with prompt counts."""
     positive, negative = Counter[str](), Counter[str]()
     for prompt, of_positive in zip(prompts, y, strict=True):
@@ -118,5 +121,4 @@ def _class_words(prompts: Sequence[Prompt], y: np.ndarray) -> tuple[list[WordCou
     }
     ordered = sorted(share, key=lambda word: (share[word], word))
     sides = ([w for w in ordered[::-1] if share[w] > 0], [w for w in ordered if share[w] < 0])
-    first, second = ([(w, positive[w], negative[w]) for w in side[:MOST_WORDS]] for side in sides)
-    return first, second
+    return tuple(tuple((w, positive[w], negative[w]) for w in side[:MOST_WORDS]) for side in sides)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import certifiable, check, contains_word, print_check
-from experiments.prompt_check.results import PromptCheck, WordCues
+from experiments.prompt_check.check import PromptCheck, certifiable, check, contains_word, print_check
+from experiments.prompt_check.word_cues import WordCues
 from probes.statistics.intervals import clopper_pearson
 
 STARTS, ENDS = ("ba", "de", "fi", "go", "hu", "ki", "lo"), ("ran", "sol", "tim", "vex", "wug", "zap")
@@ -46,7 +46,7 @@ def words_of(found: PromptCheck, contrast: str) -> tuple[float, WordCues]:
     cues = found.words[contrast]
     assert isinstance(cues, WordCues)
     assert not isinstance(cues.bag_of_words, str)
-    return cues.bag_of_words.auroc, cues
+    return cues.bag_of_words.estimate, cues
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def rows() -> list[dict[str, Any]]:
 def test_a_balanced_file_has_no_problems(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     found = checked(tmp_path, rows)
     assert found.problems == ()
-    assert found.quadruples.complete == 24
-    assert set(found.quadruples.prompts.values()) == {24}
-    assert found.triggers.to_dict() == {"prompts": 48, "different": 1, "commonest": {"kill": 48}}
-    assert found.twins.to_dict() == {"uncertain": 20, "kinds": {"novel": 20}, "twins": 20}
+    assert found.quadruples["complete"] == 24
+    assert set(found.quadruples["prompts"].values()) == {24}
+    assert found.triggers == {"prompts": 48, "different": 1, "commonest": {"kill": 48}}
+    assert found.twins == {"uncertain": 20, "kinds": {"novel": 20}, "twins": 20}
     assert words_of(found, "same, within quadruples")[0] < 0.6
 
 
@@ -100,7 +100,7 @@ def test_an_incomplete_table_of_personas_is_reported(tmp_path: Path, rows: list[
         for i in range(6) for who in ("nurse", "guard")
     ]  # fmt: skip
     whole = checked(tmp_path, rows + asked)
-    assert whole.personas.to_dict() == {"personas": 2, "requests": 6}
+    assert whole.personas == {"personas": 2, "requests": 6}
     assert not any("persona" in problem for problem in whole.problems)
     incomplete = checked(tmp_path, rows + asked[1:])
     assert "1 requests are not asked by every persona, for example that of pair 'p0'" in incomplete.problems
