@@ -17,7 +17,7 @@ def random_model(quick: bool) -> PreTrainedModel:
     """Return a model of Qwen2.5-0.5B shape in float32, on a GPU of Llama-3.1-8B shape in bfloat16; tiny if `quick`."""
     torch.manual_seed(0)
     if quick:
-        return small_model(d_model=64)
+        return small_model(d_model=64).to("cuda" if ON_GPU else "cpu")
     if not ON_GPU:
         return Qwen2ForCausalLM(_qwen())
     shape = LlamaConfig(
