@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -37,6 +38,9 @@ PLAIN = {  # by pydantic's type of error
     "path": "expected the path of a file",
     "finite_number": "expected a finite number",
 }
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Strict(BaseModel):
@@ -117,6 +121,21 @@ def nearest_key(key: str, model: type[BaseModel]) -> str | None:
     others = [known for known in known_keys(model) if not key.startswith(f"{known}.")]  # not its own section
     matches = difflib.get_close_matches(key, others, n=1, cutoff=0.4)
     return matches[0] if matches else None
+
+
+def as_model(model: type[Model], raw: object, where: str | os.PathLike[str]) -> Model:
+    """Return a value as a configuration model.
+
+    Args:
+        where: the file or option that it is from, for the message.
+
+    Raises:
+        UserError: a key or a value is wrong; names it, in one line.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise UserError(f"{where}: {explain(error, model)}") from None
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:

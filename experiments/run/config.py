@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from experiments.run.steer_config import SteerConfig
 from extract.capture_spec import CaptureSpec
@@ -18,7 +18,7 @@ from extract.model.loading_options import ModelConfig
 from extract.prompts.sources import PromptsConfig
 from extract.run_directory import is_run
 from extract.shipped import nearest_yaml, resolve_shipped
-from extract.yaml_file import Strict, explain, key_and_value, read_yaml
+from extract.yaml_file import Strict, as_model, key_and_value, read_yaml
 from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 MOST_DIRECTIONS = 8  # of a subspace that is searched for
@@ -193,10 +193,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     raw = read_yaml(_file(Path(path)), "configuration")
     for override in overrides:
         _assign(raw, *key_and_value("--set", override, "model.name=owner/name"))
-    try:
-        return RunConfig.model_validate(raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, RunConfig)}") from None
+    return as_model(RunConfig, raw, path)
 
 
 def _file(path: Path) -> Path:

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from experiments.pipeline.graph import continued, in_order, read_inputs, stages_of
 from experiments.run.config import RunConfig, RunName
@@ -25,7 +25,7 @@ from extract.prompts.sources import DatasetConfig
 from extract.record import Record
 from extract.shipped import nearest_yaml, resolve_shipped
 from extract.store.identity import has_its_shards
-from extract.yaml_file import Strict, explain, read_yaml
+from extract.yaml_file import Strict, as_model, read_yaml
 
 MODEL, PROMPTS = "model", "prompts"  # names of the axes beside the keys
 OF_THE_GRID = {"model.name": "models", "prompts.path": "prompts", "prompts.datasets": "prompts"}
@@ -84,11 +84,7 @@ def load_sweep(path: Path, overrides: dict[str, JsonValue]) -> SweepConfig:
     shipped = resolve_shipped(path)
     if not shipped.exists() and (near := nearest_yaml(path)):
         raise UserError(f"sweep not found: {path}; did you mean {near}?")
-    raw = read_yaml(shipped, "sweep")
-    try:
-        sweep = SweepConfig.model_validate(raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, SweepConfig)}") from None
+    sweep = as_model(SweepConfig, read_yaml(shipped, "sweep"), path)
     sweep = sweep.model_copy(update={"set": sweep.set | overrides})
     for problem in _problems(sweep):
         raise UserError(f"{path}: {problem}")

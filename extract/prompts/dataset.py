@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Counts, Strict, Value, as_text, field_value, value_at
 from extract.prompts.prompt import Label, Prompt, make_prompt
 from extract.prompts.rows import Row, place, read_rows
 from extract.shipped import ROOT
-from extract.yaml_file import explain, read_yaml
+from extract.yaml_file import as_model, read_yaml
 
 Rows = list[tuple[str, Row]]  # the place of each row, for messages, and its fields
 
@@ -210,8 +210,4 @@ def describe(name: str) -> Description:
             f"no data set {name!r}; {hint}choose from {', '.join(known_datasets())}, "
             "or give the path of a YAML file that describes it"
         )
-    raw = read_yaml(path, "description")
-    try:
-        return Description.model_validate({"name": path.stem} | raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, Description)}") from None
+    return as_model(Description, {"name": path.stem} | read_yaml(path, "description"), path)

@@ -164,19 +164,12 @@ def _local(name: str, adapter: str | None, template: str | None, most: int) -> T
 
 def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most: int) -> Target:
     """Return a model behind an OpenAI-compatible endpoint."""
-    from pydantic import ValidationError
-
-    from extract.errors import UserError
-    from extract.yaml_file import explain
+    from extract.yaml_file import as_model
     from scoring.evaluation.asking import endpoint_target
     from scoring.judges.config import EndpointConfig
 
-    try:
-        config = EndpointConfig(
-            base_url=url, model=name, api_key_env=key_name, concurrency=concurrency, max_tokens=most, json_mode=False
-        )
-    except ValidationError as error:
-        raise UserError(f"--base-url: {explain(error, EndpointConfig)}") from None
+    settings = {"base_url": url, "model": name, "api_key_env": key_name, "concurrency": concurrency}
+    config = as_model(EndpointConfig, settings | {"max_tokens": most, "json_mode": False}, "--base-url")
     return endpoint_target(config, {"max_new_tokens": most, "temperature": config.temperature, "seed": config.seed})
 
 

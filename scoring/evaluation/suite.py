@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from extract.errors import UserError
 from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT, resolve_shipped
-from extract.yaml_file import Strict, explain, read_yaml
+from extract.yaml_file import Strict, as_model, read_yaml
 from probes.statistics.seeds import named_rng
 from scoring.abstaining import asking_confidence, stating_target
 
@@ -58,10 +58,7 @@ def load_suite(given: str) -> Suite:
             f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(known_suites())}"
             + (f"; did you mean {near[0]}?" if near else "")
         )
-    try:
-        return Suite.model_validate(read_yaml(path, "suite"))
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, Suite)}") from None
+    return as_model(Suite, read_yaml(path, "suite"), path)
 
 
 def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = None) -> list[Prompt]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from extract.errors import UserError
 from extract.shipped import ROOT, resolve_shipped
-from extract.yaml_file import Strict, explain, read_yaml
+from extract.yaml_file import Strict, as_model, read_yaml
 from scoring.actions import Action
 
 KNOWN = ROOT / "configs" / "judges"
@@ -135,11 +135,7 @@ def load_judge(given: str) -> JudgeConfig:
     if not isinstance(kind, str) or kind not in _KINDS:
         fault = "kind is missing" if kind is None else f"kind is {kind!r}"
         raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)}")
-    model = _KINDS[kind]
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, model)}") from None
+    return as_model(_KINDS[kind], raw, path)
 
 
 def _find(given: str) -> Path:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Value, value_at
-from extract.yaml_file import explain, read_yaml
+from extract.yaml_file import as_model, explain, read_yaml
 from scoring.case import Row
 from scoring.readers.row import FIELDS, REFUSED, ForeignRow, held_until, is_transcript
 
@@ -50,12 +50,8 @@ def read_column_map(options: Sequence[str] = (), file: Path | None = None) -> Co
     Raises:
         UserError: an option or a key is wrong; names it, and the nearest known field.
     """
-    given = read_yaml(file, "column map") if file else {}
+    read = as_model(ColumnMap, read_yaml(file, "column map"), file) if file else ColumnMap()
     columns = _from_options(options)
-    try:
-        read = ColumnMap.model_validate(given)
-    except ValidationError as error:
-        raise UserError(f"{file}: {explain(error, ColumnMap)}") from None
     try:
         named = ColumnMap(columns=columns)
     except ValidationError as error:
