@@ -22,7 +22,6 @@ from extract.backoff import TokenBudget
 from extract.errors import UserError
 from extract.model.loading import load_classifier
 from extract.model.weights import fingerprint
-from scoring.actions import Action
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.config import ClassifierConfig
 from scoring.judges.visible_text import text_to_judge
@@ -32,28 +31,6 @@ USUAL_LENGTH = 512
 WINDOW = 16  # batches read ahead; texts within the window are sorted by length
 _MARK = re.compile(r"\{(prompt|completion)\}")
 COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
-
-
-class ClassifierRecord(JudgeRecord):
-    """The classifier, the meaning of its labels, and the number of completions by outcome."""
-
-    model: str
-    revision: str | None
-    weights: str  # fingerprint
-    dtype: str
-    text: str | tuple[str, str]
-    max_tokens: int
-    actions: dict[str, Action | None]
-    multi_label: bool
-    threshold: float
-    judged: int
-    unspoken: int
-    without_prompt: int
-    says_nothing: int
-    below_threshold: int
-    disagreeing: int
-    nan: int
-    truncated: int
 
 
 class ClassifierJudge:
@@ -81,9 +58,9 @@ class ClassifierJudge:
         while window := list(islice(rest, WINDOW * self.config.batch_size)):
             yield from self._judge_window(window)
 
-    def record(self) -> ClassifierRecord:
+    def record(self) -> JudgeRecord:
         """Return the classifier, the meaning of its labels, and the counts of unjudged completions by reason."""
-        return ClassifierRecord(
+        return JudgeRecord(
             judge="classifier",
             model=self.config.model,
             revision=self.revision,

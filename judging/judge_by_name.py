@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scoring.judges import CompletionJudge
-from scoring.judges.config import ClassifierConfig, EndpointConfig, ReaderConfig, load_judge
+from scoring.judges.config import EndpointConfig, ReaderConfig, load_judge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.site_phrases import SitePhrases, read_phrases
 
@@ -26,16 +26,10 @@ def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None 
         return SitePhrases(open_judge(given, cache), phrases)
     if given == "rules":
         return RuleJudge()
-    match load_judge(given):
-        case ClassifierConfig() | ReaderConfig() as config:
-            return _on_torch(config)
-        case EndpointConfig() as config:
-            from scoring.judges.endpoint import EndpointJudge  # loads openai
+    if isinstance(config := load_judge(given), EndpointConfig):
+        from scoring.judges.endpoint import EndpointJudge  # loads openai
 
-            return EndpointJudge(config, cache)
-
-
-def _on_torch(config: ClassifierConfig | ReaderConfig) -> CompletionJudge:
+        return EndpointJudge(config, cache)
     from extract.model.quiet import quiet_libraries
 
     quiet_libraries()

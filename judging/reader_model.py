@@ -10,9 +10,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,8 +31,7 @@ PROMPT_TOKENS, FIRST_TOKENS, LAST_TOKENS = 32, 64, 28
 MOST_CHARS = 20_000  # of a completion before tokenisation: its first and last halves
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(NamedTuple):
     """What the reader reads of one completion: token ids, and the features of the rules."""
 
     ids: list[int]

@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-import numpy as np
-from jaxtyping import Int
-
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
@@ -45,14 +42,14 @@ FROM_PROMPT = tuple(field.name for field in fields(Case) if field.name not in ("
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     """Return the cases of labelled prompts by id; prompts linked by pair, entity or text form one group."""
-    groups = group_names([prompt.id for prompt in prompts], groups_of(prompts)) if prompts else []
+    named: dict[int, str] = {}  # a group is named after its first member
     return {
         prompt.id: Case(
-            group=group,
+            group=named.setdefault(int(group), f"with {prompt.id}"),
             epistemic_kind=_kind(None, prompt.label, prompt.category, prompt.answer),
             **{name: getattr(prompt, name) for name in FROM_PROMPT},
         )
-        for prompt, group in zip(prompts, groups, strict=True)
+        for prompt, group in zip(prompts, groups_of(prompts) if prompts else (), strict=True)
     }
 
 
@@ -65,7 +62,7 @@ def case_of_row(row: Row) -> Case:
         UserError: the id is missing, or the label or an action is unknown; names the row's place.
     """
     given = {key: value for key, value in row.items() if not is_missing(value)}
-    where, identifier = place_of(row), identifier_of(row)
+    where, identifier = str(row.get("place") or f"the completion of {row.get('id')!r}"), identifier_of(row)
     label = _one_of(given.get("label"), "label", ALL_LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
     texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}
@@ -82,12 +79,6 @@ def case_of_row(row: Row) -> Case:
         messages=messages,
         **texts,
     )
-
-
-def group_names(ids: Sequence[str], groups: Int[np.ndarray, " case"]) -> list[str]:
-    """Name numbered groups after their first member; (n,)."""
-    first: dict[int, str] = {}
-    return [first.setdefault(int(group), f"with {name}") for name, group in zip(ids, groups, strict=True)]
 
 
 def _group(given: Row, identifier: str, text: str | None) -> str:
@@ -148,20 +139,12 @@ def is_missing(value: object) -> bool:
     return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
-def place_of(row: Row) -> str:
-    """Return a row's file and line for messages."""
-    return str(row.get("place") or f"the completion of {row.get('id')!r}")
-
-
 def identifier_of(row: Row) -> str:
-    """Return a row's id, as text.
-
-    Raises:
-        UserError: the id is missing; names the row's place.
-    """
+    """Return a row's id, as text; where it is missing, a UserError names the row's place."""
     value = row.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float) or is_missing(value):
-        raise UserError(f"{place_of(row)}: field 'id' is {value!r}; expected text or a number")
+        where = row.get("place") or f"the completion of {value!r}"
+        raise UserError(f"{where}: field 'id' is {value!r}; expected text or a number")
     return to_text(value)
 
 

@@ -1,6 +1,6 @@
 """Judged completions in a temporary SQLite table on disk: counting a million takes no more memory than counting ten.
 
-One connection may hold several tables: `compare/paired.py` joins two. SQLite removes its temporary file.
+One connection may hold several tables: `compare/comparison.py` joins two. SQLite removes its temporary file.
 """
 
 from __future__ import annotations
@@ -22,18 +22,10 @@ from scoring.judges import RefusedBy
 from scoring.rates import mean_of_groups
 
 _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
-_COLUMNS = (
-    "given",
-    "sample",
-    "nth",
-    "digest",
-    "counted",
+_COLUMNS = (  # as `Ledger.add` fills them
+    *"given sample nth digest counted".split(),
     *("grp" if name == "group" else name for name in _CASE),
-    "action",
-    "evidence",
-    "refused_by",
-    "confidence",
-    "thought",
+    *"action evidence refused_by confidence thought".split(),
     *(f"scored_{name}" for name in FIELDS),
 )
 DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # SQLite's messages where the disk is full
@@ -59,11 +51,7 @@ class Entry:
 
 @contextmanager
 def workspace() -> Iterator[sqlite3.Connection]:
-    """Open a temporary database on disk.
-
-    Raises:
-        UserError: the disk is full.
-    """
+    """Open a temporary database on disk; a full disk is a UserError."""
     connection = sqlite3.connect("", isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = OFF")
@@ -106,23 +94,11 @@ class Ledger:
         about = [getattr(case, name) for name in _CASE]
         about[_CASE.index("acceptable")] = "|".join(sorted(set(case.acceptable)))
         content = (entry.action, entry.evidence) if entry.completion is None else entry.completion
-        digest = _digest(repr((content, about)))
+        text = repr((content, about)).encode("utf-8", "surrogatepass")
+        digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
         seen, sample, nth = self._place(case.id, entry.sample, digest)
-        scored = [(entry.fields or {}).get(name) for name in FIELDS]
-        row = (
-            entry.sample,
-            sample,
-            nth,
-            digest,
-            seen != "repeated",
-            *about,
-            entry.action,
-            entry.evidence,
-            entry.by,
-            entry.confidence,
-            entry.thought,
-            *scored,
-        )
+        row = [entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence]
+        row += [entry.by, entry.confidence, entry.thought, *((entry.fields or {}).get(name) for name in FIELDS)]
         self.connection.execute(self._insert, row)
         return seen, sample
 
@@ -181,18 +157,12 @@ def taken(actions: Set[str]) -> str:
 
 
 def group_overlap(connection: sqlite3.Connection, source: str) -> dict[tuple[str, str], float]:
-    """Return, for each pair of right actions, the sum over groups of the product of their numbers of rows.
+    """Return, for each pair of right actions, the sum over groups of the product of their numbers of rows in `source`.
 
-    Args:
-        source: table or subquery with columns `right_action` and `grp`.
+    That is a table or subquery with columns `right_action` and `grp`.
     """
     rows = ", ".join(f"TOTAL(right_action = '{action}') AS n{i}" for i, action in enumerate(RIGHT_ACTIONS))
     pairs = list(product(enumerate(RIGHT_ACTIONS), repeat=2))
     products = ", ".join(f"TOTAL(n{i} * n{j})" for (i, _), (j, _) in pairs)
     totals = connection.execute(f"SELECT {products} FROM (SELECT {rows} FROM {source} GROUP BY grp)").fetchone()
     return {(c, d): total for ((_, c), (_, d)), total in zip(pairs, totals, strict=True) if total}
-
-
-def _digest(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)

@@ -22,7 +22,6 @@ from extract.prompts.rows import place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
 from scoring.abstaining import split_confidence
-from scoring.actions import Action
 from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import measure, merged
 from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
@@ -66,9 +65,6 @@ def score_file(
         prompts, dataset: the prompts of the completions: a file; a public set by name (`prompts`: its local copy).
         labels: actions that people saw in some of the completions, drawn at random; the rates are corrected by them.
         columns, mapped: maps the file's columns to fields: a YAML file; `field=column` each.
-
-    Raises:
-        UserError: an input cannot be read; names the line and the remedy.
     """
     of_run = Path(path).is_dir()
     path, out = file_of_run(path, "completions.jsonl"), Path(out)
@@ -83,17 +79,10 @@ def score_file(
     if cases:
         rows = _of_known_prompts(path, rows, cases)
     by_hand = None if labels is None else read_labels(labels)
+    judge = judge or RuleJudge()
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows,
-            out,
-            judge or RuleJudge(),
-            credits,
-            cases=cases,
-            labels=by_hand,
-            parquet=parquet,
-            notes=notes,
-            advance=advance,
+            rows, out, judge, credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes, advance=advance
         )
 
 
@@ -162,9 +151,6 @@ def score_completions(
         cases: their prompts by id, if given separately; these then replace the fields in the rows.
         labels: actions that people saw in some of the completions.
         notes: those made while the rows were read, for the scorecard.
-
-    Raises:
-        UserError: there are no completions, one has an unknown label or action, or `out` cannot be written.
     """
     notes = notes or InputNotes()
     with (
@@ -244,26 +230,22 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     """Return a judged completion with its five fields; one that is missing is unjudged, whatever the judge said."""
     if completion is None:
         judgement = Judgement(None, "there is no completion")
-    did: Action | None = judgement.action
-    said, confidence = split_confidence(completion or "")
-    fields = merged(measure(case, did, said, judgement.fields), judgement.fields)
+    text, confidence = split_confidence(completion or "")
+    fields = merged(measure(case, judgement.action, text, judgement.fields), judgement.fields)
+    thought = split_thinking(completion).thought if completion and thinks(completion) else None
     return Entry(
         case,
-        did,
+        judgement.action,
         to_text(judgement.evidence),
         sample,
         completion,
         fields,
-        judgement.probability,
-        judgement.declined,
-        confidence,
-        _thought(completion or ""),
-        judgement.by,
+        probability=judgement.probability,
+        declined=judgement.declined,
+        confidence=confidence,
+        thought=None if thought is None else len(thought.split()),
+        by=judgement.by,
     )
-
-
-def _thought(completion: str) -> int | None:
-    return len(split_thinking(completion).thought.split()) if thinks(completion) else None
 
 
 def to_judge(case: Case, completion: str | None) -> CompletionToJudge:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +22,16 @@ from scoring.ledger import Entry, Ledger
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 BATCH = 4096  # rows of Parquet written at once
-OF_CASE = (
-    "label",
-    "right_action",
-    "acceptable",  # actions joined by |
-    "intent",
-    "group",
-    "category",
-    "epistemic_kind",
-    "persona",
-    "trigger",
-    "source",
-    "answer",
-    "text",
-)
-TEXTS = ("id", "action", "evidence", "by", "sample", *OF_CASE, "completion")
+# fields of the case; `acceptable` as actions joined by |
+ABOUT = "label right_action acceptable intent group category epistemic_kind persona trigger source answer text".split()
+TEXTS = ("id", "action", "evidence", "by", "sample", *ABOUT, "completion")
 CHANCES = ("probability", "declined", "confidence")
 Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
 
 
 @contextmanager
 def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
-    """Yield a function that writes an entry to scored.jsonl and, with `parquet`, to scored.parquet.
-
-    Raises:
-        UserError: the directory cannot be written, or the disk is full; earlier files stay unchanged.
-    """
+    """Yield a function that writes an entry to scored.jsonl and, with `parquet`, to scored.parquet."""
     with ExitStack() as stack:
         sink = stack.enter_context(atomic_file(out / "scored.jsonl"))
         to_parquet = stack.enter_context(_parquet(out)) if parquet else None
@@ -65,7 +49,7 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
 def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
     """Return an entry as a row: id, action, evidence and the five fields always, other fields if known."""
     case = entry.case
-    about = {name: getattr(case, name) for name in OF_CASE} | {"acceptable": "|".join(case.acceptable) or None}
+    about = {name: getattr(case, name) for name in ABOUT} | {"acceptable": "|".join(case.acceptable) or None}
     known = {
         "by": entry.by,
         "sample": entry.sample or None,
@@ -80,41 +64,27 @@ def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
     return row | {name: value for name, value in known.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class LoadedFile:
-    """A loaded file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting)."""
-
-    file: Path
-    repeated: int
-    conflicting: int
-
-
-def load_scored(path: Path, ledger: Ledger) -> LoadedFile:
+def load_scored(path: Path, ledger: Ledger) -> tuple[Path, dict[str, int]]:
     """Load the judged completions of a run or a file into a ledger.
+
+    Returns:
+        The file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting).
 
     Raises:
         UserError: there is no such file, or its completions are not judged or not labelled.
     """
     file = scored_path(path)
-    again = {"repeated": 0, "conflicting": 0}
-    for entry in scored_entries(file):
-        seen, _ = ledger.add(entry)
-        if seen != "new":
-            again[seen] += 1
+    seen = Counter(ledger.add(entry)[0] for entry in scored_entries(file))
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
         raise UserError(
             f"{file} has no labelled prompts, and rates need labels; score its completions "
             "with labels: refusal score COMPLETIONS --prompts FILE"
         )
-    return LoadedFile(file, again["repeated"], again["conflicting"])
+    return file, {"repeated": seen["repeated"], "conflicting": seen["conflicting"]}
 
 
 def scored_entries(file: Path) -> Iterator[Entry]:
-    """Yield the judged completions of a file, without rows that repeat an earlier one.
-
-    Raises:
-        UserError: a row is not a judged completion; names the line.
-    """
+    """Yield the judged completions of a file, without rows that repeat an earlier one."""
     cases: Mapping[str, Case] | None = None
     for line, row in read_rows(file, "scored completions"):
         where = place(file, line)
@@ -128,15 +98,15 @@ def scored_entries(file: Path) -> Iterator[Entry]:
         labelled = row.get("label") not in (None, "")
         if not labelled and cases is None:
             cases = cases_of_run(file)
-        yield _entry(row, where, {} if labelled else cases or {})
+        row = {**row, "place": where}
+        case = (None if labelled else (cases or {}).get(identifier_of(row))) or case_of_row(row)
+        evidence, completion = to_text(row.get("evidence") or ""), row.get("completion")
+        said = completion if isinstance(completion, str) else None
+        yield Entry(case, _action(row["action"], where), evidence, sample_of(row), said)
 
 
 def scored_path(path: Path) -> Path:
-    """Return the file of judged completions of a run or a directory of scores.
-
-    Raises:
-        UserError: there is no such file.
-    """
+    """Return the file of judged completions of a run or a directory of scores."""
     if path.is_file():
         return path
     ran = (path / "config.yaml").is_file()  # a run's own completions come before files scored in its directory
@@ -160,19 +130,6 @@ def cases_of_run(file: Path) -> Mapping[str, Case]:
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{config} is not the configuration of a run; give the prompts with --prompts FILE") from None
     return cases_of(read_prompts(given, seed))
-
-
-def _entry(row: Row, where: str, cases: Mapping[str, Case]) -> Entry:
-    row = {**row, "place": where}
-    case = cases.get(identifier_of(row)) or case_of_row(row)
-    completion = row.get("completion")
-    return Entry(
-        case,
-        _action(row["action"], where),
-        to_text(row.get("evidence") or ""),
-        sample_of(row),
-        completion if isinstance(completion, str) else None,
-    )
 
 
 def _action(value: object, where: str) -> str | None:
@@ -199,7 +156,6 @@ def _parquet(out: Path) -> Iterator[Callable[[Row], None]]:
     waiting: list[Row] = []
 
     with atomic_file(out / "scored.parquet") as sink:
-        writer = pyarrow.parquet.ParquetWriter(_Stream(sink), schema)
 
         def flush() -> None:
             writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
@@ -211,11 +167,9 @@ def _parquet(out: Path) -> Iterator[Callable[[Row], None]]:
             if len(waiting) >= BATCH:
                 flush()
 
-        try:
+        with pyarrow.parquet.ParquetWriter(_Stream(sink), schema) as writer:
             yield write
             flush()
-        finally:
-            writer.close()
 
 
 class _Stream(io.RawIOBase):

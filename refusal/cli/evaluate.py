@@ -146,7 +146,8 @@ def evaluate(
 def _local(name: str, adapter: str | None, template: str | None, most: int) -> Target:
     """Return a model of this machine."""
     from refusal.model import AT_ONCE, load_model
-    from scoring.evaluation.asking import Answer, Target
+    from scoring.evaluation.asking import Target
+    from scoring.judges.chat_endpoint import Reply
 
     model = load_model(name, adapter=adapter, template=template)
     settings: dict[str, str | int | float | None] = {
@@ -156,8 +157,8 @@ def _local(name: str, adapter: str | None, template: str | None, most: int) -> T
         "fingerprint": model.fingerprint(),
     }
 
-    def ask(batch: Sequence[Prompt]) -> list[Answer]:
-        return [Answer(text) for text in model.chat(batch, max_new_tokens=most, progress=False)]
+    def ask(batch: Sequence[Prompt]) -> list[Reply]:
+        return [Reply(text) for text in model.chat(batch, max_new_tokens=most, progress=False)]
 
     return Target(name, settings, ["local", *settings.values()], ask, AT_ONCE)
 

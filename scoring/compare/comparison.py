@@ -7,29 +7,47 @@ groups is significant at 5 % after Holm's correction over the three rates and `u
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import gammaln
 
-from extract.atomic_write import atomic_file, unwritable
+from extract.atomic_write import atomic_file, make_folder
 from extract.errors import UserError
 from extract.record import Record
 from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate
 from probes.statistics.permutation import holm
 from probes.statistics.tango import tango_of_shares
-from scoring.compare.paired import Flip, PairedCompletions, Transition
-from scoring.ledger import Ledger, workspace
+from scoring.ledger import Ledger, group_overlap, workspace
 from scoring.rates import RATES, JointRates
-from scoring.right_action import Adjacency, score_change
+from scoring.right_action import Adjacency, GroupOverlap, ScoredChange, score_change
 from scoring.scorecard import scorecard
 from scoring.scored_file import load_scored
 
 Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
+COLUMNS = (
+    "a.rowid AS row_a",
+    "b.rowid AS row_b",
+    "a.grp AS grp_a",
+    "b.grp AS grp_b",
+    "a.label",
+    "a.right_action",
+    "a.acceptable",
+    "a.action AS first",
+    "b.action AS second",
+    "a.label IS b.label AS same_label",
+    "a.label IS b.label AND a.right_action IS b.right_action AND a.acceptable = b.acceptable AS same_right",
+    "COALESCE(a.text != b.text, FALSE) AS other_text",
+)
+JOINED = "a.id = b.id AND a.sample = b.sample AND a.counted AND b.counted"
+BOTH = "first IS NOT NULL AND second IS NOT NULL"
+RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
+LABELLED = "same_label AND label IS NOT NULL"
 
 
 class ScoredRun(Record):
@@ -68,6 +86,28 @@ class RateChange(Record):
     mcnemar_p: float
     mcnemar_p_holm: float
     shown: bool  # significant at 5 %, corrected over the rates
+
+
+class Transition(Record):
+    """The number of completions of one label that changed from one action to another."""
+
+    label: str | None
+    first: str
+    second: str
+    n: int
+
+
+class Flip(Record):
+    """A prompt whose action changed; an action is null where the completion was not judged."""
+
+    id: str
+    sample: str
+    label: str | None
+    text: str | None
+    first: str | None
+    second: str | None
+    first_evidence: str
+    second_evidence: str
 
 
 class ComparedRun(ScoredRun):
@@ -121,10 +161,7 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
     Raises:
         UserError: `out` cannot be written.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(out, error) from None
+    make_folder(out)
     record = comparison.to_dict()
     flips = [{"run": one["run"], **flip} for one in record["comparisons"] for flip in one.pop("flips")]
     with atomic_file(out / "comparison.json") as sink, atomic_file(out / "flips.jsonl") as lines:
@@ -135,30 +172,33 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 
 def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
-    loaded = load_scored(path, ledger)
+    file, again = load_scored(path, ledger)
     card = scorecard(ledger, credits)
     assert card.rates is not None  # `load_scored` refuses a run without labels
-    return ScoredRun(
-        run=str(path),
-        file=str(loaded.file),
-        repeated=loaded.repeated,
-        conflicting=loaded.conflicting,
-        n=card.n,
-        rates=card.rates,
-        right_action=card.right_action.score,
-    )
+    rates, right = card.rates, card.right_action.score
+    return ScoredRun(run=str(path), file=str(file), **again, n=card.n, rates=rates, right_action=right)
 
 
 def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:
     pairs = PairedCompletions(first.connection)
-    matched = _matched(pairs, first, second)
+    matched = MatchCounts(
+        prompts=pairs.count(LABELLED),
+        only_in_first=pairs.alone(first, second),
+        only_in_second=pairs.alone(second, first),
+        label_differs=pairs.count("NOT same_label"),
+        right_action_differs=pairs.count("same_label AND NOT same_right"),
+        text_differs=pairs.count("other_text"),
+        unjudged_in_first=pairs.count(f"{LABELLED} AND first IS NULL"),
+        unjudged_in_second=pairs.count(f"{LABELLED} AND second IS NULL"),
+    )
     if not matched.prompts:
+        why = " (they share ids, but with different labels)" if matched.label_differs else ""
+        if not why and pairs.query("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1"):
+            why = " (they share ids, but with different values of 'sample')"
         raise UserError(
-            f"{first_path} and {run.run} share no labelled prompts{_why_none(pairs)}; "
-            "compare completions of the same prompts"
+            f"{first_path} and {run.run} share no labelled prompts{why}; compare completions of the same prompts"
         )
-    changes = _changes(pairs)
-    right = score_change(*pairs.changes(), credits)
+    changes, right = _changes(pairs), score_change(*pairs.changes(), credits)
     return ComparedRun(
         **dict(run),
         matched=matched,
@@ -190,51 +230,24 @@ def move(changes: Mapping[str, RateChange], right: Estimate = NO_ESTIMATE) -> Mo
     return "better" if fell else "worse" if rose else "none_shown"
 
 
-def _matched(pairs: PairedCompletions, first: Ledger, second: Ledger) -> MatchCounts:
-    """Count shared completions, those in one run only, those labelled differently, and unjudged ones."""
-    labelled = "same_label AND label IS NOT NULL"
-    return MatchCounts(
-        prompts=pairs.count(labelled),
-        only_in_first=pairs.alone(first, second),
-        only_in_second=pairs.alone(second, first),
-        label_differs=pairs.count("NOT same_label"),
-        right_action_differs=pairs.count("same_label AND NOT same_right"),
-        text_differs=pairs.count("other_text"),
-        unjudged_in_first=pairs.count(f"{labelled} AND first IS NULL"),
-        unjudged_in_second=pairs.count(f"{labelled} AND second IS NULL"),
-    )
-
-
-def _why_none(pairs: PairedCompletions) -> str:
-    if pairs.count("NOT same_label"):
-        return " (they share ids, but with different labels)"
-    shared = pairs.connection.execute("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1")
-    return " (they share ids, but with different values of 'sample')" if shared.fetchone() else ""
-
-
 def _changes(pairs: PairedCompletions) -> dict[str, RateChange]:
     """Return the change of each rate, with p-values corrected over the rates (Holm 1979)."""
-    p = {name: mcnemar(pairs.grouped(label, counts)[0]) for name, (label, counts) in RATES.items()}
-    corrected = dict(zip(p, holm(list(p.values())), strict=True))
-    return {name: _change(pairs, label, counts, p[name], corrected[name]) for name, (label, counts) in RATES.items()}
-
-
-def _change(pairs: PairedCompletions, label: str, counts: frozenset[str], p: float, p_holm: float) -> RateChange:
-    both, only_first, only_second, neither = pairs.fourfold(label, counts)
-    squares = pairs.grouped(label, counts)[1]
-    n = both + only_first + only_second + neither
-    effective = n * n / squares if squares else None
-    rose = tango_of_shares(only_second / n, only_first / n, effective) if effective else NO_DIFFERENCE
-    return RateChange(
-        first=(both + only_first) / n if n else None,
-        second=(both + only_second) / n if n else None,
-        difference=replace(rose, n=n),
-        stopped=only_first,
-        began=only_second,
-        mcnemar_p=p,
-        mcnemar_p_holm=p_holm,
-        shown=p_holm < 0.05,
-    )
+    hits = {name: pairs.hits(label, counts) for name, (label, counts) in RATES.items()}
+    p = [mcnemar(nets) for nets, *_ in hits.values()]
+    changes = {}
+    for (name, (_, squares, n, both, stopped, began)), own, corrected in zip(hits.items(), p, holm(p), strict=True):
+        rose = tango_of_shares(began / n, stopped / n, n * n / squares) if n else NO_DIFFERENCE
+        changes[name] = RateChange(
+            first=(both + stopped) / n if n else None,
+            second=(both + began) / n if n else None,
+            difference=replace(rose, n=n),
+            stopped=stopped,
+            began=began,
+            mcnemar_p=own,
+            mcnemar_p_holm=corrected,
+            shown=corrected < 0.05,
+        )
+    return changes
 
 
 def mcnemar(nets: Mapping[int, int]) -> float:
@@ -256,21 +269,83 @@ def mcnemar(nets: Mapping[int, int]) -> float:
     for size, groups in sorted(sizes.items()):
         if groups:
             up = np.zeros(size * groups + 1)
-            up[::size] = _fair_coin(groups)
-            exact = len(chance) * len(up) < 1e8  # a Fourier transform leaves rounding errors in the far tail
-            chance = np.convolve(chance, up) if exact else _convolved_fast(chance, up)
+            k = np.arange(groups + 1)  # each is as likely to go up as down
+            up[::size] = np.exp(gammaln(groups + 1) - gammaln(k + 1) - gammaln(groups - k + 1) - groups * np.log(2))
+            if len(chance) * len(up) < 1e8:  # a Fourier transform leaves rounding errors in the far tail
+                chance = np.convolve(chance, up)
+            else:
+                from scipy.signal import fftconvolve  # takes long to import
+
+                chance = np.clip(fftconvolve(chance, up), 0, None)
     moved = abs(sum(net * groups for net, groups in nets.items()))
     return min(1.0, float(chance[np.abs(2 * np.arange(total + 1) - total) >= moved].sum()))
 
 
-def _fair_coin(n: int) -> np.ndarray:
-    """Return the probability of each number of heads among n."""
-    k = np.arange(n + 1)
-    chances: np.ndarray = np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2))
-    return chances
+class PairedCompletions:
+    """Completions of the same prompt and sample in two ledgers, tables `a` and `b` of one connection.
 
+    Groups are those of the ledger with fewer groups, so that the order of the ledgers does not matter.
+    """
 
-def _convolved_fast(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    from scipy.signal import fftconvolve  # it takes long to import and is needed seldom
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        connection.execute("DROP TABLE IF EXISTS pairs")
+        connection.execute(f"CREATE TABLE pairs AS SELECT {', '.join(COLUMNS)} FROM a JOIN b ON {JOINED}")
+        [(n_a, n_b)] = self.query("SELECT COUNT(DISTINCT grp_a), COUNT(DISTINCT grp_b) FROM pairs")
+        self.group = "grp_a" if n_a <= n_b else "grp_b"
 
-    return np.clip(fftconvolve(a, b), 0, None)
+    def query(self, sql: str) -> list[Any]:
+        return self.connection.execute(sql).fetchall()
+
+    def count(self, where: str) -> int:
+        """Count the pairs that meet an SQL condition."""
+        return int(self.query(f"SELECT COUNT(*) FROM pairs WHERE {where}")[0][0])
+
+    def alone(self, mine: Ledger, other: Ledger) -> int:
+        """Count the completions of one ledger without a counterpart in the other."""
+        there = f"SELECT 1 FROM {other.name} y WHERE y.counted AND y.id = x.id AND y.sample = x.sample"
+        return int(self.query(f"SELECT COUNT(*) FROM {mine.name} x WHERE counted AND NOT EXISTS ({there})")[0][0])
+
+    def hits(self, label: str, actions: Set[str]) -> tuple[dict[int, int], float, int, int, int, int]:
+        """Count hits in pairs of one label, judged in both.
+
+        Returns:
+            The number of groups by net change in hits (second minus first), the sum of their squared sizes, and the
+            number of pairs: all, with a hit in both, only in the first, only in the second.
+        """
+        hit = f"IN ({', '.join(repr(action) for action in sorted(actions))})"
+        judged = f"SELECT {self.group} AS grp, first {hit} AS x, second {hit} AS y FROM pairs "
+        judged += f"WHERE same_label AND label = '{label}' AND {BOTH}"
+        sums = "COUNT(*) AS n, TOTAL(x AND y) AS kept, TOTAL(x AND NOT y) AS stopped, TOTAL(y AND NOT x) AS began"
+        groups = f"SELECT SUM(y) - SUM(x) AS net, {sums} FROM ({judged}) GROUP BY grp"
+        totals = "TOTAL(n * n), TOTAL(n), TOTAL(kept), TOTAL(stopped), TOTAL(began)"
+        rows = self.query(f"SELECT net, COUNT(*), {totals} FROM ({groups}) GROUP BY 1")
+        squares, *counts = (sum(column) for column in zip(*(row[2:] for row in rows), strict=True)) if rows else [0] * 5
+        n, both, stopped, began = map(int, counts)
+        return {net: n_groups for net, n_groups, *_ in rows}, float(squares), n, both, stopped, began
+
+    def changes(self) -> tuple[dict[ScoredChange, int], GroupOverlap]:
+        """Return counts of the first and second actions by right action, and the group overlap of right actions."""
+        rows = self.query(
+            f"SELECT right_action, acceptable, first, second, COUNT(*) FROM pairs WHERE {RIGHT} GROUP BY 1, 2, 3, 4"
+        )
+        counts = {(right, tuple(x for x in also.split("|") if x), old, new): n for right, also, old, new, n in rows}
+        source = f"(SELECT right_action, {self.group} AS grp FROM pairs WHERE {RIGHT})"
+        return counts, group_overlap(self.connection, source)
+
+    def transitions(self) -> tuple[Transition, ...]:
+        """Count changes from one action to another, by label, the most frequent first."""
+        rows = self.query(
+            "SELECT label, COALESCE(first, 'unjudged'), COALESCE(second, 'unjudged'), COUNT(*) FROM pairs "
+            "WHERE same_label AND first IS NOT second GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3"
+        )
+        return tuple(Transition(label=label, first=first, second=second, n=n) for label, first, second, n in rows)
+
+    def flips(self) -> tuple[Flip, ...]:
+        """Return the completions whose action changed, in the first run's order."""
+        rows = self.query(
+            "SELECT a.id, a.sample, a.label, COALESCE(a.text, b.text), a.action, b.action, a.evidence, b.evidence "
+            "FROM pairs JOIN a ON a.rowid = row_a JOIN b ON b.rowid = row_b "
+            "WHERE same_label AND first IS NOT second ORDER BY row_a"
+        )
+        return tuple(Flip.model_validate(dict(zip(Flip.model_fields, row, strict=True))) for row in rows)

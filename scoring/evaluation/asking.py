@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from extract.keyed_file import KeyedFile, content_key
 from extract.progress import Advance
 from extract.prompts.prompt import Prompt
-from scoring.judges import RefusedBy
 from scoring.judges.chat_endpoint import (
     FILTERED,
     ChatEndpoint,
@@ -26,30 +25,13 @@ READ_AHEAD = 2  # batches handed out for each concurrent request
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A model's answer; token counts are None where they are not known.
-
-    Where `by` is given it is a refusal reported outside the text, and `text` the words that came with it.
-    """
-
-    text: str
-    cut_off: bool = False
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    by: RefusedBy | None = None
-
-
-@dataclass(frozen=True)
 class Target:
-    """Who is asked: what its answers depend on, and how it is asked.
-
-    `ask` returns the answers to a batch of prompts, or the kind of its failure.
-    """
+    """Who is asked: what its answers depend on, and how it is asked."""
 
     name: str
     settings: dict[str, str | int | float | None]
     depends_on: Sequence[object]
-    ask: Callable[[Sequence[Prompt]], Sequence[Answer] | str]
+    ask: Callable[[Sequence[Prompt]], Sequence[Reply] | str]  # the answers to a batch, or the kind of its failure
     batch: int = 1  # prompts
     concurrency: int = 1
 
@@ -59,9 +41,6 @@ class KeptAnswers:
 
     Args:
         asked_of: all that an answer depends on besides the prompt: the model, the endpoint, the settings.
-
-    Raises:
-        UserError: the file cannot be used.
     """
 
     def __init__(self, path: Path, asked_of: Sequence[object]) -> None:
@@ -69,13 +48,11 @@ class KeptAnswers:
         self._file = KeyedFile(path, "answers", ("answer",), purpose="the answers so far", remedy=remedy)
         self._asked_of = tuple(asked_of)
 
-    def get(self, prompt: Prompt) -> Answer | None:
+    def get(self, prompt: Prompt) -> Reply | None:
         """Return the answer that is kept, if there is one."""
-        key = self._key(prompt)
-        cached = self._file.get([key])
-        return Answer(**json.loads(cached[key][0])) if key in cached else None
+        return next((Reply(**json.loads(answer)) for (answer,) in self._file.get([self._key(prompt)]).values()), None)
 
-    def put(self, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> None:
+    def put(self, prompts: Sequence[Prompt], answers: Sequence[Reply]) -> None:
         """Keep answers; they are on the disk when this returns."""
         rows = {self._key(prompt): [json.dumps(vars(answer))] for prompt, answer in zip(prompts, answers, strict=True)}
         self._file.put(rows)
@@ -87,7 +64,6 @@ class KeptAnswers:
         return [prompt for key, prompt in reversed(waiting.items()) if key not in done]
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _key(self, prompt: Prompt) -> str:
@@ -106,10 +82,10 @@ def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, adv
 
     def ask(batch: Sequence[Prompt]) -> tuple[int, str | None]:
         """Ask and keep the answers; return the number of prompts and the kind of failure."""
-        said = target.ask(batch)
-        if isinstance(said, str):
-            return len(batch), said
-        answers.put(batch, said)
+        replies = target.ask(batch)
+        if isinstance(replies, str):
+            return len(batch), replies
+        answers.put(batch, replies)
         return len(batch), None
 
     if target.batch > 1:  # prompts of a batch have about one length
@@ -124,14 +100,10 @@ def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, adv
 
 
 def endpoint_target(config: EndpointConfig, settings: dict[str, str | int | float | None]) -> Target:
-    """Return the model behind an endpoint; a reply that cannot be read is asked for again, as often as a failed one.
-
-    Raises:
-        UserError: the openai package or the key is missing.
-    """
+    """Return the model behind an endpoint; a reply that cannot be read is asked for again, as often as a failed one."""
     endpoint = ChatEndpoint(config)
 
-    def ask(batch: Sequence[Prompt]) -> Sequence[Answer] | str:
+    def ask(batch: Sequence[Prompt]) -> Sequence[Reply] | str:
         [prompt] = batch
         for _ in range(config.retries + 1):
             try:
@@ -139,11 +111,10 @@ def endpoint_target(config: EndpointConfig, settings: dict[str, str | int | floa
             except RequestFailedError as error:
                 if error.kind != FILTERED:
                     return error.kind
-                reply = Reply("", False, None, None, by="filter")
+                reply = Reply("", by="filter")
             except UnreadableError:
                 continue
-            text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written
-            return [Answer(text, reply.cut_off, reply.input_tokens, reply.output_tokens, reply.by)]
+            return [replace(reply, text=reply.text.encode("utf-8", "replace").decode())]  # no lone surrogate is written
         return "unreadable"
 
     depends_on = ["endpoint", config.base_url, config.model, *settings.values()]

@@ -78,7 +78,8 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
         raise UserError(_missing([one.name for one in missing], folder))
     sources = [] if suite.path is None else [(load_prompts(resolve_shipped(suite.path)), suite.limit)]
     sources += [(load_dataset(one.name, one.path), one.limit or suite.limit) for one in sets]
-    prompts = [prompt for whole, own in sources for prompt in _drawn(whole, _least(own, limit), suite.seed)]
+    limits = [min((most for most in (own, limit) if most is not None), default=None) for _, own in sources]
+    prompts = [p for (whole, _), most in zip(sources, limits, strict=True) for p in _drawn(whole, most, suite.seed)]
     if not prompts:
         raise UserError(
             "the suite names no prompts; give it a path, a prompt file, or datasets, a list of public sets "
@@ -115,10 +116,6 @@ def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
         turns = [row for each in zip_longest(*shuffled) for row in each if row is not None]
         taken += turns[:limit]
     return [prompts[row] for row in sorted(taken)]
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _in_folder(given: Source, folder: Path | None) -> Source:

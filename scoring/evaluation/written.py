@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from extract.atomic_write import make_folder, write_jsonl
@@ -12,7 +11,8 @@ from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
 from extract.table import Table, markdown
-from scoring.evaluation.asking import Answer, KeptAnswers
+from scoring.evaluation.asking import KeptAnswers
+from scoring.judges.chat_endpoint import Reply
 from scoring.scorecard import Scorecard
 from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
 
@@ -34,24 +34,17 @@ class Evaluation(Record):
     cost: float | None = None  # in the currency of the prices given
     sources: dict[str, int] = {}  # prompts of each set
 
-    def same_as(self, other: Evaluation) -> bool:
-        """Return whether both ask the same of the same."""
-        asked = {"target", "base_url", "suite", "prompts", "settings", "sources"}
-        return self.model_dump(include=asked) == other.model_dump(include=asked)
-
 
 def begin(out: Path, evaluation: Evaluation) -> None:
-    """Write evaluation.json before anything is asked.
-
-    Raises:
-        UserError: the directory holds another evaluation.
-    """
-    path = out / RECORD
-    if path.is_file() and not evaluation.same_as(earlier := Evaluation.read(path)):
-        raise UserError(
-            f"{out} holds another evaluation, of {earlier.target} on {earlier.suite} ({earlier.prompts} "
-            "prompts, its own settings); choose another directory with --out"
-        )
+    """Write evaluation.json before anything is asked; a directory that holds another evaluation is a UserError."""
+    path, asked = out / RECORD, {"target", "base_url", "suite", "prompts", "settings", "sources"}
+    if path.is_file():
+        earlier = Evaluation.read(path)
+        if evaluation.model_dump(include=asked) != earlier.model_dump(include=asked):
+            raise UserError(
+                f"{out} holds another evaluation, of {earlier.target} on {earlier.suite} ({earlier.prompts} "
+                "prompts, its own settings); choose another directory with --out"
+            )
     make_folder(out)
     evaluation.write(path)
 
@@ -66,22 +59,22 @@ def finish(
 ) -> Evaluation:
     """Write prompts and completions in the suite's order, and the record with its counts."""
     write_jsonl(out / PROMPTS, map(prompt_row, prompts))
-    given = list[Answer]()
+    tokens: tuple[list[int | None], list[int | None]] = [], []  # of each answer: read, written
 
     def completions() -> Iterator[Row]:
         for prompt in prompts:
-            answer = answers.get(prompt)
+            if (answer := answers.get(prompt)) is not None:
+                tokens[0].append(answer.input_tokens)
+                tokens[1].append(answer.output_tokens)
             yield completion_row(prompt.id, answer)
-            if answer is not None:
-                given.append(replace(answer, text=""))
 
     write_jsonl(out / COMPLETIONS, completions())
-    tokens = {name: _total([getattr(answer, name) for answer in given]) for name in ("input_tokens", "output_tokens")}
-    priced = [
-        (price, n) for price, n in zip(prices, tokens.values(), strict=True) if price is not None and n is not None
-    ]
-    cost = sum(price * n / 1e6 for price, n in priced) if len(priced) == len(tokens) else None
-    counts = {"answered": len(given), "failed": dict(sorted(failed.items())), **tokens, "cost": cost}
+    n_input, n_output = (None if not of or None in of else sum(n or 0 for n in of) for of in tokens)
+    cost = None
+    if None not in (*prices, n_input, n_output):
+        cost = sum((price or 0) * (n or 0) / 1e6 for price, n in zip(prices, (n_input, n_output), strict=True))
+    counts = {"answered": len(tokens[0]), "failed": dict(sorted(failed.items()))}
+    counts |= {"input_tokens": n_input, "output_tokens": n_output, "cost": cost}
     done = evaluation.model_copy(update=counts)
     done.write(out / RECORD)
     return done
@@ -89,13 +82,7 @@ def finish(
 
 def summary(evaluation: Evaluation, card: Scorecard) -> str:
     """Return the joint rates as Markdown, for a pull request or a log of CI."""
-    return "\n".join(_summary_lines(evaluation, card)) + "\n"
-
-
-def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
     at = f" at {evaluation.base_url}" if evaluation.base_url else ""
-    yield f"### {evaluation.target}{at}, suite {evaluation.suite}"
-    yield ""
     estimates = [] if card.rates is None else [(text, card.rates.of(key), ".1%") for key, text in RATE_MEANING.items()]
     estimates += [*right_action_estimates(card.right_action), *known_answer_estimates(card)]
     rows = [
@@ -103,19 +90,22 @@ def _summary_lines(evaluation: Evaluation, card: Scorecard) -> Iterator[str]:
         for meaning, score, spec in estimates
         if score.known
     ]
-    yield markdown(Table("", ["", "estimate", "95 % interval", "n"], rows))
-    yield ""
-    answered = f"{evaluation.answered} of {evaluation.prompts} prompts answered"
     failures = ", ".join(f"{n} {kind}" for kind, n in evaluation.failed.items())
-    yield answered + (f"; failed: {failures}" if failures else "") + "."
     sources = ", ".join(f"{name} {n}" for name, n in evaluation.sources.items())
-    yield f"Sets: {sources}. Judge: {card.judge.judge}."
-    if card.refused_by:
-        counts = ", ".join(f"{n} {BY_MEANING[by]}" for by, n in card.refused_by.items())
-        yield f"No answer of the model's own: {counts}."
+    refused = ", ".join(f"{n} {BY_MEANING[by]}" for by, n in card.refused_by.items())
+    lines = [
+        f"### {evaluation.target}{at}, suite {evaluation.suite}",
+        "",
+        markdown(Table("", ["", "estimate", "95 % interval", "n"], rows)),
+        "",
+        f"{evaluation.answered} of {evaluation.prompts} prompts answered{failures and f'; failed: {failures}'}.",
+        f"Sets: {sources}. Judge: {card.judge.judge}.",
+        *([f"No answer of the model's own: {refused}."] if refused else []),
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def completion_row(identifier: str, answer: Answer | None) -> Row:
+def completion_row(identifier: str, answer: Reply | None) -> Row:
     """Return an answer as a row of completions.jsonl, None where there is none; a refusal as endpoints report it."""
     if answer is None:
         return {"id": identifier, "completion": None}
@@ -124,8 +114,3 @@ def completion_row(identifier: str, answer: Answer | None) -> Row:
     row: Row = {"id": identifier, "completion": answer.text}
     ended = {"finish_reason": "content_filter"} if answer.by == "filter" else {}
     return row | ended | ({"cut_off": True} if answer.cut_off else {})
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    known = [n for n in counts if n is not None]
-    return sum(known) if known and len(known) == len(counts) else None

@@ -43,7 +43,7 @@ class Judgement:
 
 
 class JudgeRecord(Record):
-    """Which judge judged, and what it took; each judge adds what identifies it. Read back, it keeps every key."""
+    """Which judge judged, and what it took: each judge adds keys of its own, and a file read back keeps them."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,6 +57,4 @@ class CompletionJudge(Protocol):
         """Yield a judgement for each completion, in order, reading ahead no further than it must."""
         ...
 
-    def record(self) -> JudgeRecord:
-        """Return which judge this is and, after judging, what it took: calls, failures, cost where there are such."""
-        ...
+    def record(self) -> JudgeRecord: ...

@@ -49,21 +49,17 @@ class RequestFailedError(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """The model's reply; token counts are None where the server does not report them."""
+    """A model's reply; token counts are None where they are not known."""
 
     text: str
-    cut_off: bool
-    input_tokens: int | None
-    output_tokens: int | None
-    by: RefusedBy | None = None  # where the reply reports a refusal outside its text, whose words are then its text
+    cut_off: bool = False
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    by: RefusedBy | None = None  # of a refusal reported outside the text, whose words are then the text
 
 
 class ChatEndpoint:
-    """A thread-safe client of one model behind an endpoint.
-
-    Raises:
-        UserError: the openai package or the key is missing.
-    """
+    """A thread-safe client of one model behind an endpoint; without the openai package or the key, a UserError."""
 
     def __init__(self, config: EndpointConfig) -> None:
         if openai is None:
@@ -116,7 +112,7 @@ class ChatEndpoint:
             answer = self._post(messages, False)  # fails again if JSON mode was not the reason
             self.json_mode = False
         else:
-            self._json_works = self._json_works or wanted
+            self._json_works |= wanted
         return answer
 
     def _post(self, messages: Sequence[Message], json_mode: bool) -> str:
@@ -176,7 +172,7 @@ class ChatEndpoint:
 def concurrently(call: Callable[[T], R], items: Iterable[T], workers: int, ahead: int) -> Iterator[R]:
     """Yield the results of calls in order, reading `ahead` items for each worker; where one fails, the rest is dropped.
 
-    The first call is alone: it shows whether any can succeed.
+    The first call is alone: it shows whether any can succeed, and whether JSON mode works.
     """
     waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -211,13 +207,13 @@ def _read(answer: str) -> Reply:
         body = json.loads(answer)
         choice, usage = body["choices"][0], body.get("usage") or {}
         content, ended = choice["message"].get("content"), choice.get("finish_reason")
-        refused = structured_refusal(content, (choice["message"], choice))
-        tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        refusal = structured_refusal(content, (choice["message"], choice))
+        counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UnreadableError(f"the response is not a chat completion: {answer[:80]!r}") from None
-    given, written = [number if isinstance(number, int) else None for number in tokens]
-    text = refused.words if refused else content if isinstance(content, str) else ""
-    return Reply(text, ended == "length", given, written, refused.by if refused else None)
+    given, written = [count if isinstance(count, int) else None for count in counts]
+    by, text = refusal or (None, content if isinstance(content, str) else "")
+    return Reply(text, ended == "length", given, written, by)
 
 
 def _line(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -42,8 +41,7 @@ class PromptTraits:
     role: bool = False
 
     @property
-    def voiced(self) -> bool:
-        """Whether it asks for somebody else's words, or for words that decline."""
+    def voiced(self) -> bool:  # asks for somebody else's words, or for words that decline
         return self.scene or self.wording
 
 
@@ -64,37 +62,27 @@ class Clause:
 
     @property
     def words(self) -> int:
-        """The number of its words."""
         return self.text.count(" ") + 1
 
     @property
-    def helps(self) -> bool:
-        """Whether the clause has content about the matter itself."""
+    def helps(self) -> bool:  # has content about the matter itself
         return self.kind in HELPING
 
     @property
     def question(self) -> bool:
-        """Whether it is a question."""
         return self.text.endswith("?")
+
+    @property
+    def personal(self) -> bool:  # the model refers to itself
+        return self.says("personal")
+
+    @property
+    def experience(self) -> bool:  # disclaims experience, feelings or a body, and no opinion
+        return self.kind == "limit" and not self.says("opinion")
 
     def says(self, trait: str) -> bool:
         """Return whether it has a trait of the table, such as "turns" or "advises"."""
         return self.table.clause[trait].search(self.text) is not None
-
-    @property
-    def personal(self) -> bool:
-        """Whether the model refers to itself."""
-        return self.says("personal")
-
-    @property
-    def experience(self) -> bool:
-        """Whether it disclaims experience, feelings or a body, and no opinion."""
-        return self.kind == "limit" and not self.says("opinion")
-
-    def cite(self) -> str:
-        """Return the clause's number, kind, rule and text, as evidence."""
-        text = self.text if len(self.text) <= 120 else self.text[:119] + "…"
-        return f"clause {self.number} ({self.kind}: {self.rule}): {text}"
 
 
 class ClauseReader:
@@ -104,26 +92,32 @@ class ClauseReader:
         self.table = table
         self._rules = [(kind, rule) for kind, rules in table.rules for rule in rules]
         self._contracted = re.compile("|".join(map(re.escape, sorted(table.contractions, key=len, reverse=True))))
-        self._asked = lru_cache(CACHE_SIZE)(self._ask)  # prompts repeat
+        self._traits = lru_cache(CACHE_SIZE)(self._read_prompt)  # prompts repeat
         self._matched = lru_cache(CACHE_SIZE)(self._match)  # phrases repeat
-        self._cued = _cue_masks([rule.cues for _, rule in self._rules])
+        self._cued: dict[str, int] = {}  # cue: bit i is set if rule i has it
+        for i, (_, rule) in enumerate(self._rules):
+            for stem in rule.cues:
+                self._cued[stem] = self._cued.get(stem, 0) | 1 << i
 
     def asked(self, prompt: str) -> PromptTraits:
         """Return the traits of a prompt."""
-        return self._asked(prompt[:PROMPT_CHARS])
+        return self._traits(prompt[:PROMPT_CHARS])
 
-    def _ask(self, prompt: str) -> PromptTraits:
+    def _read_prompt(self, prompt: str) -> PromptTraits:
         text = prompt.lower().strip()
         traits = {name: pattern.search(text) is not None for name, pattern in self.table.prompt.items()}
-        return PromptTraits(known=bool(text), moral=bool(text) and self.match(text, 1)[0] in MORALISING, **traits)
+        return PromptTraits(known=bool(text), moral=bool(text) and self._matched(text, True)[0] in MORALISING, **traits)
 
     def read(self, text: str, asked: PromptTraits = UNKNOWN_PROMPT) -> list[Clause]:
         """Split a text into clauses and give each the first kind that matches."""
         clauses: list[Clause] = []
+        lead = self.table.text["lead"]
         for sentence, item in sentences(text, quoting=asked.drafting):
             for announced, segment in enumerate(sentence.split(": ", 1)):
                 for part in self._parts(segment, item):
-                    clauses.append(self._tag(part, len(clauses) + 1, item, announced=bool(announced)))
+                    number = len(clauses) + 1
+                    kind, rule = self._matched(lead.sub("", part, count=1), number <= OPENING_CLAUSES)
+                    clauses.append(Clause(number, part, kind, rule, item, bool(announced), self.table))
             if len(clauses) >= READ_CLAUSES:
                 break
         return clauses
@@ -155,15 +149,8 @@ class ClauseReader:
             if self.table.text["script"].search(part)
         ]
 
-    def _tag(self, text: str, number: int, item: bool, announced: bool) -> Clause:
-        kind, rule = self.match(self.table.text["lead"].sub("", text, count=1), number)
-        return Clause(number, text, kind, rule, item, announced, self.table)
-
-    def match(self, text: str, number: int) -> tuple[ClauseKind, str]:
-        """Return kind and rule of a clause; only rules with a cue among its words are tried, in the table's order."""
-        return self._matched(text, number <= OPENING_CLAUSES)
-
     def _match(self, text: str, opening: bool) -> tuple[ClauseKind, str]:
+        """Return kind and rule of a clause; only rules with a cue among its words are tried, in the table's order."""
         mask = 0
         for stem in word_stems(text):
             mask |= self._cued.get(stem, 0)
@@ -175,12 +162,3 @@ class ClauseReader:
                 return kind, rule.name
             mask ^= lowest
         return "content", "none"
-
-
-def _cue_masks(cues: Sequence[frozenset[str]]) -> dict[str, int]:
-    """Return a bit mask for each cue: bit i is set if rule i has this cue."""
-    masks: dict[str, int] = {}
-    for i, stems_of_rule in enumerate(cues):
-        for stem in stems_of_rule:
-            masks[stem] = masks.get(stem, 0) | 1 << i
-    return masks

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from extract.keyed_file import KeyedFile, content_key
@@ -32,26 +33,6 @@ _CONTROL = re.compile(
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
 
 
-class EndpointRecord(JudgeRecord):
-    """The judging model, its rubric and settings, and the numbers of completions and requests by kind."""
-
-    model: str
-    rubric: str  # SHA-256
-    temperature: float | None
-    seed: int | None
-    json_mode: bool  # still in use after the last reply
-    asked: int
-    cached: int
-    unspoken: int
-    unreadable: int
-    fields_out_of_range: int
-    retried: int
-    failed: dict[str, int]  # by kind of failure
-    input_tokens: int
-    output_tokens: int
-    cost: float | None  # in the currency of the configured prices; null without them, or where tokens were not counted
-
-
 class EndpointJudge:
     """Judge completions by asking a model, one request for each completion.
 
@@ -63,13 +44,10 @@ class EndpointJudge:
         self.config = config
         self.rubric = config.rubric_text()
         self._endpoint = ChatEndpoint(config)
-        self._cache = cache
-        self._begun = False
-        self._counts: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._lock, self._first = threading.Lock(), threading.Lock()
-        if cache is not None:
-            Cache(cache).close()  # reports a wrong file early
+        self._counts, self._failed, self._lock = Counter[str](), Counter[str](), threading.Lock()
+        self._open = None if cache is None else partial(open_cache, cache)
+        if self._open is not None:
+            self._open().close()  # reports a wrong file early
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield the judgement of each completion in order, as soon as it and the earlier ones are ready.
@@ -77,16 +55,20 @@ class EndpointJudge:
         Raises:
             UserError: no request can succeed, or the cache cannot be written; cached judgements are kept.
         """
-        kept = closing(Cache(self._cache)) if self._cache else nullcontext()
-        with kept as cache:
-            yield from concurrently(
-                lambda one: self._judge(one, cache), completions, self.config.concurrency, READ_AHEAD
-            )
+        with closing(self._open()) if self._open else nullcontext() as cache:
+            yield from concurrently(partial(self._judge, cache), completions, self.config.concurrency, READ_AHEAD)
 
-    def record(self) -> EndpointRecord:
-        """Return the model, the rubric and settings, and the counts, tokens and cost."""
+    def record(self) -> JudgeRecord:
+        """Return the model, the rubric and settings, and the counts, tokens and cost.
+
+        `json_mode`: still in use after the last reply. `cost`: null without prices, or where tokens were not counted.
+        """
         counts, config = self._counts, self.config
-        return EndpointRecord(
+        prices = config.price_per_million_input, config.price_per_million_output
+        cost = None
+        if prices[0] is not None and prices[1] is not None and not counts["unmetered"]:
+            cost = (prices[0] * counts["input_tokens"] + prices[1] * counts["output_tokens"]) / 1e6
+        return JudgeRecord(
             judge="endpoint",
             model=config.model,
             rubric=hashlib.sha256(self.rubric.encode()).hexdigest(),
@@ -98,10 +80,10 @@ class EndpointJudge:
             failed=dict(sorted(self._failed.items())),
             input_tokens=counts["input_tokens"],
             output_tokens=counts["output_tokens"],
-            cost=self._cost(),
+            cost=cost,
         )
 
-    def _judge(self, one: CompletionToJudge, cache: Cache | None) -> Judgement:
+    def _judge(self, cache: KeyedFile | None, one: CompletionToJudge) -> Judgement:
         text = text_to_judge(one.completion, one.prompt)
         if isinstance(text, Judgement):
             self._add(unspoken=1)
@@ -110,19 +92,16 @@ class EndpointJudge:
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )
-        if cache is not None and (known := cache.get(key)) is not None:
+        for action, evidence, fields in cache.get([key]).values() if cache is not None else ():
             self._add(cached=1)
-            return known
-        if not self._begun:
-            with self._first:  # the first request runs alone: it shows whether any can succeed and JSON mode works
-                if not self._begun:
-                    judgement = self._ask(asked, key, cache)
-                    self._begun = True
-                    return judgement
-        return self._ask(asked, key, cache)
+            return Judgement(action, evidence, json.loads(fields))
+        judgement, readable = self._ask(asked)
+        if readable and cache is not None:
+            cache.put({key: (judgement.action, judgement.evidence, json.dumps(dict(judgement.fields)))})
+        return judgement
 
-    def _ask(self, asked: str, key: str, cache: Cache | None) -> Judgement:
-        """Ask until the reply can be read; cache the judgement."""
+    def _ask(self, asked: str) -> tuple[Judgement, bool]:
+        """Ask until the reply can be read; return the judgement, and whether it could."""
         self._add(asked=1)
         plain: list[Message] = [{"role": "system", "content": self.rubric}, {"role": "user", "content": asked}]
         messages, reason = plain, ""
@@ -130,39 +109,33 @@ class EndpointJudge:
             reply = None
             try:
                 reply = self._endpoint.reply(messages)
-                self._add_tokens(reply)
+                unmetered = int(reply.input_tokens is None or reply.output_tokens is None)
+                tokens = {"input_tokens": reply.input_tokens or 0, "output_tokens": reply.output_tokens or 0}
+                self._add(**tokens, unmetered=unmetered)
                 judgement, out_of_range = read_reply(reply.text)
             except RequestFailedError as error:
-                self._add_failure(error.kind)
-                return Judgement(None, f"the endpoint failed ({error.kind}): {error}")
+                with self._lock:
+                    self._failed[error.kind] += 1
+                return Judgement(None, f"the endpoint failed ({error.kind}): {error}"), False
             except UnreadableError as error:
                 reason = f"{error}; it was cut off at max_tokens" if reply and reply.cut_off else str(error)
                 messages = _asked_again(plain, reply, reason)
             else:
                 self._add(fields_out_of_range=out_of_range)
-                if cache is not None:
-                    cache.put(key, judgement)
-                return judgement
+                return judgement, True
         self._add(unreadable=1)
-        return Judgement(None, f"the judge's reply could not be read: {reason}")
+        return Judgement(None, f"the judge's reply could not be read: {reason}"), False
 
     def _add(self, **counts: int) -> None:
         with self._lock:
             self._counts.update(counts)
 
-    def _add_failure(self, kind: str) -> None:
-        with self._lock:
-            self._failed[kind] += 1
 
-    def _add_tokens(self, reply: Reply) -> None:
-        unmetered = int(reply.input_tokens is None or reply.output_tokens is None)
-        self._add(input_tokens=reply.input_tokens or 0, output_tokens=reply.output_tokens or 0, unmetered=unmetered)
-
-    def _cost(self) -> float | None:
-        prices = self.config.price_per_million_input, self.config.price_per_million_output
-        if prices[0] is None or prices[1] is None or self._counts["unmetered"]:
-            return None
-        return (prices[0] * self._counts["input_tokens"] + prices[1] * self._counts["output_tokens"]) / 1e6
+def open_cache(path: Path) -> KeyedFile:
+    """Open a file of judgements by key; each is on the disk before the next request."""
+    remedy = "choose another file, or delete it to ask everything again"
+    columns = ("action", "evidence", "fields")
+    return KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
 
 
 def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list[Message]:
@@ -172,33 +145,6 @@ def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list
     earlier = {"role": "assistant", "content": reply.text[:2000]}
     remark = f"This could not be read: {reason}. Reply with the one JSON object that was asked for and nothing else."
     return [*plain, earlier, {"role": "user", "content": remark}]
-
-
-class Cache:
-    """A thread-safe mapping from keys to judgements in a file; each judgement is on the disk before the next request.
-
-    Raises:
-        UserError: the file cannot be opened or written, or is not a cache of judgements.
-    """
-
-    def __init__(self, path: Path) -> None:
-        remedy = "choose another file, or delete it to ask everything again"
-        columns = ("action", "evidence", "fields")
-        self._file = KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
-
-    def get(self, key: str) -> Judgement | None:
-        cached = self._file.get([key])
-        if key not in cached:
-            return None
-        action, evidence, fields = cached[key]
-        return Judgement(action, evidence, json.loads(fields))
-
-    def put(self, key: str, judgement: Judgement) -> None:
-        fields = json.dumps(dict(judgement.fields))
-        self._file.put({key: (judgement.action, judgement.evidence, fields)})
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def question(to_judge: CompletionToJudge, completion: str, *, known_answer: bool = False) -> str:
@@ -228,7 +174,8 @@ def read_reply(text: str) -> tuple[Judgement, int]:
         raise UnreadableError(f"several actions in {_short(text)!r}")
     evidence = " ".join(str(reply.get("evidence") or "no evidence was given").split())[:EVIDENCE_CHARS]
     fields = {name: reply[name] for name in FIELDS if reply.get(name) is not None}
-    scored: dict[str, float] = {name: score for name, value in fields.items() if (score := _score(value)) is not None}
+    numbers = {name: v for name, v in fields.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    scored: dict[str, float] = {name: float(v) for name, v in numbers.items() if 0 <= v <= 1}  # NaN is outside
     if isinstance(right := reply.get(RIGHT), bool):
         scored[RIGHT] = float(right)
     action = _action(reply["action"])
@@ -256,13 +203,6 @@ def _action(given: object) -> Action | None:
         if action == named:
             return action
     raise UnreadableError(f"no such action: {_short(str(given))!r}")
-
-
-def _score(value: object) -> float | None:
-    """Return a number from 0 to 1; None for anything else."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:  # also excludes NaN
-        return None
-    return float(value)
 
 
 def _short(text: str) -> str:

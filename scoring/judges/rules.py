@@ -26,13 +26,6 @@ ELSEWHERE = {
 }
 
 
-class RulesRecord(JudgeRecord):
-    """The rule judge and its table."""
-
-    judge: str = "rules"
-    language: str
-
-
 @dataclass(frozen=True)
 class RuleReading:
     """A judgement, the features that its probability is of, and the opening's clauses; empty where none decides."""
@@ -43,10 +36,7 @@ class RuleReading:
 
     @property
     def offered(self) -> str:
-        """What the opening offers: what follows the first clause that declines, or all of it where none does.
-
-        It is "" where nothing about any matter follows a decline.
-        """
+        """What the opening offers after its first clause that declines, if there is one; "" where that is nothing."""
         decline = next((clause.number for clause in self.clauses if clause.kind in DECLINING - {"no"}), 0)
         rest = self.clauses[decline:]
         return " ".join(clause.text for clause in rest) if any(clause.helps for clause in rest) else ""
@@ -60,12 +50,10 @@ class RuleJudge:
         self.reader = ClauseReader(table)
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        """Yield the judgement of each completion."""
         return (self.judge(one.completion, one.prompt) for one in completions)
 
-    def record(self) -> RulesRecord:
-        """Return the judge's name and the language of its table."""
-        return RulesRecord(judge="rules", language=self.table.language)
+    def record(self) -> JudgeRecord:
+        return JudgeRecord(judge="rules", language=self.table.language)
 
     def judge(self, completion: str, prompt: str | None = None) -> Judgement:
         """Return the judgement of a completion; the thinking block and an echoed prompt are skipped."""
@@ -96,7 +84,7 @@ class RuleJudge:
             engages = action in ("answer", "answer_with_caveat", "other", "clarify")
             if not ((agrees or engages) and asked.known):
                 return reading
-            beside = beside_request(prompt or "", text, clauses, asked, self.table)
+            beside = beside_request(prompt or "", text, clauses, asked)
             counts = action == "answer" or (beside == "refuse" and engages) or (beside == "pivot" and agrees)
             if beside is None or not counts or (asked.drafting and beside == "other"):
                 return reading
@@ -119,14 +107,14 @@ class RuleJudge:
 
     def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> RuleReading:
         """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
-        decision = decide(clauses, asked)
-        action, evidence = decision.action, decision.clause.cite()
-        values = features(clauses, asked, decision)
-        if self.table.weights is None:
-            return RuleReading(Judgement(action, evidence), values, clauses)
-        chances = load_weights(self.table.weights).probabilities(values)
-        declined = chances["refused"] + chances["abstained"]
-        judgement = Judgement(action, evidence, probability=chances[OUTCOME_OF[action]], declined=declined)
+        action, clause = decide(clauses, asked)
+        text = clause.text if len(clause.text) <= 120 else clause.text[:119] + "…"
+        judgement = Judgement(action, f"clause {clause.number} ({clause.kind}: {clause.rule}): {text}")
+        values = features(clauses, asked, action, clause)
+        if self.table.weights is not None:
+            chances = load_weights(self.table.weights).probabilities(values)
+            declined = chances["refused"] + chances["abstained"]
+            judgement = replace(judgement, probability=chances[OUTCOME_OF[action]], declined=declined)
         return RuleReading(judgement, values, clauses)
 
     def _repeated(self, text: str, asked: PromptTraits) -> RuleReading:

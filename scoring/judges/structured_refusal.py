@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from scoring.case import Row
 from scoring.judges import Judgement, RefusedBy
@@ -15,16 +14,8 @@ _FILTERED = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class StructuredRefusal:
-    """By what a reply is refused, and the words that came with it: of the field, or before the filter."""
-
-    by: RefusedBy
-    words: str
-
-
-def structured_refusal(content: object, holders: Iterable[object]) -> StructuredRefusal | None:
-    """Return the refusal that a reply reports, or None.
+def structured_refusal(content: object, holders: Iterable[object]) -> tuple[RefusedBy, str] | None:
+    """Return by what a reply is refused and the words of the refusal field, or those before the filter; else None.
 
     Args:
         content: text, or a list of parts, of which one may be a refusal.
@@ -34,16 +25,15 @@ def structured_refusal(content: object, holders: Iterable[object]) -> Structured
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
     refusals = [part for part in parts if part.get("type") == "refusal" or part.get("refusal") is True]
     if refusals:
-        return StructuredRefusal("field", _words(refusals))
+        return "field", _words(refusals)
     words = content if isinstance(content, str) else _words(parts)
     for holder in holders:
-        if not isinstance(holder, Mapping):
-            continue
-        refusal = holder.get("refusal")
-        if isinstance(refusal, str) and refusal.strip() and not words.strip():
-            return StructuredRefusal("field", refusal)
-        if is_filtered(holder):
-            return StructuredRefusal("filter", words)
+        if isinstance(holder, Mapping):
+            refusal = holder.get("refusal")
+            if isinstance(refusal, str) and refusal.strip() and not words.strip():
+                return "field", refusal
+            if is_filtered(holder):
+                return "filter", words
     return None
 
 

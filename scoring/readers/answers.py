@@ -14,7 +14,8 @@ from extract.errors import UserError
 from extract.prompts.columns import Column, Counts, as_text, field_value, value_at
 from extract.prompts.rows import is_text, place, read_rows, replace_surrogates
 from scoring.case import Row, is_missing
-from scoring.judges.structured_refusal import StructuredRefusal, structured_refusal
+from scoring.judges import RefusedBy
+from scoring.judges.structured_refusal import structured_refusal
 from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, listed
 from scoring.readers.logs import is_log, is_sample, read_log, read_samples, sample_fields
 from scoring.readers.row import FIELDS, PROMPT_FIELDS, ForeignRow, InputNotes, content_text, is_transcript, turns
@@ -97,7 +98,7 @@ def _around(row: Row, column: str) -> list[object]:
     return [value_at(row, ".".join(names[:n])) for n in range(len(names) - 1, 0, -1)]
 
 
-def _refusal(given: ForeignRow, fields: Row) -> StructuredRefusal | None:
+def _refusal(given: ForeignRow, fields: Row) -> tuple[RefusedBy, str] | None:
     """Return the refusal that a row reports outside the text of its completion, or of its last turn."""
     around, content, held = fields.get(AROUND), fields.get("completion"), fields.get("messages")
     holders = list(around) if isinstance(around, list) else []
@@ -111,8 +112,9 @@ def _answer(given: ForeignRow, fields: Row, notes: InputNotes) -> Row:
     if isinstance(message, Mapping) and message.get("role") == "assistant":
         fields = {**fields, "completion": message.get("content"), AROUND: [message]}
     messages, completion = _dialogue(fields, given.place)
-    if (refusal := _refusal(given, fields)) is not None:
-        completion = refusal.words or completion or ""
+    by, words = _refusal(given, fields) or (None, "")
+    if by is not None:
+        completion = words or completion or ""
     asked = [turn["content"] for turn in messages if turn["role"] == "user"]
     text = _text("text", fields.get("text"), given.place) or (asked[-1] if asked else None)
     answer = {
@@ -123,8 +125,7 @@ def _answer(given: ForeignRow, fields: Row, notes: InputNotes) -> Row:
         **{name: _attribute(name, fields[name], given.place) for name in PROMPT_FIELDS if name in fields},
     }
     kept = {name: value for name, value in answer.items() if value is not None}
-    by = {} if refusal is None else {"by": refusal.by}
-    return _written(kept | by | {"completion": completion, "place": given.place}, notes)
+    return _written(kept | ({} if by is None else {"by": by}) | {"completion": completion, "place": given.place}, notes)
 
 
 def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:

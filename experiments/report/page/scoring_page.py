@@ -17,8 +17,7 @@ from experiments.report.results import RunResults
 from extract.atomic_write import atomic_file
 from extract.table import Cell, Paragraph, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
-from scoring.compare.comparison import ComparedRun, Comparison
-from scoring.compare.paired import Flip
+from scoring.compare.comparison import ComparedRun, Comparison, Flip
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
 from scoring.scorecard import Scorecard

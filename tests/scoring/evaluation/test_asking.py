@@ -13,7 +13,7 @@ from extract.errors import UserError
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from scoring.evaluation.asking import READ_AHEAD, KeptAnswers, ask_all, endpoint_target
-from scoring.evaluation.asking import Answer as Kept
+from scoring.judges.chat_endpoint import Reply
 from scoring.judges.config import EndpointConfig
 from tests.support.chat_server import Answer, Asked, ChatServer, running
 
@@ -57,7 +57,7 @@ def test_every_prompt_gets_its_own_answer_with_few_in_flight(server: ChatServer,
     assert [answer and answer.text for answer in map(kept.get, asked)] == [f"you said word {i}" for i in range(60)]
     assert server.most_at_once <= 4
     assert {one.body["max_tokens"] for one in server.asked} == {9}
-    assert kept.get(asked[0]) == Kept("you said word 0", False, 100, 10)
+    assert kept.get(asked[0]) == Reply("you said word 0", False, 100, 10)
     assert kept.left(asked) == []
 
 
@@ -103,9 +103,9 @@ def test_answers_depend_on_all_that_was_asked(tmp_path: Path) -> None:
     one, other = (KeptAnswers(tmp_path / "answers.sqlite", [name]) for name in ("m", "n"))
     asked = prompts(2)
     same = Prompt("again", asked[0].messages, "harmful", "refuse")
-    one.put(asked[:1], [Kept("yes", True)])
+    one.put(asked[:1], [Reply("yes", True)])
     assert one.left([*asked, same]) == asked[1:]
-    assert one.get(same) == Kept("yes", True)
+    assert one.get(same) == Reply("yes", True)
     assert other.left(asked) == asked
     assert one.left([asked[1], same, Prompt("c", asked[1].messages, "benign", "answer")]) == [asked[1]]
     one.close()
@@ -118,7 +118,7 @@ def test_a_lone_surrogate_is_no_reason_to_lose_an_answer(server: ChatServer, kep
     )
     asked = prompts(1)
     ask_endpoint(asked, config(server), kept, no_progress)
-    assert [answer for answer in map(kept.get, asked)] == [Kept("a?b", True)]
+    assert [answer for answer in map(kept.get, asked)] == [Reply("a?b", True)]
 
 
 def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatServer, kept: KeptAnswers) -> None:

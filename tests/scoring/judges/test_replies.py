@@ -1,18 +1,14 @@
-"""The question to a judging model, the parsing of its replies, and the cache of judgements."""
+"""The question to a judging model and the parsing of its replies."""
 
 import json
-import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extract.errors import UserError
-from extract.keyed_file import content_key
 from scoring.actions import ACTIONS
 from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.endpoint import FIELDS, Cache, UnreadableError, question, read_reply
+from scoring.judges.endpoint import FIELDS, UnreadableError, question, read_reply
 
 PLAIN = '{"action": "refuse", "evidence": "I won\'t"}'
 REFUSE = Judgement("refuse", "I won't")
@@ -96,53 +92,3 @@ def test_the_whole_conversation_is_asked_about_where_it_is_known() -> None:
     assert json.loads(question(CompletionToJudge("", "How?", turns), "So."))["conversation"] == list(turns)
     assert json.loads(question(CompletionToJudge(""), "So."))["conversation"] == []
     assert question(CompletionToJudge(""), "half an emoji: \ud83d").endswith('half an emoji: ?"}')
-
-
-# -- the cache ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_cached_judgement_is_found_by_another_process(tmp_path: Path) -> None:
-    judgement = Judgement("pivot", "clause « 1 »", {"intent": 0.25})
-    first = Cache(tmp_path / "deep" / "cache.sqlite")
-    first.put("k", judgement)
-    second = Cache(tmp_path / "deep" / "cache.sqlite")  # the first is not even closed
-    assert second.get("k") == judgement
-    assert second.get("l") is None
-    second.put("n", Judgement(None, "the judge could not tell: x"))
-    assert first.get("n") == Judgement(None, "the judge could not tell: x")
-
-
-def test_threads_and_two_caches_on_one_file_lose_no_judgement(tmp_path: Path) -> None:
-    holders = [Cache(tmp_path / "cache.sqlite") for _ in range(2)]
-    errors: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            for n in range(25):
-                holders[number % 2].put(f"{number}/{n}", Judgement("answer", str(n)))
-                assert holders[number % 2].get(f"{number}/{n}") == Judgement("answer", str(n))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert all(holders[0].get(f"{number}/{n}") for number in range(6) for n in range(25))
-
-
-def test_every_part_of_a_key_changes_it() -> None:
-    keys = {content_key(*parts) for parts in (("a", "b"), ("ab", ""), ("a", "b", None), ("a", "b", 0), ("a", "\ud83d"))}
-    assert len(keys) == 5
-    assert content_key({"x": 1, "y": 2}) == content_key({"y": 2, "x": 1})
-
-
-def test_a_file_that_is_not_a_cache_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("something else entirely " * 50)
-    with pytest.raises(UserError, match=r"notes\.txt as the cache of judgements: file is not a database"):
-        Cache(tmp_path / "notes.txt")
-    with pytest.raises(UserError, match="unable to open database file"):
-        Cache(tmp_path)
-    assert (tmp_path / "notes.txt").read_text().startswith("something else entirely")

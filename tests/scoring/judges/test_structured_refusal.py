@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scoring.evaluation.asking import Answer
 from scoring.evaluation.written import completion_row
 from scoring.judges import CompletionToJudge
+from scoring.judges.chat_endpoint import Reply
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import is_filtered
 from scoring.readers.answers import read_records
@@ -139,8 +139,8 @@ def test_they_are_refusals_of_their_own_in_the_file_and_the_table(tmp_path: Path
     assert [note.first for what, note in card.input.items() if what == "empty completion"] == [("4",)]
 
 
-@pytest.mark.parametrize("answer", [Answer(NO, by="field"), Answer("First you", by="filter"), Answer("", by="filter")])
-def test_what_an_evaluation_writes_is_read_back(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [Reply(NO, by="field"), Reply("First you", by="filter"), Reply("", by="filter")])
+def test_what_an_evaluation_writes_is_read_back(answer: Reply) -> None:
     assert read(completion_row("a", answer)) == (answer.by, answer.text)
 
 
