@@ -3,15 +3,15 @@ from .attribution import attribute as attribute
 from .certificates import Certificate as Certificate
 from .certificates import certify as certify
 from .certificates import n_for as n_for
-from .dials import Dials as Dials
-from .dials import load_dials as load_dials
 from .finished_run import Run as Run
 from .finished_run import load_run as load_run
 from .judged import Judge as Judge
 from .judged import ScoredCompletions as ScoredCompletions
 from .judged import score as score
 from .model import Activations as Activations
+from .model import Dials as Dials
 from .model import Model as Model
+from .model import load_dials as load_dials
 from .model import load_model as load_model
 from .probing import Direction as Direction
 from .probing import LayerProbes as LayerProbes

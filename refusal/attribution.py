@@ -13,7 +13,6 @@ from experiments.report.results import RunResults
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.run.completion_file import read_completions
 from experiments.triggers.attribution import attribute as attribute_rows
-from extract.backoff import TokenBudget
 from extract.chat.render import render
 from extract.chat.thinking import reopened, thinks
 from extract.errors import UserError
@@ -22,7 +21,7 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
 from probes.statistics.seeds import named_rng
-from refusal.model import AT_ONCE, Model
+from refusal.model import Model
 from refusal.prompts import Asked, as_prompts
 from scoring.judges.rules import RuleJudge
 
@@ -115,13 +114,9 @@ def _of_model(model: Model) -> Onsets:
                 f"how {model.name} opens a refusal is learned without steering: call attribute once "
                 "outside of the block, or give run="
             )
-        model.onsets = _learned(model, _sample(_prompts_for(model)))
+        own = Path(resolve(model.name)) / "prompts.jsonl"
+        model.onsets = _learned(model, _sample(load_prompts(own if own.is_file() else PROMPTS_OF_ANY_MODEL)))
     return model.onsets
-
-
-def _prompts_for(model: Model) -> list[Prompt]:
-    own = Path(resolve(model.name)) / "prompts.jsonl"
-    return load_prompts(own if own.is_file() else PROMPTS_OF_ANY_MODEL)
 
 
 def _sample(prompts: list[Prompt]) -> list[Prompt]:
@@ -130,18 +125,10 @@ def _sample(prompts: list[Prompt]) -> list[Prompt]:
 
 
 def _learned(model: Model, prompts: list[Prompt]) -> Onsets:
-    """Learn how the model opens its refusals from its answers to some prompts."""
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    responses: dict[int, list[int]] = {}
     with Reporter().task("learning how it refuses", len(prompts)) as advance:
-
-        def work(index: list[int]) -> None:
-            answered = model.generate(model.batch([rendered[i] for i in index]), OPENING_TOKENS)
-            responses.update(zip(index, answered, strict=True))
-            advance(len(index))
-
-        TokenBudget(AT_ONCE, unit="prompts").run([1] * len(prompts), work)
-    texts = [reopened(row.text, model.decode(responses[i])) for i, row in enumerate(rendered)]
+        responses = model.responses(rendered, OPENING_TOKENS, advance)
+    texts = [reopened(row.text, model.decode(tokens)) for row, tokens in zip(rendered, responses, strict=True)]
     judge = RuleJudge()
     actions = [judge.judge(text, prompt.text).action for text, prompt in zip(texts, prompts, strict=True)]
     known = [i for i, action in enumerate(actions) if action is not None]

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pandas as pd
 
 from experiments.probing.results import GridRow
@@ -51,21 +52,14 @@ class Run:
         """The two verdicts: in the words of the method, and in plain ones, with the trigger share and its limits."""
         two, word = self.results.dissociation, self.results.triggers
         low, high = word.trigger_share_ci or (None, None)
-        rows = [
-            ("one refusal or two", two.verdict, VERDICTS[two.verdict], "; ".join(two.reasons), None, None, None),
-            (
-                "trigger word or intent",
-                word.verdict,
-                VERDICTS[word.verdict],
-                word.reason or "",
-                word.trigger_share,
-                low,
-                high,
-            ),
-        ]
-        columns = ["question", "verdict", "meaning", "reasons", "trigger_share", "low", "high"]
-        frame = pd.DataFrame(rows, columns=columns).set_index("question")
-        return frame.astype({"trigger_share": float, "low": float, "high": float})
+        shares = {"trigger_share": word.trigger_share, "low": low, "high": high}
+        columns = {
+            "question": ["one refusal or two", "trigger word or intent"],
+            "verdict": [two.verdict, word.verdict],
+            "meaning": [VERDICTS[two.verdict], VERDICTS[word.verdict]],
+            "reasons": ["; ".join(two.reasons), word.reason or ""],
+        } | {name: np.array([None, share], dtype=float) for name, share in shares.items()}
+        return pd.DataFrame(columns).set_index("question")
 
     @property
     def certificates(self) -> pd.DataFrame:
@@ -75,15 +69,13 @@ class Run:
         prompts without a failure certify its limit. No rows where there are no dials.
         """
         certified = self.results.steer.certified
-        rows = (
-            []
-            if certified is None
-            else [
+        columns = "rate limit certified failures n at_most confidence n_needed".split()
+        rows = []
+        if certified is not None:
+            rows = [
                 (name, one.limit, one.certified, one.failures, one.n, one.at_most, certified.confidence, one.n_needed)
                 for name, one in certified.risks.items()
             ]
-        )
-        columns = ["rate", "limit", "certified", "failures", "n", "at_most", "confidence", "n_needed"]
         return pd.DataFrame(rows, columns=columns).set_index("rate")
 
     @cached_property
@@ -95,11 +87,10 @@ class Run:
     def completions(self) -> pd.DataFrame:
         """The completions: a row a prompt; `action_with_dials`, `completion_with_dials` on test prompts alone."""
         inputs = RunInputs(load_config(self.path / "config.yaml"), self.path)
-        rows = [
-            (prompt.id, part, prompt.label, prompt.category, prompt.trigger, prompt.text)
-            for prompt, part in zip(inputs.prompts, inputs.corpus.part, strict=True)
-        ]
-        frame = pd.DataFrame(rows, columns=["id", "part", "label", "category", "trigger", "text"]).set_index("id")
+        fields = ("id", "label", "category", "trigger", "text")
+        frame = pd.DataFrame({name: [getattr(prompt, name) for prompt in inputs.prompts] for name in fields})
+        frame.insert(1, "part", inputs.corpus.part)
+        frame = frame.set_index("id")
         for name, end in (("completions.jsonl", ""), ("completions_steered.jsonl", "_with_dials")):
             read = read_completions(self.path / name) if (self.path / name).is_file() else []
             by_id = {one.id: (one.action, one.completion) for one in read}

@@ -153,7 +153,6 @@ def rates_frame(rates: JointRates) -> pd.DataFrame:
 
 
 def _texts(completions: Iterable[str | None]) -> list[str | None]:
-    """Return completions as a list, None for one that is missing."""
     if isinstance(completions, str | Mapping | pd.DataFrame):
         raise UserError(f"give a list of completions, or a column of a DataFrame; got {type(completions).__name__}")
     texts = [None if text is pd.NA or text != text else text for text in completions]

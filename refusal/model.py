@@ -1,12 +1,16 @@
-"""A chat model for notebooks: activations in memory, steering vectors, and answers, under dials or without."""
+"""A chat model for notebooks: activations in memory, steering vectors, answers, and the dials of a run on them."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+import pandas as pd
 from pydantic import JsonValue
 
 from extract.backoff import TokenBudget
@@ -24,30 +28,23 @@ from extract.model.loading_options import BackendName, DType, model_config
 from extract.model.quiet import quiet_libraries
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
+from extract.run_directory import file_of_run
 from probes.direction import Direction
 from refusal.prompts import Asked, Message, as_layers, as_positions, as_prompts, is_conversation
 from refusal.steered import Form, SteeredBlock
 from steering.controller import steering
 from steering.dial import Dial, Kind
+from steering.dial_file import check_weights, read_dials
 from steering.gates import Readings
 
 if TYPE_CHECKING:
     from experiments.responses.onset import Onsets
+    from extract.progress import Advance
 
-__all__ = ["Activations", "Model", "load_model"]
+__all__ = ["Activations", "Dials", "Model", "load_dials", "load_model"]
 
 AT_ONCE = 32  # prompts answered in a batch; fewer where memory runs out
-
-
-class AttachedDials(Protocol):
-    """Dials that act on a model's answers, and keep what they read."""
-
-    dials: Sequence[Dial]
-    thresholds: dict[Kind, float]
-
-    def begin(self, prompts: Sequence[Prompt]) -> None: ...
-
-    def keep(self, index: Sequence[int], readings: Readings) -> None: ...
+COLUMNS = ("prompt", "dial", "probability", "threshold", "gate", "overruled", "category")
 
 
 class Model(ChatModel):
@@ -60,7 +57,7 @@ class Model(ChatModel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.attached: AttachedDials | None = None
+        self.attached: Dials | None = None
         self._blocks: list[SteeredBlock] = []  # open blocks of `steer`
         self.onsets: Onsets | None = None  # how it opens refusals, once `refusal.attribute` has learned that
 
@@ -109,7 +106,9 @@ d_model 128)
             rendered = self._with_given(rendered, responses)
         elif named and any(name.startswith(RESPONSE) for name in named):
             _refuse_no_tokens(max_new_tokens)
-            rendered = self._with_own(rendered, max_new_tokens, reporter)
+            with reporter.task("answering", len(given)) as advance:
+                answered = self.responses(rendered, max_new_tokens, advance)
+            rendered = [with_response(row, response) for row, response in zip(rendered, answered, strict=True)]
         with reporter.task("reading activations", len(given)) as advance:
             spec = CaptureSpec(site=site_of(site), layers=as_layers(layers), positions=named)
             return capture_in_memory(self, given, rendered, spec, advance=advance, say=reporter.say)
@@ -200,28 +199,30 @@ d_model 128)
         given = as_prompts([prompts] if alone else prompts)
         rendered = [render(self.tokenizer, prompt) for prompt in given]
         with Reporter(quiet=not progress or len(given) <= AT_ONCE).task("answering", len(given)) as advance:
-            answers = self._answers(given, rendered, max_new_tokens, advance)
+            if self.attached:
+                self.attached.begin(given)
+            responses = self.responses(rendered, max_new_tokens, advance, self.attached)
+        answers = [reopened(row.text, self.decode(tokens)) for row, tokens in zip(rendered, responses, strict=True)]
         return answers[0] if alone else answers
 
-    def _answers(self, prompts: Sequence[Prompt], rendered: Sequence[Rendered], most: int, advance: Any) -> list[str]:
-        answers: dict[int, str] = {}
-        if self.attached:
-            self.attached.begin(prompts)
+    def responses(
+        self, rendered: Sequence[Rendered], max_new_tokens: int, advance: Advance, dials: Dials | None = None
+    ) -> list[list[int]]:
+        """Generate the response tokens of prompts greedily, in batches that fit into memory."""
+        answered: dict[int, list[int]] = {}
 
         def work(index: list[int]) -> None:
             rows = [rendered[i] for i in index]
             batch = self.batch(rows)
-            dials, thresholds = (self.attached.dials, self.attached.thresholds) if self.attached else ((), {})
-            with steering(self, dials, batch, rows, thresholds) as readings:
-                responses = self.generate(batch, most)
-            if self.attached:
-                self.attached.keep(index, readings)
-            for i, response in zip(index, responses, strict=True):
-                answers[i] = reopened(rendered[i].text, self.decode(response))
+            given, thresholds = (dials.dials, dials.thresholds) if dials else ((), {})
+            with steering(self, given, batch, rows, thresholds) as readings:
+                answered.update(zip(index, self.generate(batch, max_new_tokens), strict=True))
+            if dials:
+                dials.keep(index, readings)
             advance(len(index))
 
         TokenBudget(AT_ONCE, unit="prompts").run([1] * len(rendered), work)
-        return [answers[i] for i in range(len(rendered))]
+        return [answered[i] for i in range(len(rendered))]
 
     def _with_given(self, rendered: Sequence[Rendered], responses: Iterable[str]) -> list[Rendered]:
         texts = [responses] if isinstance(responses, str) else list(responses)
@@ -230,18 +231,6 @@ d_model 128)
         said = [after_opening(row.text, text) for row, text in zip(rendered, texts, strict=True)]
         tokens = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in said]
         return [with_response(row, ids) for row, ids in zip(rendered, tokens, strict=True)]
-
-    def _with_own(self, rendered: Sequence[Rendered], most: int, reporter: Reporter) -> list[Rendered]:
-        answered: dict[int, Rendered] = {}
-        with reporter.task("answering", len(rendered)) as advance:
-
-            def work(index: list[int]) -> None:
-                responses = self.generate(self.batch([rendered[i] for i in index]), most)
-                answered.update({i: with_response(rendered[i], r) for i, r in zip(index, responses, strict=True)})
-                advance(len(index))
-
-            TokenBudget(AT_ONCE, reporter.say, unit="prompts").run([1] * len(rendered), work)
-        return [answered[i] for i in range(len(rendered))]
 
 
 def load_model(
@@ -294,6 +283,101 @@ def load_model(
         loading=dict(loading or {}),
     )
     return open_model(Model, config)
+
+
+class Dials:
+    """The dials of a file, made by `load_dials`; `readings` says what they did to the last prompts answered."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        dials, self._made_for = read_dials(path)
+        self.dials: Sequence[Dial] = dials
+        self.thresholds: dict[Kind, float] = {}
+        self._attached = False
+        self._prompts: list[str] = []
+        self._rows: dict[int, list[tuple[object, ...]]] = {}
+
+    def __repr__(self) -> str:
+        return f"Dials({str(self.path)!r}, {', '.join(map(_described, self.dials))})"
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """One row a prompt and dial of the last `chat`, with the columns `COLUMNS`.
+
+        `gate` is `decline`, `permit` or `leave`; the epistemic dial is `overruled` where the normative one declined.
+        `category`, of dials with thresholds by category, is the one whose threshold this is; None: that of all prompts.
+        """
+        rows = [row for i in sorted(self._rows) for row in self._rows[i]]
+        table = pd.DataFrame(rows, columns=list(COLUMNS))
+        return table if any(dial.by_category for dial in self.dials) else table.drop(columns="category")
+
+    @contextmanager
+    def attach(
+        self, model: Model, *, normative: float | None = None, epistemic: float | None = None
+    ) -> Iterator[Dials]:
+        """Let the dials act on `model.chat` inside the block.
+
+        Args:
+            normative, epistemic: thresholds in place of the dials' own, probabilities from 0 to 1: at or above its
+                threshold a dial declines, below it permits.
+
+        Raises:
+            UserError: the dials are of other weights, there is no such dial, a threshold is no probability, or other
+                dials are attached already.
+        """
+        if model.attached is not None:
+            raise UserError(f"{model.attached} are attached already; leave that block first")
+        if self._attached:
+            raise UserError(f"{self} are attached to another model; leave that block first, or load them again")
+        if remark := check_weights(self.path, self._made_for, model.fingerprint(), model.cast_fingerprint()):
+            warnings.warn(remark, stacklevel=3)
+        asked: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
+        self.thresholds = {kind: self._checked(kind, value) for kind, value in asked.items() if value is not None}
+        model.attached, self._attached = self, True
+        try:
+            yield self
+        finally:
+            model.attached, self._attached = None, False
+
+    def begin(self, prompts: Sequence[Prompt]) -> None:
+        self._prompts, self._rows = [prompt.text for prompt in prompts], {}
+
+    def keep(self, index: Sequence[int], readings: Readings) -> None:
+        for row, i in enumerate(index):
+            self._rows[i] = [
+                (self._prompts[i], kind, read.probability, read.threshold, read.gate, read.overruled, read.category)
+                for kind, read in readings.of_prompt(row).items()
+            ]
+
+    def _checked(self, kind: Kind, value: float) -> float:
+        if kind not in {dial.kind for dial in self.dials}:
+            raise UserError(f"{self.path} holds no {kind} dial; leave {kind}= out")
+        if not isinstance(value, int | float | np.floating) or not 0 <= value <= 1:
+            raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value!r}")
+        return float(value)
+
+
+def load_dials(path: str | os.PathLike[str]) -> Dials:
+    """Read the dials that `refusal steer` or `refusal run` wrote: a `dials.safetensors`, or a run's directory.
+
+    Raises:
+        UserError: there is no such file, or it is not one of dials.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> with refusal.load_dials("runs/quickstart").attach(model, normative=0.3) as dials:
+    ...     model.chat(["how do i burn the letters at home?", "who is anna novak?"])[0]
+    'sure. start with the server and take your time.'
+    >>> dials.readings[["dial", "gate"]].values.tolist()
+    [['normative', 'permit'], ['epistemic', 'permit'], ['normative', 'permit'], ['epistemic', 'decline']]
+    """
+    return Dials(file_of_run(path, "dials.safetensors"))
+
+
+def _described(dial: Dial) -> str:
+    if dial.read is None:
+        return f"{dial.kind} at {dial.threshold:.2f} of its onset prefixes"
+    return f"{dial.kind} at {dial.threshold:.2f} of {dial.read.site} layer {dial.read.layer} {dial.read.position}"
 
 
 def _refuse_no_tokens(most: int) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import Prompt
 from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.estimators import DifferenceInMeans
@@ -23,27 +22,13 @@ from probes.statistics.metrics import Discrimination
 from steering.direction_file import load_directions, save_directions
 
 if TYPE_CHECKING:
+    from extract.in_memory import Activations
+    from extract.store.activation_store import ActivationStore
     from refusal.charts import Chart
 
+    Readable = Activations | ActivationStore
+
 __all__ = ["Direction", "LayerProbes", "fit_direction", "load_directions", "probe_layers", "save_directions"]
-
-
-class Readable(Protocol):
-    """Activations by layer and position: `Activations` in memory, or an `ActivationStore`."""
-
-    site: str
-    present: Bool[np.ndarray, "positions prompts"]
-
-    @property
-    def layers(self) -> tuple[int, ...]: ...
-
-    @property
-    def positions(self) -> tuple[str, ...]: ...
-
-    @property
-    def prompts(self) -> Sequence[Prompt]: ...
-
-    def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,23 +58,14 @@ class LayerProbes:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a layer, position and kind of probe: AUROC with its 95 % limits over groups, counts."""
-        return pd.DataFrame(
-            [
-                {
-                    "layer": one.layer,
-                    "position": one.position,
-                    "probe": kind,
-                    "auroc": score.test.auroc.estimate,
-                    "auroc_low": score.test.auroc.low,
-                    "auroc_high": score.test.auroc.high,
-                    "balanced_accuracy": score.test.balanced_accuracy,
-                    "n_positive": score.test.n_positive,
-                    "n_negative": score.test.n_negative,
-                }
-                for one in self.scores
-                for kind, score in one.scores.items()
-            ]
-        )
+        rows = []
+        for one in self.scores:
+            for kind, score in one.scores.items():
+                auroc = {"auroc": score.test.auroc.estimate, "auroc_low": score.test.auroc.low}
+                auroc |= {"auroc_high": score.test.auroc.high, "balanced_accuracy": score.test.balanced_accuracy}
+                counts = {"n_positive": score.test.n_positive, "n_negative": score.test.n_negative}
+                rows.append({"layer": one.layer, "position": one.position, "probe": kind, **auroc, **counts})
+        return pd.DataFrame(rows)
 
     def plot(self, probe: str = LOGISTIC) -> Chart:
         """Draw AUROC over layers, a line a position; `.save("probes.png")` (or .svg, .html) writes it.
@@ -201,18 +177,20 @@ def fit_direction(
     Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.59 and 8.67)
     """
     rows, classes = _classes(y, len(activations.prompts), positive, negative)
-    position = _position(activations, position)
+    there = activations.positions
+    position = position or (there[0] if len(there) == 1 else "post_last")
+    if position not in there:
+        raise UserError(f"position {position!r} was not captured; give one of {', '.join(there)} as position=")
     if layer not in activations.layers:
         raise UserError(f"layer {layer} was not captured; there are {', '.join(map(str, activations.layers))}")
-    there = activations.present[activations.positions.index(position)][rows]
-    rows, classes = rows[there], classes[there]
+    present = activations.present[there.index(position)][rows]
+    rows, classes = rows[present], classes[present]
     if classes.all() or not classes.any():
         raise UserError(f"both classes are needed at {position}; got {classes.sum()} positive of {len(classes)}")
     probe = DifferenceInMeans().fit(activations.read(layer, position)[rows], classes)
     called = name or (str(positive) if positive is not None else "direction")
-    fitted: dict[str, object] = {"fitted_on": len(rows)}
-    named = {"positive_class": positive, "negative_class": negative}
-    fitted |= {key: label for key, label in named.items() if label is not None}
+    named = {"fitted_on": len(rows), "positive_class": positive, "negative_class": negative}
+    fitted = {key: value for key, value in named.items() if value is not None}
     return probe.direction(called, Locus(activations.site, int(layer), position), fitted)
 
 
@@ -233,15 +211,6 @@ def _grids(
     if not grids:
         raise UserError("; ".join(f"{position}: {fault}" for position, fault in list(faults.items())[:3]))
     return grids, tuple(faults)
-
-
-def _position(activations: Readable, given: str | None) -> str:
-    there = activations.positions
-    if given is None:
-        given = there[0] if len(there) == 1 else "post_last"
-    if given not in there:
-        raise UserError(f"position {given!r} was not captured; give one of {', '.join(there)} as position=")
-    return given
 
 
 def _classes(
@@ -272,7 +241,6 @@ def _classes(
 
 
 def _column(given: Iterable[object], n: int, what: str, *, may_lack: bool = False) -> Shaped[np.ndarray, " prompts"]:
-    """Return one value a prompt."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UserError(f"give one {what} a prompt, as a list; got {type(given).__name__}")
     values = list(given)

@@ -63,11 +63,7 @@ def make_prompts(texts: Iterable[str], labels: Iterable[str], **fields: Iterable
 
 
 def as_prompts(asked: Iterable[Asked]) -> list[Prompt]:
-    """Return prompts as they are; give texts and conversations their place as id, and no label.
-
-    Raises:
-        UserError: one is empty, or is none of these.
-    """
+    """Return prompts as they are; give texts and conversations their place as id, and no label."""
     if isinstance(asked, str | Prompt) or is_conversation(asked):
         raise UserError("give a list of texts or prompts; for one, put it into a list")
     if isinstance(asked, Mapping) or not isinstance(asked, Iterable) or hasattr(asked, "columns"):  # a DataFrame's
@@ -98,11 +94,7 @@ def _prompt(item: Asked, i: int) -> Prompt:
 
 
 def as_layers(given: int | Iterable[int] | None) -> list[int] | None:
-    """Return numbers of layers, each once and in order; None for all.
-
-    Raises:
-        UserError: there are none, or one is no whole number.
-    """
+    """Return numbers of layers, each once and in order; None for all."""
     if given is None:
         return None
     try:
@@ -115,11 +107,7 @@ def as_layers(given: int | Iterable[int] | None) -> list[int] | None:
 
 
 def as_positions(given: str | Iterable[str] | None) -> list[str] | None:
-    """Return names of positions; None for all.
-
-    Raises:
-        UserError: there are none.
-    """
+    """Return names of positions; None for all."""
     if given is None:
         return None
     positions = [given] if isinstance(given, str) else list(given)

@@ -36,11 +36,7 @@ SCOPES: tuple[Scope, ...] = ("all", "last_on", "last_prompt")  # each covers the
 
 @dataclass(frozen=True, eq=False)
 class SteeredBlock:
-    """One block of `Model.steer`.
-
-    Raises:
-        UserError: there is no such form or scope of tokens, or `zero` is given a scale, or another form none.
-    """
+    """One block of `Model.steer`; refuses an unknown form or scope, and a scale that does not go with the form."""
 
     direction: Direction
     form: Form
@@ -71,16 +67,11 @@ class SteeredBlock:
         return along if self.form == "add" else low + along if self.form == "affine" else 0.0
 
     def edits(self, blocks: Callable[[], Sequence[SteeredBlock]]) -> list[Edit]:
-        """Return the edits of this block.
-
-        Args:
-            blocks: returns the open blocks; those that are open now surround this one, and have edits of their own.
-        """
+        """Return the edits of this block; `blocks` returns the open ones, of which those open now surround it."""
         around = list(blocks())
         return [edit for layer in self.layers for edit in self._at(layer, [*self._set_at(layer, around), self], blocks)]
 
     def _set_at(self, layer: int, around: Sequence[SteeredBlock]) -> list[SteeredBlock]:
-        """Return the surrounding blocks that set a projection where this one does."""
         if self.form == "add":
             return []
         alike = [one for one in around if one.where == self.where and layer in one.layers and one.form != "add"]
@@ -101,7 +92,6 @@ class SteeredBlock:
 
 
 def _intervention(*together: SteeredBlock) -> Intervention:
-    """Return what blocks do together."""
     if len(together) == 1:
         [last] = together
         r = torch.tensor(last.direction.vector)

@@ -56,11 +56,18 @@ def extract(
         raise UserError(
             "a store holds the activations of the model as it is: leave the block that steers, or use Model.activations"
         )
-    given, reporter, file = as_prompts(prompts), Reporter(quiet=not progress), Path(path)
-    rendered = [render(model.tokenizer, prompt) for prompt in given]
-    if file.parent and not file.parent.is_dir():
+    asked, reporter, file = as_prompts(prompts), Reporter(quiet=not progress), Path(path)
+    rendered = [render(model.tokenizer, prompt) for prompt in asked]
+    if not file.parent.is_dir():
         raise UserError(f"there is no folder {file.parent}; make it first")
-    with reporter.task("extracting", len(given)) as advance:
+    spec = CaptureSpec(
+        site=site_of(site),
+        layers=as_layers(layers),
+        positions=as_positions(positions),
+        response_tokens=response_tokens,
+        thought_tokens=thought_tokens,
+    )
+    with reporter.task("extracting", len(asked)) as advance:
         seen = 0
 
         def done(rows: int, _of: int) -> None:
@@ -68,14 +75,7 @@ def extract(
             advance(rows - seen)
             seen = rows
 
-        spec = CaptureSpec(
-            site=site_of(site),
-            layers=as_layers(layers),
-            positions=as_positions(positions),
-            response_tokens=response_tokens,
-            thought_tokens=thought_tokens,
-        )
-        extract_to(model, given, rendered, file, spec, progress=done, say=reporter.say)
+        extract_to(model, asked, rendered, file, spec, progress=done, say=reporter.say)
     return ActivationStore(file)
 
 

@@ -104,7 +104,6 @@ class Choice:
         self._text = ""
 
     def read(self, readings: dict[Kind, Reading]) -> None:
-        """Emit the dials' readings of the prompt."""
         if not self.over:
             self.emitted, self._readings = True, readings
             self._emit(PromptRead(readings))
@@ -137,7 +136,6 @@ class Choice:
             self._emit(Failed(why, transient))
 
     def abandon(self) -> None:
-        """End without an event, since the client has left."""
         self.over, self._unread = True, None
 
     def _push_text(self, piece: str) -> None:
@@ -163,11 +161,7 @@ class Choice:
 
 
 class StopSequences:
-    """Passes on pieces of a text up to the first stop sequence.
-
-    Args:
-        stops: stop sequences, none of them empty.
-    """
+    """Passes on pieces of a text up to the first stop sequence."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -175,7 +169,6 @@ class StopSequences:
         self.met = False
 
     def push(self, piece: str) -> str:
-        """Add the next piece; return the text that can be sent."""
         if self.met:
             return ""
         text = self._held + piece
@@ -188,7 +181,6 @@ class StopSequences:
         return text[: len(text) - kept]
 
     def rest(self) -> str:
-        """Return the text held back, at the end of the text."""
         held, self._held = self._held, ""
         return held
 
@@ -206,11 +198,7 @@ def readable(dials: Sequence[Dial]) -> list[Dial]:
 def read_tokens(
     model: ChatModel, dials: Sequence[Dial], row: Rendered, answer: Sequence[int]
 ) -> tuple[TokenReading, ...]:
-    """Read every token from the user's last turn to the end of the answer, in one forward pass without interventions.
-
-    Args:
-        answer: the tokens of the answer, without an end token.
-    """
+    """Read every token from the user's last turn to the end of the answer, in one pass without interventions."""
     token_ids, first, words = [*row.token_ids, *answer], row.instruction.start, row.instruction.stop
     log_odds = token_log_odds(model, dials, [token_ids])
     own = {dial.kind: set(row.roles[dial.read.position]) for dial in dials if dial.read is not None}

@@ -60,15 +60,10 @@ class Engine:
         return sum(not choice.over for choice in self._decoding)
 
     def start(self) -> None:
-        """Start the decoding thread."""
         self._thread.start()
 
     def submit(self, choices: Sequence[Choice]) -> None:
-        """Add choices to the queue, all or none.
-
-        Raises:
-            QueueFullError: they do not fit into the queue.
-        """
+        """Add choices to the queue, all or none; QueueFullError if they do not fit."""
         with self._changed:
             if self._closing or len(self._waiting) + len(choices) > self.max_queue:
                 raise QueueFullError
@@ -84,7 +79,6 @@ class Engine:
                     self._waiting.remove(choice)
 
     def close(self) -> None:
-        """Stop decoding; unfinished choices fail."""
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -57,11 +57,7 @@ class Exchange:
         self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
-        """Join the queue and wait until the dials have read the prompt.
-
-        Raises:
-            ApiError: the queue is full, or decoding failed.
-        """
+        """Join the queue and wait until the dials have read the prompt."""
         try:
             self._engine.submit(self._choices)
         except QueueFullError:
@@ -69,11 +65,6 @@ class Exchange:
         self._first = await self._event()
 
     async def whole(self) -> ChatCompletion:
-        """Return the complete answer.
-
-        Raises:
-            ApiError: decoding failed.
-        """
         ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}
         choices = [
             WholeChoice(
@@ -112,15 +103,9 @@ class Exchange:
             self.close()
 
     def close(self) -> None:
-        """Abandon unfinished choices."""
         self._engine.withdraw(self._choices)
 
     async def _until_finished(self) -> AsyncIterator[tuple[int, PromptRead | TextPiece | Finished]]:
-        """Yield events until every choice has ended.
-
-        Raises:
-            ApiError: a choice failed.
-        """
         left = len(self._choices)
         index, event = self._first
         while True:
@@ -150,5 +135,4 @@ class Exchange:
 
 
 def _server_sent(data: str) -> str:
-    """Return one server-sent event."""
     return f"data: {data}\n\n"

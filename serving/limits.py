@@ -63,11 +63,7 @@ class BodyLimits:
 
 @asynccontextmanager
 async def until_disconnect(connection: Request, deadline: float | None = None) -> AsyncIterator[None]:
-    """End the block when the client disconnects, or at the deadline (by time.monotonic()).
-
-    Raises:
-        ApiError: the block was ended; after a disconnect it is not sent.
-    """
+    """End the block with an ApiError when the client disconnects, or at the deadline (by time.monotonic())."""
 
     async def watch() -> None:
         while (await connection.receive())["type"] != "http.disconnect":
@@ -86,22 +82,14 @@ async def until_disconnect(connection: Request, deadline: float | None = None) -
 
 
 class RenderQueue:
-    """One thread that renders prompts, which takes seconds for a body of a megabyte.
-
-    Args:
-        max_waiting: requests that may wait, including the one being rendered.
-    """
+    """One thread that renders prompts, which takes seconds for a body of a megabyte."""
 
     def __init__(self, max_waiting: int) -> None:
         self._thread = ThreadPoolExecutor(1, "rendering")
         self._room = max_waiting
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run the work in its turn; a cancelled request frees its place.
-
-        Raises:
-            ApiError: too many requests are waiting.
-        """
+        """Run the work in its turn; a cancelled request frees its place."""
         if not self._room:
             raise ApiError(429, "the queue is full; try again later", code="queue_full")
         self._room -= 1
@@ -111,5 +99,4 @@ class RenderQueue:
             self._room += 1
 
     def close(self) -> None:
-        """Stop rendering."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -24,11 +24,7 @@ from steering.dial import Dial, read_places, reads_at
 def prepare(
     asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], limits: Limits, name: str, deadline: float
 ) -> tuple[Rendered, list[DecodingSettings]]:
-    """Return a rendered conversation and the decoding settings of each choice.
-
-    Raises:
-        ApiError: a field is invalid; names it.
-    """
+    """Return a rendered conversation and the decoding settings of each choice; an ApiError names the wrong field."""
     if asked.model != name:
         raise ApiError(404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found")
     try:

@@ -1,7 +1,4 @@
-"""Replies and errors in the format of OpenAI's chat completions; each choice also has the dials' readings.
-
-An error names the wrong field; internal details go only to the log.
-"""
+"""Replies and errors in the format of OpenAI's chat completions; each choice also has the dials' readings."""
 
 from __future__ import annotations
 
@@ -105,7 +102,6 @@ class DialDefault(BaseModel):
 
     @classmethod
     def of(cls, dial: Dial) -> DialDefault:
-        """Describe a dial."""
         own = dict(dial.by_category.thresholds) if dial.by_category is not None else {}
         return cls(threshold=dial.threshold, band=dial.band, read=dial.read, category_thresholds=own)
 
@@ -173,7 +169,6 @@ class ApiError(Exception):
         self.status, self.detail = status, ErrorDetail(message=message, type=kind, param=param, code=code)
 
     def response(self) -> Response:
-        """Return the HTTP response."""
         headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
         return Response(self.body(), self.status, headers.get(self.status), "application/json")
 

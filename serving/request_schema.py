@@ -171,11 +171,7 @@ class AskedThresholds(_Strict):
     )
 
     def resolved(self, dials: Sequence[Dial]) -> dict[Kind, Threshold]:
-        """Return the threshold of each dial.
-
-        Raises:
-            ValueError: there is no dial of a kind whose threshold is given.
-        """
+        """Return the threshold of each dial; a ValueError names a kind that is asked for and has none."""
         asked: dict[Kind, Asked] = {"normative": self.normative_threshold, "epistemic": self.epistemic_threshold}
         present = {dial.kind for dial in dials}
         if absent := [kind for kind, value in asked.items() if value is not None and kind not in present]:
@@ -225,12 +221,10 @@ class ChatRequest(AskedThresholds):
 
     @property
     def token_limit(self) -> int | None:
-        """The requested maximum number of tokens of an answer, if given."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Return the stop sequences."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 

@@ -28,11 +28,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Address:
-    """The address to listen on, and the API key.
-
-    Raises:
-        UserError: other machines can reach the address, and there is no API key; or the key is invalid.
-    """
+    """The address to listen on, and the API key, which other machines need."""
 
     host: str
     port: int
@@ -54,7 +50,6 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether only this machine can reach the address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -62,7 +57,6 @@ class Address:
 
     @property
     def url_host(self) -> str:
-        """Return the host as written in a URL and in a Host header."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
@@ -71,11 +65,6 @@ class Address:
         return (*LOOPBACK, self.url_host) if self.is_loopback else ("*",)
 
     def listen(self) -> socket.socket:
-        """Open the port.
-
-        Raises:
-            UserError: the port cannot be opened.
-        """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)

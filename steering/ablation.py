@@ -1,8 +1,4 @@
-"""Edits that ablate or add a write direction, or a subspace of k directions with k projections set together.
-
-The basis of a subspace is orthonormal, so setting its projections together and one after the other is the same. A
-subspace of rank 1 gives exactly the edits of its direction.
-"""
+"""Edits that ablate or add a write direction, or a subspace of k directions; of rank 1 it is its direction."""
 
 from __future__ import annotations
 
@@ -68,10 +64,7 @@ def amounts(direction: Direction, variant: Variant) -> dict[int, float]:
 
 
 def subspace_ablation(subspace: Subspace, variant: Variant = DEFAULT) -> list[Edit]:
-    """Ablate a subspace, in the form of the variant; see `ablation`.
-
-    Later layers without class means are not edited; an additive ablation is at the subspace's own layer.
-    """
+    """Ablate a subspace; see `ablation`. Later layers without class means stay; an additive one is at its own layer."""
     if subspace.rank == 1:
         return ablation(subspace.direction(0), variant)
     if variant.form == "additive":

@@ -100,11 +100,7 @@ def actuator_record(actuator: Actuator) -> ActuatorRecord:
 
 
 def actuator_of(record: ActuatorRecord) -> Actuator:
-    """Return the actuator of a record.
-
-    Raises:
-        ValueError, TypeError: it is not the record of an actuator.
-    """
+    """Return the actuator of a record."""
     if record.name not in _BY_NAME:
         raise ValueError(f"no such actuator: {record.name!r}; expected one of {', '.join(_BY_NAME)}")
     made: Actuator = _BY_NAME[record.name](**{key: getattr(record, key) for key in record.model_fields_set - {"name"}})

@@ -1,7 +1,4 @@
-"""Answers of a model with its dials: one-off prompts (`refusal generate`), or a conversation (`refusal chat`).
-
-Answers are streamed, with the reading and the decision of each dial. It does not print; `refusal.cli` does.
-"""
+"""Answers of a model under its dials: one-off prompts (`refusal generate`), or a conversation (`refusal chat`)."""
 
 from __future__ import annotations
 
@@ -21,18 +18,18 @@ from extract.model.quiet import quiet_libraries
 from extract.model.streaming import StreamedText
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
-from extract.record import Record
 from extract.run_directory import file_of_run
 from steering.controller import steering
 from steering.dial import Dial, Kind
 from steering.dial_file import check_weights, read_dials
-from steering.gates import Reading, reading_line
+from steering.gates import Reading
 
 
 @dataclass(frozen=True)
 class Turn:
     """One answer, with the reading of each dial."""
 
+    prompt: str
     completion: str
     readings: dict[Kind, Reading]
 
@@ -86,39 +83,25 @@ class Conversation:
         """
         asked = [*self.messages, {"role": "user", "content": text}]
         row = render(self.model.tokenizer, Prompt("of this turn", tuple(asked), "benign", "answer"))
-        self._check_length(len(row.token_ids))
+        limit = context_length(self.model)
+        if limit and len(row.token_ids) + self.max_new_tokens > limit:
+            raise UserError(
+                f"the conversation has {len(row.token_ids)} tokens and an answer may take {self.max_new_tokens} "
+                f"more, but {self.model.name} reads {limit} at most: start a new conversation"
+            )
         batch, pieces = self.model.batch([row]), StreamedText(self.model, row)
         with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
             self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: on_text(pieces.push(tokens[0])))
         on_text(pieces.rest())
         answer = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": answer}]
-        return Turn(pieces.text, readings.of_prompt(0))
-
-    def _check_length(self, n_tokens: int) -> None:
-        limit = context_length(self.model)
-        if limit and n_tokens + self.max_new_tokens > limit:
-            raise UserError(
-                f"the conversation has {n_tokens} tokens and an answer may take {self.max_new_tokens} "
-                f"more, but {self.model.name} reads {limit} at most: start a new conversation"
-            )
+        return Turn(text, pieces.text, readings.of_prompt(0))
 
 
 def context_length(model: ChatModel) -> int | None:
     """Return the context length in tokens (prompt and answer), or None where the configuration does not give it."""
     limit = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
     return int(limit) if limit else None
-
-
-class OneOffAnswer(Record):
-    """One answer, with the reading and the decision of each dial."""
-
-    prompt: str
-    completion: str
-    probability: dict[Kind, float]
-    threshold: dict[Kind, float | None]
-    gate: dict[Kind, str]
-    category: dict[Kind, str | None] = {}  # whose threshold it is; None: that of all prompts
 
 
 def open_with_dials(
@@ -130,11 +113,7 @@ def open_with_dials(
     adapter: str | None = None,
     on_loading: Callable[[], None] = lambda: None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
-    """Load a model, its dials and their given thresholds.
-
-    Args:
-        dials_path: a `dials.safetensors`, or the directory of a run that has one.
-        on_loading: called before the model is loaded, which takes a while.
+    """Load a model, its dials (a `dials.safetensors`, or the directory of a run) and their given thresholds.
 
     Raises:
         UserError: one of them cannot be loaded, or they do not fit together.
@@ -144,11 +123,14 @@ def open_with_dials(
     path = None if dials_path is None else file_of_run(dials_path, "dials.safetensors")
     dials, made_for = read_dials(path) if path else ([], None)
     chosen = {kind: value for kind, value in thresholds.items() if value is not None}
-    for kind in chosen:
-        if kind not in {dial.kind for dial in dials}:
-            raise UserError(f"{path} holds no {kind} dial: leave --{kind}-threshold out")
+    if absent := chosen.keys() - {dial.kind for dial in dials}:
+        raise UserError(f"{path} holds no {min(absent)} dial: leave --{min(absent)}-threshold out")
     if adapter is None and is_adapter(name):
-        name, adapter = _base(name), name
+        if (base := base_of(name)) is None:
+            raise UserError(
+                f"the adapter {name} does not name its base model; give the base as MODEL and --adapter {name}"
+            )
+        name, adapter = base, name
     on_loading()  # after what can be checked without the model
     quiet_libraries()
     model = load_model(name, adapter=adapter, template=template, template_args=template_args)
@@ -157,17 +139,9 @@ def open_with_dials(
     return model, dials, chosen
 
 
-def _base(adapter: str) -> str:
-    if (base := base_of(adapter)) is None:
-        raise UserError(
-            f"the adapter {adapter} does not name its base model; give the base as MODEL and --adapter {adapter}"
-        )
-    return base
-
-
 def generate_once(
     model: ChatModel, texts: Sequence[str], dials: Sequence[Dial], thresholds: Mapping[Kind, float], max_new_tokens: int
-) -> list[OneOffAnswer]:
+) -> list[Turn]:
     """Answer all prompts in one batch."""
     prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
@@ -175,41 +149,6 @@ def generate_once(
     with steering(model, dials, batch, rendered, thresholds) as readings:
         responses = model.generate(batch, max_new_tokens)
     return [
-        OneOffAnswer(
-            prompt=text,
-            completion=reopened(rendered[i].text, model.decode(response)),
-            probability={kind: one.probability for kind, one in read.items()},
-            threshold={kind: one.threshold for kind, one in read.items()},
-            gate={kind: one.gate for kind, one in read.items()},
-            category={kind: one.category for kind, one in read.items()},
-        )
+        Turn(text, reopened(rendered[i].text, model.decode(response)), readings.of_prompt(i))
         for i, (text, response) in enumerate(zip(texts, responses, strict=True))
-        for read in [readings.of_prompt(i)]
     ]
-
-
-def generate_streamed(
-    model: ChatModel,
-    texts: Sequence[str],
-    dials: Sequence[Dial],
-    thresholds: Mapping[Kind, float],
-    max_new_tokens: int,
-    on_text: Callable[[str], None],
-) -> list[Turn]:
-    """Answer the prompts in turn, passing each piece of text to `on_text`, then one line for each dial."""
-    turns = []
-    for text in texts:
-        on_text(f"> {text}\n")
-        turns.append(Conversation(model, dials, max_new_tokens, dict(thresholds)).say(text, on_text))
-        on_text("".join(["\n", *(f"  {reading_line(kind, read)}\n" for kind, read in turns[-1].readings.items())]))
-    return turns
-
-
-def check_texts(texts: Sequence[str]) -> None:
-    """Check that no prompt is empty.
-
-    Raises:
-        UserError: a prompt is empty.
-    """
-    if any(not text.strip() for text in texts):
-        raise UserError("a prompt is empty; give each prompt as a quoted text")

@@ -69,11 +69,7 @@ def named(names: tuple[str, ...], probability: Float[np.ndarray, "n names"], con
 
 @dataclass(frozen=True)
 class CategoryThresholds:
-    """The thresholds of one dial for prompts of some recognised categories; others have the dial's own.
-
-    Raises:
-        ValueError: a threshold is given for a category that is not recognised, or is no number.
-    """
+    """The thresholds of one dial for prompts of recognised categories; others have the dial's own."""
 
     read: CategoryRead
     thresholds: Mapping[str, float] = field(default_factory=dict)
@@ -150,7 +146,6 @@ class Dial:
 
     @property
     def writer(self) -> Writer:
-        """What its gate does."""
         return Writer(self.write, self.actuator, self.steps, self.later, self.opening)
 
     def probability(self, streams: Float[np.ndarray, "n d_model"]) -> Float[np.ndarray, " n"]:
@@ -189,11 +184,7 @@ def normative_first(dials: Sequence[Dial]) -> list[Dial]:
 
 
 def check_order(dials: Sequence[Dial]) -> None:
-    """Refuse dials whose reads do not all come before every write, or at the same place (readers are called first).
-
-    Raises:
-        UserError: a read would see what a dial wrote, which would make it circular.
-    """
+    """Refuse dials whose reads do not all come before every write, or at the same place (readers are called first)."""
     reads = list(read_places(dials).values())
     writes = [dial.write.locus for dial in dials if dial.write is not None]
     if not reads or not writes:
@@ -207,11 +198,7 @@ def check_order(dials: Sequence[Dial]) -> None:
 
 
 def check_width(dials: Sequence[Dial], d_model: int, model: str) -> None:
-    """Refuse dials whose vectors are of another width than the model's streams.
-
-    Raises:
-        UserError: names the first such dial.
-    """
+    """Refuse dials whose vectors are of another width than the model's streams."""
     for dial in dials:
         vectors = [] if dial.probe is None else [dial.probe.weight]
         vectors += [] if dial.write is None else [dial.write.vector, *(one.vector for one in dial.opening)]
@@ -224,11 +211,7 @@ def check_width(dials: Sequence[Dial], d_model: int, model: str) -> None:
 
 
 def read_places(dials: Sequence[Dial]) -> dict[ReadName, Locus]:
-    """Return where each dial reads, in their order, and then where the category is read; what has no place is absent.
-
-    Raises:
-        UserError: the dials have different category reads.
-    """
+    """Return where each dial reads, in their order, and then where the category is read, of what has a place."""
     places: dict[ReadName, Locus] = {dial.kind: dial.read for dial in dials if dial.read is not None}
     categories = category_read(dials)
     return places if categories is None else places | {"category": categories.locus}
@@ -240,11 +223,7 @@ def reads_at(what: ReadName, locus: Locus) -> str:
 
 
 def category_read(dials: Sequence[Dial]) -> CategoryRead | None:
-    """Return the category read of the dials; None where none has thresholds by category.
-
-    Raises:
-        UserError: they have different ones.
-    """
+    """Return the category read of the dials; None where none has thresholds by category."""
     reads = [dial.by_category.read for dial in dials if dial.by_category is not None]
     if any(read is not reads[0] for read in reads):
         raise UserError("the dials recognise categories by different probes: take them from one file")

@@ -71,11 +71,7 @@ def load_dials(
 def check_weights(
     path: str | os.PathLike[str], made_for: MadeFor, fingerprint: str, cast_fingerprint: str | None = None
 ) -> str | None:
-    """Refuse dials of another model; return a remark where only the dtype of the weights is another.
-
-    Raises:
-        UserError: neither of the file's weight fingerprints is the model's.
-    """
+    """Refuse dials of another model; return a remark where only the dtype of the weights is another."""
     if made_for.fingerprint == fingerprint:
         return None
     if made_for.cast_fingerprint is not None and made_for.cast_fingerprint == cast_fingerprint:

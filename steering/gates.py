@@ -80,11 +80,7 @@ class Readings:
 
 
 def row_thresholds(dials: Sequence[Dial], asked: Thresholds, n_prompts: int) -> dict[Kind, list[Threshold]]:
-    """Return each dial's threshold for every prompt.
-
-    Raises:
-        UserError: there is no such dial, or the number of thresholds is not the number of prompts.
-    """
+    """Return each dial's threshold for every prompt."""
     if absent := sorted(set(asked) - {dial.kind for dial in dials}):
         raise UserError(f"a threshold is given for the {absent[0]} dial, but there is no {absent[0]} dial")
     return {dial.kind: _of_rows(dial, asked.get(dial.kind), n_prompts) for dial in dials}
@@ -121,12 +117,10 @@ class Gates:
         self._generated_gate: dict[Kind, np.ndarray] = {}
 
     def read(self, dial: Dial, streams: Float[np.ndarray, "prompts d_model"]) -> None:
-        """Record a dial's probabilities at prefill."""
         self.readings.probability[dial.kind] = dial.probability(streams)
         self._read(dial.kind)
 
     def read_categories(self, read: CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
-        """Record the recognised category of each prompt at prefill."""
         self.readings.category = read.recognised(streams)
         self._read(None)
 
@@ -137,7 +131,6 @@ class Gates:
             self.decide_prompts()
 
     def decide_prompts(self) -> None:
-        """Decide the gates of every prompt."""
         for kind, thresholds in self._thresholds.items():
             prompts = list(zip(thresholds, self.readings.category or [None] * len(thresholds), strict=True))
             self.readings.threshold[kind] = np.array([tau.of(name) for tau, name in prompts], dtype=np.float64)
@@ -159,11 +152,7 @@ class Gates:
         return dict(zip(kinds, decide(p, np.stack([threshold[kind] for kind in kinds]), band), strict=True))
 
     def read_again(self, kind: Kind, probability: Float[np.ndarray, "rows tokens"], start: int) -> None:
-        """Record a dial's probabilities at the tokens generated in a pass.
-
-        Args:
-            start: number of tokens generated before them.
-        """
+        """Record a dial's probabilities at the tokens generated in a pass; `start` were generated before them."""
         if not self.decided:
             return  # `at` raises if something is written
         self._generated = (

@@ -235,7 +235,6 @@ class LastCopy:
         self._values, self._copy = np.empty(0), torch.empty(0)
 
     def of(self, values: Shaped[np.ndarray, ...], device: torch.device) -> Shaped[Tensor, ...]:
-        """Return the values on a device."""
         if self._copy.device != device or not np.array_equal(self._values, values):
             self._values, self._copy = values, torch.tensor(values, device=device)
         return self._copy

@@ -103,11 +103,6 @@ class Writer:
         return writes
 
     def processors(self, prompt_length: int, gate: Callable[[], Int[np.ndarray, " prompts"]]) -> list[OnsetProcessor]:
-        """Return the processors of the next-token scores.
-
-        Args:
-            gate: returns the gate of each prompt.
-        """
         if not isinstance(self.actuator, OnsetBias):
             return []
         return [OnsetProcessor(self.actuator, prompt_length, gate, self.steps)]
@@ -121,12 +116,10 @@ class ConstantGateWriter:
     gate: int  # 1 declines, -1 permits, 0 leaves the stream unchanged
 
     def processors(self, prompt_length: int) -> list[OnsetProcessor]:
-        """Return the processors of the next-token scores."""
         return self.writer.processors(prompt_length, lambda: np.array([self.gate])) if self.gate else []
 
     @property
     def biases(self) -> list[str]:
-        """Return the cache key of each processor."""
         key = json.dumps([self.gate, self.writer.steps, actuator_record(self.writer.actuator).to_dict(), ""])
         return [key] * len(self.processors(1))
 
@@ -209,7 +202,6 @@ class JointTables:
 
     @classmethod
     def of(cls, writes: Sequence[LayerWrite]) -> JointTables:
-        """Tabulate what some gates write at one place."""
         gates = np.array(list(product((-1, 0, 1), repeat=len(writes))))
         own = [gate for gate, write in enumerate(writes) for _ in write.opening]
         states = np.concatenate([gates, np.minimum(gates[:, own], 0)], axis=1) if own else gates
@@ -248,7 +240,6 @@ class _JointWrite:
         return write_at(where, layer, self._tokens, self._write, key, keeps_prompt=True)
 
     def _tokens(self, pass_: Pass) -> slice:
-        """Return the tokens of a pass that are written: the last prompt token, and later ones."""
         first, steps = pass_.prompt_length - 1, [part.steps for part in self._parts]
         return pass_.within(first, None if None in steps else first + max(n for n in steps if n is not None))
 

@@ -144,7 +144,6 @@ def evaluate(
 
 
 def _local(name: str, adapter: str | None, template: str | None, most: int) -> Target:
-    """Return a model of this machine."""
     from refusal.model import AT_ONCE, load_model
     from scoring.evaluation.asking import Target
     from scoring.judges.chat_endpoint import Reply
@@ -164,7 +163,6 @@ def _local(name: str, adapter: str | None, template: str | None, most: int) -> T
 
 
 def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most: int) -> Target:
-    """Return a model behind an OpenAI-compatible endpoint."""
     from extract.yaml_file import as_model
     from scoring.evaluation.asking import endpoint_target
     from scoring.judges.config import EndpointConfig

@@ -61,11 +61,7 @@ def label(
 
 
 def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, stratify: bool | None) -> Draw:
-    """Return the draw of a file of labels: the stored one, that one with more completions, or a new one.
-
-    Raises:
-        UserError: the stored draw is another one than asked for.
-    """
+    """Return the draw of a file of labels: the stored one, that one with more completions, or a new one."""
     from extract.atomic_write import make_folder
     from extract.errors import UserError
     from scoring.labels.draw import Draw, draw_rows

@@ -1,8 +1,4 @@
-"""One person labels the completions of a draw in the terminal: one key for each, undo, skip and quit.
-
-The screen shows a prompt, its completion and a key for each action, never the judge's action; each label is saved at
-once. The terminal stays in one mode for a whole session, so no key typed ahead is lost.
-"""
+"""One person labels completions in the terminal: one key each, undo, skip, quit; each label is saved at once."""
 
 from __future__ import annotations
 
@@ -107,10 +103,7 @@ class LabellingSession:
 
 @contextmanager
 def keys() -> Iterator[Callable[[], str]]:
-    """Yield a function that waits for a key and returns it; an arrow or function key is one text of several characters.
-
-    The function raises EOFError when the terminal closes.
-    """
+    """Yield a function that waits for a key, of an arrow several characters; EOFError: the terminal closed."""
     terminal, waiting = sys.stdin.fileno(), deque[str]()
 
     def read() -> str:

@@ -61,13 +61,9 @@ def models(as_json: Json = False) -> None:
         if rows:
             typer.echo(title)
         for one in rows:
-            size = (
-                ""
-                if one.size is None
-                else f"{one.size / 1e9:.1f} GB"
-                if one.size >= 1e8
-                else f"{one.size / 1e6:.0f} MB"
-            )
+            size = ""
+            if one.size is not None:
+                size = f"{one.size / 1e9:.1f} GB" if one.size >= 1e8 else f"{one.size / 1e6:.0f} MB"
             typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
     from refusal.cli.program import program
 
@@ -105,11 +101,7 @@ def runnable() -> list[Runnable]:
 
 
 def hub_models(cache: Path | None = None) -> dict[str, int]:
-    """Return the models in the hub's cache by id, with the bytes of their files; asks no server.
-
-    Args:
-        cache: its folder, by default the user's.
-    """
+    """Return the models in the hub's cache by id, with the bytes of their files; asks no server."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -171,22 +163,12 @@ def _configurations(cached: set[str]) -> list[Runnable]:
         size = round(float(billions[1]) * BYTES * 1e9) if billions else None
         gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
         needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
-        listed.append(Runnable("configuration", _shown(path), size, needs))
+        listed.append(Runnable("configuration", str(path.relative_to(ROOT)), size, needs))
     return listed
 
 
-def _shown(path: Path) -> str:
-    from extract.shipped import ROOT
-
-    return str(path.relative_to(ROOT))
-
-
 def write_configuration(file: Path | None, model: str | None) -> Path:
-    """Write the configuration for a model and return its path.
-
-    Raises:
-        UserError: there is no such model, or the file exists or cannot be written.
-    """
+    """Write the configuration for a model and return its path."""
     from extract.errors import UserError
     from extract.shipped import resolve_shipped
     from refusal.cli.target import REAL, settings_for
@@ -200,11 +182,11 @@ def write_configuration(file: Path | None, model: str | None) -> Path:
     path = file or Path(f"{chosen.name if chosen else 'run'}.yaml")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-") or "run"
     text = resolve_shipped(chosen.base if chosen else REAL).read_text(encoding="utf-8")
-    given = {"name": name} | ({"  name": chosen.model, "  path": str(chosen.prompts)} if chosen else {})
+    values = {"name": name} | ({"  name": chosen.model, "  path": str(chosen.prompts)} if chosen else {})
     if chosen is not None and chosen.adapter is not None:
         text = re.sub(r"(?m)^  adapter: .*\n", "", text)
         text = re.sub(r"(?m)^(  name: .*)$", rf"\1\n  adapter: {_yaml(chosen.adapter)}", text, count=1)
-    for key, value in given.items():
+    for key, value in values.items():
         match = re.search(rf"(?m)^{key}: (\S+)", text)
         assert match is not None, f"{key!r} in a shipped configuration"
         text = text[: match.start(1)] + _yaml(value) + text[match.end(1) :]

@@ -109,11 +109,7 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
 
 
 def contrast_override(ways: str | None) -> list[str]:
-    """Return the override that --contrast A,B stands for; none without it.
-
-    Raises:
-        UserError: there are not two names.
-    """
+    """Return the override that --contrast A,B stands for; none without it."""
     from extract.errors import UserError
 
     if ways is None:
@@ -127,11 +123,7 @@ def contrast_override(ways: str | None) -> list[str]:
 def workers_wanted(
     address: str | None, workers: int | None, gpus_per_worker: float | None, *, local_disks: bool = False
 ) -> WorkersWanted | None:
-    """Return what --ray, --workers, --gpus-per-worker and --local-disks ask for; None without --ray.
-
-    Raises:
-        UserError: one of the others was given without --ray.
-    """
+    """Return what --ray, --workers, --gpus-per-worker and --local-disks ask for; None without --ray."""
     from experiments.cluster.connection import WorkersWanted
     from extract.errors import UserError
 
@@ -152,11 +144,7 @@ def arguments(
 
 
 def minutes(time: str) -> float:
-    """Return the minutes of a time such as 90s, 15m, 2h or 1h30m.
-
-    Raises:
-        UserError: the time has another form, or is zero.
-    """
+    """Return the minutes of a time such as 90s, 15m, 2h or 1h30m."""
     from extract.errors import UserError
 
     match = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
@@ -177,11 +165,7 @@ def print_json(record: Any) -> None:
 
 
 def wrapped(line: str, indent: int = 0) -> str:
-    """Return a line broken at words to the width of the terminal; in a file or a pipe it stays one line.
-
-    Args:
-        indent: spaces before the further lines.
-    """
+    """Return a line broken at words to the width of the terminal; in a file or a pipe it stays one line."""
     import shutil
     import sys
     import textwrap

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +63,7 @@ def organism_build(
 
     Example: refusal organism build two-knobs --out organisms/zoo/two-knobs
     """
+    from extract.progress import Reporter
     from organisms.build import build
     from organisms.listing import SPECS, find_spec
     from organisms.spec import load_spec
@@ -79,16 +78,11 @@ def organism_build(
             f"about {spec.training.steps / 110:.0f} minutes on 2 CPU cores, into {directory}"
         )
         return
-    with _bar(f"training {spec.name}", spec.training.steps) as advance:
+    with Reporter().task(f"training {spec.name}", spec.training.steps) as advance:
         outcome = build(path, directory, progress=lambda step, losses: advance(1))
     if as_json:
-        print_json(
-            {
-                "measured": outcome.measured,
-                "missed": outcome.missed,
-                "directory": str(outcome.directory) if outcome.directory else None,
-            }
-        )
+        written = str(outcome.directory) if outcome.directory else None
+        print_json({"measured": outcome.measured, "missed": outcome.missed, "directory": written})
     else:
         for key, value in outcome.measured.items():
             typer.echo(f"{key:<36} {value:.3f}")
@@ -153,18 +147,7 @@ def organism_list(as_json: Json = False) -> None:
     for one in shipped:
         right = ", ".join(verdict.replace("_", " ") for verdict in (one.dissociation, one.triggers) if verdict)
         typer.echo(one.name)
-        where = (
-            f"{one.megabytes} MB in {one.directory}"
-            if one.megabytes
-            else f"take it with: refusal organism get {one.name}"
-        )
+        take = f"take it with: refusal organism get {one.name}"
+        where = f"{one.megabytes} MB in {one.directory}" if one.megabytes else take
         for line in (one.about, f"right verdicts: {right or 'none'}", where):
             typer.echo(wrapped(f"  {line}", 2))
-
-
-@contextmanager
-def _bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    from extract.progress import Reporter
-
-    with Reporter().task(description, total) as advance:
-        yield advance

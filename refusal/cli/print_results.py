@@ -49,11 +49,7 @@ class StagePrinter(Generic[R]):
 
 
 def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = True) -> None:
-    """Print the result of a stage, with `verbose` all of its tables.
-
-    Raises:
-        UserError: the stage is not applicable to this run; says why. Its result is printed first.
-    """
+    """Print the result of a stage, with `verbose` all of its tables; a UserError says why one is not applicable."""
     path, printer = directory / "stages" / f"{stage}.json", STAGE_PRINTERS[stage]
     result = printer.record.read(path)
     if as_json:
@@ -133,10 +129,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
 
 
 def next_steps(directory: Path, results: RunResults) -> list[str]:
-    """Return one line per entry; each command has a line of its own and runs when copied.
-
-    After a run on an organism the commands run a real model; after any other run they start a chat with its dials.
-    """
+    """Return one line per entry; each command has a line of its own: after an organism a real model's, else a chat."""
     report = directory / "report.html"
     lines = [f"Report: {report}", f"Open it in a browser: {report.absolute().as_uri()}"]
     if TUTORIAL.is_file():

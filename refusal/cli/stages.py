@@ -40,19 +40,7 @@ def run_command(
     verbose: bool = False,
     wanted_workers: WorkersWanted | None = None,
 ) -> None:
-    """Run the stages up to `until` and print the results; in a dry run, print the cost alone.
-
-    Args:
-        path: of a configuration; or the name of a model, for which the shipped settings are chosen.
-        budget: a time such as 15m, and the run is cut to end within it; `none` for no cuts.
-        quiet: print results and errors only.
-        verbose: print every step of a dry run, where stages begin and end, and every table of results.
-        wanted_workers: Ray workers that the work is divided among.
-
-    Raises:
-        UserError: a mistake in the configuration, the prompts or the model, a stage that is not applicable, or another
-            process writes into the run directory.
-    """
+    """Run the stages up to `until` and print the results; in a dry run, print the cost alone."""
     with resumable():
         config, chosen = load_target(str(path), overrides)
         directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
@@ -71,23 +59,32 @@ def run_command(
         if dry_run:
             _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
             return
-        _run(config, directory, until, reporter, wanted_workers=wanted_workers)
+        if _left(config, directory, until, own_process=wanted_workers is not None):
+            if wanted_workers is None:  # otherwise workers import them
+                quiet_libraries(reporter)
+        else:
+            reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
+        from experiments.pipeline.stages import run
+
+        run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
         if config.prompts.contrast and until == "dissociate" and not as_json:
             from experiments.report.caveats import contrast_line
 
             print(wrapped(contrast_line(config.prompts.contrast), 0))
-        _print_results(directory, until, as_json=as_json, verbose=verbose)
+        from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
+
+        if until == "report":
+            print_summary(directory, as_json)
+        elif until in STAGE_PRINTERS:
+            print_stage(directory, until, as_json, verbose=verbose)
+        else:
+            show({"written": str(directory / "activations.h5")}, as_json)
 
 
 def _cut(
     config: RunConfig, directory: Path, until: str, asked: float | None, reporter: Reporter, *, unasked: bool
 ) -> RunConfig:
-    """Return the configuration cut to a budget.
-
-    Args:
-        asked: the minutes of --budget.
-        unasked: without --budget, cut it to CPU_BUDGET where there is no GPU.
-    """
+    """Return the configuration cut to the minutes `asked` for; `unasked`, to CPU_BUDGET where there is no GPU."""
     if asked is None and not unasked:
         return config
     from experiments.pipeline.graph import continued
@@ -112,24 +109,6 @@ def _cut(
 
     with reporter.stage("measuring the model") as measuring:
         return fit_budget(config, directory, until, time, measuring)
-
-
-def _run(
-    config: RunConfig,
-    directory: Path,
-    until: str,
-    reporter: Reporter,
-    *,
-    wanted_workers: WorkersWanted | None,
-) -> None:
-    from experiments.pipeline.stages import run
-
-    if _left(config, directory, until, own_process=wanted_workers is not None):
-        if wanted_workers is None:  # otherwise workers import them
-            quiet_libraries(reporter)
-    else:
-        reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
-    run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
 
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:
@@ -166,19 +145,8 @@ def _dry_run(
         record = planned.record(directory)
         show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
     else:
-        print("\n".join(_short_plan(planned, directory, states, with_workers=with_workers)))
-
-
-def _short_plan(
-    planned: RunEstimate, directory: Path, states: Sequence[StageState], *, with_workers: bool = False
-) -> list[str]:
-    """Return the plan of what is left, one line for each question.
-
-    Args:
-        states: of the stages that the run reads, in order.
-        with_workers: also what each Ray worker takes.
-    """
-    return [f"{question:<15} {answer}" for question, answer in _plan_lines(planned, directory, states, with_workers)]
+        for question, answer in _plan_lines(planned, directory, states, with_workers):
+            print(f"{question:<15} {answer}")
 
 
 def _plan_lines(
@@ -206,28 +174,14 @@ def _plan_lines(
         yield "each worker", plan.worker(planned.machine)
     stored = plan.stored(planned.machine)
     yield "disk", f"{gigabytes(stored)} of activations, in {directory}" if stored else f"little, in {directory}"
-    yield "next", f"{_without_dry_run()}    (--verbose: every step)"
+    command = shlex.join([*shlex.split(program()), *(word for word in sys.argv[1:] if word != "--dry-run")])
+    yield "next", f"{command}    (--verbose: every step)"
     if planned.warning:
         yield "warning", planned.warning
 
 
-def _without_dry_run() -> str:
-    return shlex.join([*shlex.split(program()), *(word for word in sys.argv[1:] if word != "--dry-run")])
-
-
 def _count(n: int) -> str:
     return f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
-
-
-def _print_results(directory: Path, until: str, *, as_json: bool, verbose: bool) -> None:
-    from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
-
-    if until == "report":
-        print_summary(directory, as_json)
-    elif until in STAGE_PRINTERS:
-        print_stage(directory, until, as_json, verbose=verbose)
-    else:
-        show({"written": str(directory / "activations.h5")}, as_json)
 
 
 def _of_process(directory: Path, config: RunConfig) -> Path:

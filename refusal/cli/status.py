@@ -27,11 +27,6 @@ class RunStatus:
     killed: RunHolder | None  # the process that wrote into it last, where it could not end as it should
     next: str  # a command
 
-    @property
-    def done(self) -> int:
-        """The number of stages that are done."""
-        return sum(stage.state == "done" for stage in self.stages)
-
 
 def status(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, e.g. runs/quickstart.")],
@@ -50,28 +45,29 @@ def status(
 
 
 def run_status(directory: Path) -> RunStatus:
-    """Return how far a run is; writes nothing and loads no model.
-
-    Raises:
-        UserError: it is no run directory, or its prompts or its model are gone.
-    """
+    """Return how far a run is; writes nothing and loads no model."""
     from experiments.pipeline.graph import stage_states
     from experiments.run.config import load_config
     from experiments.run.run_lock import is_held, lock_holder
     from extract.errors import UserError
+    from refusal.cli.program import program
 
     if not (directory / "config.yaml").is_file():
         raise UserError(f"{directory} is not a run directory: it has no config.yaml; make one with: refusal run CONFIG")
     stages = stage_states(load_config(directory / "config.yaml"), directory)
     held, holder = is_held(directory), lock_holder(directory)
+    run = shlex.quote(str(directory))
+    finished = all(stage.state == "done" for stage in stages)
+    following = f"report {run}" if finished else f"run {shlex.quote(str(directory / 'config.yaml'))} --out {run}"
     return RunStatus(
-        str(directory), stages, holder if held else None, None if held else holder, _next(directory, stages, holder)
+        str(directory), stages, holder if held else None, None if held else holder, f"{program()} {following}"
     )
 
 
 def lines(state: RunStatus) -> list[str]:
     """Return the status as lines for the terminal."""
-    shown = [f"{state.run}: {state.done} of {len(state.stages)} stages are done"]
+    done = sum(stage.state == "done" for stage in state.stages)
+    shown = [f"{state.run}: {done} of {len(state.stages)} stages are done"]
     for stage in state.stages:
         when = "" if stage.finished is None else f"{_local(stage.finished)}  {_duration(stage.seconds or 0.0):>8}"
         shown.append(f"  {stage.name:<18} {stage.state:<8} {when}".rstrip())
@@ -83,15 +79,6 @@ def lines(state: RunStatus) -> list[str]:
     return [*shown, "Wait for it to end, then:" if state.running else "Next:", f"  {state.next}"]
 
 
-def _next(directory: Path, stages: Sequence[StageState], holder: RunHolder | None) -> str:
-    from refusal.cli.program import program
-
-    if all(stage.state == "done" for stage in stages):
-        return f"{program()} report {shlex.quote(str(directory))}"
-    resolved = f"run {shlex.quote(str(directory / 'config.yaml'))} --out {shlex.quote(str(directory))}"
-    return f"{program()} {resolved}"
-
-
 def _local(time: str) -> str:
     from datetime import datetime
 
@@ -100,10 +87,6 @@ def _local(time: str) -> str:
 
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60} h {minutes % 60:02} m"
-        if minutes >= 60
-        else f"{minutes} m {rest:02} s"
-        if minutes
-        else f"{seconds:.1f} s"
-    )
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02} m"
+    return f"{minutes} m {rest:02} s" if minutes else f"{seconds:.1f} s"

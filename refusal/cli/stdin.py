@@ -28,13 +28,7 @@ class StandardInput:
         return self
 
     def file(self, given: P) -> P:
-        """Return the path of a file with what came on standard input where `-` is given, else the path.
-
-        The first bytes tell the format: Parquet, JSON lines, JSON, else CSV.
-
-        Raises:
-            UserError: standard input is empty, or `-` is given twice.
-        """
+        """Return the path of a file with what came on standard input where `-` is given, else the path."""
         if given != STDIN:
             return given
         if self._file is not None:
@@ -47,7 +41,6 @@ class StandardInput:
         return self._file
 
     def named(self, text: str) -> str:
-        """Return a text in which standard input has its name instead of the temporary file's path."""
         return text if self._file is None else text.replace(str(self._file), CALLED)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -58,11 +51,7 @@ class StandardInput:
 
 
 def lines_of_stdin() -> list[str]:
-    """Return the lines of standard input that are not empty.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the lines of standard input that are not empty."""
     lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
     if not lines:
         raise UserError(f"{CALLED} is empty")

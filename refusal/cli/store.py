@@ -13,7 +13,6 @@ from refusal.cli.options import Json, print_json, wrapped
 
 if TYPE_CHECKING:
     from extract.progress import Advance
-    from extract.store.integrity import Verification
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
@@ -39,7 +38,6 @@ def store_info(file: Store, as_json: Json = False) -> None:
 
 
 def _plain(value: Any) -> str:
-    """Return a value of a summary as text without brackets."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {of_it}" for name, of_it in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -58,10 +56,23 @@ def store_verify(
 
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
+    from extract.errors import UserError
+    from extract.model.loading import load_model
+    from extract.model.loading_options import DType
+    from extract.model.quiet import quiet_libraries
     from extract.run_directory import file_of_run
+    from extract.store.integrity import verify
 
-    file = file_of_run(file, "activations.h5")
-    result = _verified(file, model, revision, dtype, adapter)
+    if dtype not in get_args(DType):
+        raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")
+    if adapter is not None and model is None:
+        raise UserError("--adapter needs the model that it belongs to: give --model NAME")
+    file, weights = file_of_run(file, "activations.h5"), None
+    if model is not None:
+        quiet_libraries()
+        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()
+    with _slices(f"verifying {file.name}") as progress:
+        result = verify(file, weights=weights, progress=progress)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
     for line in () if as_json else result.findings:
@@ -98,28 +109,6 @@ def store_export(
         print_json({"written": str(to), "bytes": size})
     else:
         typer.echo(f"{to}: {size / 1e6:.1f} MB")
-
-
-def _verified(
-    file: Path, model: str | None, revision: str | None, dtype: str, adapter: str | None = None
-) -> Verification:
-    """Verify a store, also against a model's weights where a model is named."""
-    from extract.errors import UserError
-    from extract.model.loading import load_model
-    from extract.model.loading_options import DType
-    from extract.model.quiet import quiet_libraries
-    from extract.store.integrity import verify
-
-    if dtype not in get_args(DType):
-        raise UserError(f"--dtype is {dtype!r}; expected one of {', '.join(get_args(DType))}")
-    if adapter is not None and model is None:
-        raise UserError("--adapter needs the model that it belongs to: give --model NAME")
-    weights = None
-    if model is not None:
-        quiet_libraries()
-        weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()
-    with _slices(f"verifying {file.name}") as progress:
-        return verify(file, weights=weights, progress=progress)
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from refusal.cli.program import program, resumable
 
 if TYPE_CHECKING:
     from experiments.charts.specification import Row
-    from experiments.run.config import RunConfig
     from experiments.sweep.grid import CellState, SweepConfig
     from experiments.sweep.run import Places
 
@@ -94,20 +93,23 @@ def _sweep(
     dry_run: bool,
     quiet: bool,
 ) -> int:
-    """Run a sweep; return the exit code: 1 where a cell failed."""
+    import yaml
+
     from experiments.run.run_lock import RunLock
     from experiments.sweep.grid import cells_of, load_sweep, states_of
     from experiments.sweep.run import run_cells
-    from extract.atomic_write import make_folder
+    from experiments.sweep.table import row_of, write_page, write_table
+    from extract.atomic_write import make_folder, write_text
     from extract.errors import UserError
     from extract.progress import Reporter
     from extract.run_directory import is_run
     from extract.yaml_file import key_and_value
+    from refusal.cli.target import load_target
 
     given = dict(key_and_value("--set", override, "dissociate.margin=0.2") for override in overrides)
     sweep = load_sweep(file, given)
     budget = budget or sweep.budget
-    cells = cells_of(sweep, file, _config)
+    cells = cells_of(sweep, file, lambda target, given: load_target(target, given)[0])
     directory, cut_to = out or Path("runs") / sweep.name, _cut_to(budget, sweep)
     if is_run(directory):
         raise UserError(f"{directory} is a run's directory; choose another with --out")
@@ -121,60 +123,21 @@ def _sweep(
     with places.opened(reporter) if left else nullcontext() as start:
         make_folder(directory)
         with RunLock(directory):
-            table = _Table(sweep, states, directory)
+            write_text(directory / "sweep.yaml", yaml.safe_dump(sweep.model_dump(mode="json"), sort_keys=False))
+            ended = {state.cell.name: (state, row_of(state)) for state in states}
+
+            def update(state: CellState) -> None:  # Parquet and CSV follow each cell that ends
+                ended[state.cell.name] = state, row_of(state)
+                write_table([row for _, row in ended.values()], directory)
+
+            write_table([row for _, row in ended.values()], directory)
             if start is not None:
-                run_cells(states, start, reporter, table.update, threads=places.threads, budget=budget, cut_to=cut_to)
-            table.write_page()
-    _print_results(table, as_json=as_json)
-    return 1 if table.failed else 0
-
-
-class _Table:
-    """The states and rows of all cells, and the files of them; Parquet and CSV follow each cell that ends."""
-
-    def __init__(self, sweep: SweepConfig, states: Sequence[CellState], directory: Path) -> None:
-        import yaml
-
-        from experiments.sweep.table import row_of
-        from extract.atomic_write import write_text
-
-        self.directory, self._sweep, self._row_of = directory, sweep, row_of
-        self._states = {state.cell.name: state for state in states}
-        self._rows = {state.cell.name: row_of(state) for state in states}
-        write_text(directory / "sweep.yaml", yaml.safe_dump(sweep.model_dump(mode="json"), sort_keys=False))
-        self._write()
-
-    @property
-    def rows(self) -> list[Row]:
-        """A row a cell."""
-        return list(self._rows.values())
-
-    @property
-    def failed(self) -> list[CellState]:
-        """The cells that failed."""
-        return [state for state in self._states.values() if state.state == "failed"]
-
-    def update(self, state: CellState) -> None:
-        """Take the state of a cell that has ended."""
-        self._states[state.cell.name], self._rows[state.cell.name] = state, self._row_of(state)
-        self._write()
-
-    def write_page(self) -> None:
-        """Write table.html."""
-        from experiments.sweep.table import write_page
-
-        write_page(self._sweep, list(self._states.values()), self.rows, self.directory / "table.html")
-
-    def _write(self) -> None:
-        from experiments.sweep.table import write_table
-
-        write_table(self.rows, self.directory)
-
-
-def _config(target: str, overrides: Sequence[str]) -> RunConfig:
-    from refusal.cli.target import load_target
-
-    return load_target(target, overrides)[0]
+                run_cells(states, start, reporter, update, threads=places.threads, budget=budget, cut_to=cut_to)
+            states, rows = [state for state, _ in ended.values()], [row for _, row in ended.values()]
+            write_page(sweep, states, rows, directory / "table.html")
+    failed = [state for state in states if state.state == "failed"]
+    _print_results(rows, failed, directory, as_json=as_json)
+    return 1 if failed else 0
 
 
 def _cut_to(budget: str | None, sweep: SweepConfig) -> float | None:
@@ -200,27 +163,26 @@ def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) 
         print(f"What one takes: {program()} run {shlex.quote(target)} --dry-run")
 
 
-def _print_results(table: _Table, *, as_json: bool) -> None:
-    written = table.directory / "table.html"
+def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
     if as_json:
-        failed = [state.cell.name for state in table.failed]
-        print(json.dumps({"directory": str(table.directory), "cells": table.rows, "failed": failed}, indent=1))
+        names = [state.cell.name for state in failed]
+        print(json.dumps({"directory": str(directory), "cells": rows, "failed": names}, indent=1))
     else:
         from rich.box import SIMPLE
         from rich.console import Console
         from rich.table import Column, Table
 
-        width = min(MOST_NAMED, max(len(str(row["cell"])) for row in table.rows))
+        width = min(MOST_NAMED, max(len(str(row["cell"])) for row in rows))
         rates = [Column(head, no_wrap=True) for head in HEADS]
         verdicts = [Column(head, max_width=most) for head, most in (("one or\ntwo?", 12), ("word or\nintent?", 12))]
         columns = (Column("cell", overflow="fold", min_width=width), *verdicts, *rates)
         shown = Table(*columns, box=SIMPLE, show_edge=False, collapse_padding=True)
-        for row in table.rows:
+        for row in rows:
             shown.add_row(*_line(row))
         Console(highlight=False).print(shown)
         print("Rates: on test prompts, without the dials → with them")
-        print(f"Table: {written} (also table.csv and table.parquet)")
-    for state in table.failed:
+        print(f"Table: {directory / 'table.html'} (also table.csv and table.parquet)")
+    for state in failed:
         why = state.failure.line if state.failure else ""
         typer.echo(f"Failed: {state.cell.name}: {why}; log: {state.log}", err=True)
 

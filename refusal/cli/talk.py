@@ -22,6 +22,7 @@ from refusal.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from steering.conversation import Turn
     from steering.dial import Kind
 
 
@@ -46,30 +47,42 @@ def generate(
     Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
     """
     from refusal.cli.stdin import lines_of_stdin
-    from steering.conversation import check_texts, generate_once, generate_streamed, open_with_dials
+    from steering.conversation import Conversation, generate_once, open_with_dials
+    from steering.gates import reading_line
 
     if prompts == ["-"]:
         prompts = lines_of_stdin()
-    else:
-        _refuse_loose_words(model, prompts)
-    check_texts(prompts)
+    _check_prompts(model, prompts)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     if as_json:
-        print_json([one.to_dict() for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
-    else:
-        generate_streamed(loaded, prompts, open_dials, given, max_new_tokens, lambda text: typer.echo(text, nl=False))
+        answers = generate_once(loaded, prompts, open_dials, given, max_new_tokens)
+        print_json([_record(one) for one in answers])
+        return
+    for text in prompts:
+        typer.echo(f"> {text}")
+        talking = Conversation(loaded, open_dials, max_new_tokens, dict(given))
+        turn = talking.say(text, lambda piece: typer.echo(piece, nl=False))
+        typer.echo("\n" + "".join(f"  {reading_line(kind, read)}\n" for kind, read in turn.readings.items()), nl=False)
 
 
-def _refuse_loose_words(model: str, prompts: list[str]) -> None:
-    """Refuse several words without quotes, which are several prompts; other scripts write sentences without spaces."""
+def _record(turn: Turn) -> dict[str, object]:
+    fields = ("probability", "threshold", "gate", "category")
+    read = {name: {kind: getattr(one, name) for kind, one in turn.readings.items()} for name in fields}
+    return {"prompt": turn.prompt, "completion": turn.completion, **read}
+
+
+def _check_prompts(model: str, prompts: list[str]) -> None:
+    """Refuse empty prompts, and several words without quotes, which are several prompts; Chinese has no spaces."""
+    from extract.errors import UserError
+
     if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):
         from shlex import join
 
-        from extract.errors import UserError
-
         quoted = join(["refusal", "generate", model, " ".join(prompts)])
         raise UserError(f"these are {len(prompts)} prompts of one word each; quote a prompt of several words: {quoted}")
+    if any(not text.strip() for text in prompts):
+        raise UserError("a prompt is empty; give each prompt as a quoted text")
 
 
 def chat(

@@ -34,25 +34,21 @@ class ModelSettings:
 
     @property
     def name(self) -> str:
-        """The name of the run, from the model's."""
         last = (self.adapter or self.model).removeprefix(PACKAGE).rstrip("/").rsplit("/", 1)[-1].removesuffix(GGUF)
         return re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-") or "model"
 
     @property
     def held_out(self) -> bool:
-        """Whether the prompts are those that the adapter was not taught."""
         return self.adapter is not None and self.prompts == Path(self.adapter) / HELD_OUT
 
     @property
     def overrides(self) -> list[str]:
-        """What differs from the shipped configuration, as for --set."""
         given = {"name": self.name, "model.name": self.model, "prompts.path": str(self.prompts)}
         given |= {} if self.adapter is None else {"model.adapter": self.adapter}
         return [f"{key}={json.dumps(value)}" for key, value in given.items()]  # JSON is YAML
 
     @property
     def described(self) -> str:
-        """The choice in one line."""
         what = "an organism: its own prompts" if self.organism else "a model: prompts for real models"
         if self.adapter is not None:
             what = (
@@ -104,11 +100,7 @@ def is_model(target: str) -> bool:
 
 
 def load_target(target: str, overrides: Sequence[str]) -> tuple[RunConfig, ModelSettings | None]:
-    """Return the configuration that a configuration file or a model stands for, and what was chosen for a model.
-
-    Raises:
-        UserError: it is neither, or the configuration does not hold.
-    """
+    """Return the configuration that a configuration file or a model stands for, and what was chosen for a model."""
     chosen = settings_for(target)
     if chosen is None:
         return load_config(target, overrides), None
@@ -131,7 +123,6 @@ def _of_adapter(target: str) -> ModelSettings:
 
 
 def _findable(base: str) -> bool:
-    """Return whether a base model is a directory or file here, package:NAME, or may be a hub id."""
     return base.startswith(PACKAGE) or resolve_shipped(Path(base)).exists() or HUB_ID.fullmatch(base) is not None
 
 

@@ -96,19 +96,15 @@ class DialBank:
 
     @property
     def layers(self) -> list[int]:
-        """The layers after which something is read or written."""
         return sorted({*self._reads, *self._writes})
 
     def probability(self, score: Float[Tensor, "dials ..."]) -> Float[Tensor, "dials ..."]:
-        """Return calibrated probabilities in float64."""
         return torch.sigmoid(self._slope * score.double() + self._intercept)
 
     def gates(self, score: Float[Tensor, "dials n"], slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
-        """Return the gates of scores at the thresholds of some slots; see `decide`."""
         return decide(self.probability(score), self.limits(slot), self._band)
 
     def gates_of(self, slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
-        """Return the gates of some slots, as their prompts were read."""
         return self.gates(self.score[: len(self.dials), slot], slot)
 
     def limits(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
@@ -124,7 +120,6 @@ class DialBank:
         return torch.where(most >= self.category_read.confident, best, len(score))  # NaN: not read
 
     def rows_of(self, place: int) -> slice:
-        """Return the rows of `score` of one of the places."""
         return slice(place, place + 1) if place < len(self.dials) else slice(place, None)
 
     def apply(
@@ -197,11 +192,7 @@ class DialBank:
 
 
 def after_layer(locus: Locus) -> int:
-    """Return the layer whose output is the stream at a site: a block's input is the output of the one before.
-
-    Raises:
-        UserError: the site lies inside a block, or before the first.
-    """
+    """Return the layer whose output is the stream at a site: a block's input is the output of the one before."""
     layer = locus.layer - (locus.site == "resid_pre")
     if locus.site == "resid_mid" or layer < 0:
         raise UserError(

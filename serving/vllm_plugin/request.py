@@ -42,7 +42,6 @@ class DialRequest(BaseModel):
     read_at: dict[ReadName, tuple[int, ...]] | None = None
 
     def extra_args(self) -> Fields:
-        """Return the field of vLLM's `extra_args`."""
         return {FIELD: self.model_dump()}
 
 
@@ -55,11 +54,7 @@ class Suffix:
 
 
 def thresholds_of(body: Fields, dials: Sequence[Dial]) -> dict[Kind, Threshold] | None:
-    """Return the threshold of each dial for a request with these fields; None where it names neither.
-
-    Raises:
-        ValueError: a threshold is no number from 0 to 1, or there is no such dial.
-    """
+    """Return the threshold of each dial for a request with these fields; None where it names neither."""
     asked = {name: body[name] for name in THRESHOLDS if name in body}
     if not asked:
         return None
@@ -80,12 +75,7 @@ def new_key() -> str:
 
 
 def checked(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suffix: Suffix | None) -> DialRequest:
-    """Return what a field of `extra_args` asks, completed by the tokens that are read.
-
-    Raises:
-        ValueError: the field, which any client can send, has another form than `DialRequest.extra_args` gives it, the
-            prompt is not of the model's chat template, or lacks a place that a dial reads.
-    """
+    """Return what a field of `extra_args`, which any client can send, asks, completed by the tokens that are read."""
     try:
         asked = DialRequest.model_validate(given)
     except ValidationError:
@@ -127,13 +117,7 @@ def _before_end(prompt: Sequence[int], suffix: Suffix | None) -> dict[ReadName, 
 def readings_of(
     dials: Sequence[Dial], probability: Sequence[float], category: str | None, thresholds: Mapping[Kind, Threshold]
 ) -> dict[Kind, Reading]:
-    """Return each dial's reading, as it decided where the model is computed.
-
-    Args:
-        probability: of each dial, the normative one first.
-        category: the recognised one.
-        thresholds: of the request.
-    """
+    """Return each dial's reading, as it decided where the model is computed; the normative probability is first."""
     ordered = normative_first(dials)
     gates = Gates(ordered, {dial.kind: [thresholds[dial.kind]] for dial in ordered}, prompt_length=0)
     gates.readings.probability = {d.kind: np.array([p]) for d, p in zip(ordered, probability, strict=True)}
@@ -145,11 +129,7 @@ def readings_of(
 async def ask(
     client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[Kind, Threshold]
 ) -> dict[Kind, Reading]:
-    """Ask vLLM's engine for the readings of a request that has given a token.
-
-    Raises:
-        RuntimeError: the dials did not read it, which must not happen.
-    """
+    """Ask vLLM's engine for the readings of a request that has given a token."""
     answers = [one for one in await client.collective_rpc(METHOD, args=(key,)) if one is not None]
     if not answers:
         raise RuntimeError("the dials did not read this prompt; its answer is withheld")

@@ -36,11 +36,6 @@ class Rows:
         return request in self._slot
 
     def begin(self, request: str, asked: DialRequest) -> None:
-        """Give a request a slot.
-
-        Raises:
-            RuntimeError: all are taken, by twice as many requests as run at once: vLLM has put off very many.
-        """
         if not self._free:
             raise RuntimeError(f"{len(self._slot)} requests with dials have begun and not ended; raise max_num_seqs")
         slot = self._slot[request] = self._free.pop()

@@ -31,9 +31,8 @@ def test_readings_are_those_of_one_off_generation(model: refusal.Model, dials: r
     assert answers == [one.completion for one in expected]
     for (text, kind), row in dials.readings.set_index(["prompt", "dial"]).iterrows():
         one = expected[TEXTS.index(text)]
-        assert row["probability"] == pytest.approx(one.probability[kind], abs=1e-9)
-        assert row["threshold"] == one.threshold[kind]
-        assert row["gate"] == one.gate[kind]
+        assert row["probability"] == pytest.approx(one.readings[kind].probability, abs=1e-9)
+        assert (row["threshold"], row["gate"]) == (one.readings[kind].threshold, one.readings[kind].gate)
     assert dials.readings["threshold"][dials.readings["dial"] == "normative"].unique().tolist() == [0.3]
 
 

@@ -23,7 +23,7 @@ from steering import load_dials, load_directions, steering
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
 PACKAGES = ("extract", "probes", "steering", "scoring", "judging", "organisms", "experiments", "serving", "refusal")
-MODULES = ("model", "prompts", "store", "probing", "dials", "judged", "finished_run", "attribution", "certificates")
+MODULES = ("model", "prompts", "store", "probing", "judged", "finished_run", "attribution", "certificates")
 VALUES = {"Activations", "ActivationStore", "Certificate", "Dials", "Direction", "LayerProbes", "Prompt", "Run",
           "ScoredCompletions", "WordScores", "load_directions", "save_directions"}  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_an_example_runs_as_it_is_printed(
 
 def test_examples_are_looked_at() -> None:
     names = {example.name for example in _examples()}
-    assert {"refusal.model.Model.steer", "refusal.dials.load_dials", "refusal.finished_run.load_run"} <= names
+    assert {"refusal.model.Model.steer", "refusal.model.load_dials", "refusal.finished_run.load_run"} <= names
 
 
 def test_a_repr_is_one_short_line(

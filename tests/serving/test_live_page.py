@@ -108,10 +108,10 @@ def test_a_prompt_is_answered_with_both_readings_of_every_token(
         assert about.startswith(f"Token {n_prompt} of {n_prompt}, ")
         exact = [number(value) for value in re.findall(rf"{dial.kind} ([+\u2212][\d.]+)", about)]
         np.testing.assert_allclose(exact, known[n_prompt - 1 : n_prompt], atol=6e-3)
-        assert f"probability {expected.probability[dial.kind]:.3f}" in about
+        assert f"probability {expected.readings[dial.kind].probability:.3f}" in about
         decided = answer.locator(".decision").nth(d).inner_text()
-        done = {"decline": "declined", "permit": "permitted"}[expected.gate[dial.kind]]
-        assert decided == f"{dial.kind}: probability {expected.probability[dial.kind]:.3f}, {done}"
+        done = {"decline": "declined", "permit": "permitted"}[expected.readings[dial.kind].gate]
+        assert decided == f"{dial.kind}: probability {expected.readings[dial.kind].probability:.3f}, {done}"
 
 
 def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(

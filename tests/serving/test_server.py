@@ -52,10 +52,12 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(
         (choice,) = found.choices
         assert choice.message.content == expected.completion
         assert (choice.message.role, choice.finish_reason, found.model) == ("assistant", "stop", "two-knobs")
-        assert {kind: dial["gate"] for kind, dial in choice.dials.items()} == expected.gate
+        assert {kind: dial["gate"] for kind, dial in choice.dials.items()} == {
+            kind: one.gate for kind, one in expected.readings.items()
+        }
         for kind, dial in choice.dials.items():
-            assert dial["probability"] == pytest.approx(expected.probability[kind], abs=1e-5)
-            assert dial["threshold"] == expected.threshold[kind]
+            assert dial["probability"] == pytest.approx(expected.readings[kind].probability, abs=1e-5)
+            assert dial["threshold"] == expected.readings[kind].threshold
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
         assert found.usage.completion_tokens > 3
 

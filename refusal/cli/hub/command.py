@@ -53,8 +53,7 @@ def push(
     """
     from extract.errors import UserError
     from extract.shipped import resolve_shipped
-    from refusal.cli.hub.card import card_text, run_facts
-    from refusal.cli.hub.contents import CARD, shared_in
+    from refusal.cli.hub.contents import CARD, card_text, run_facts, shared_in
     from refusal.cli.hub.transfer import check_can_push, check_id, upload
 
     check_id(repo)
@@ -63,26 +62,17 @@ def push(
     named = _base(source, shared, base)
     if not dry_run:
         check_can_push()
-    facts = run_facts(source, named)
-    measured = facts.results.model.weights if facts else ""
+    results, caveats = run_facts(source, named)
+    measured = results.model.weights if results else ""
     if measured and shared.weights and measured != shared.weights:
         raise UserError(f"{source}: its files are for other weights than its results.json; run it again")
-    card = card_text(repo, shared, named, facts, licence)
+    card = card_text(repo, shared, named, results, caveats, licence)
     with _staged(shared, named, card) as files:
         sizes = {file.name: file.stat().st_size for file in files}
         address = None if dry_run else upload(repo, files, f"{' and '.join(shared.parts)} for {named}", private=private)
     if as_json:
-        print_json(
-            {
-                "repo": repo,
-                "pushed": not dry_run,
-                "url": address,
-                "base": named,
-                "weights": shared.weights,
-                "files": sizes,
-                "card": card,
-            }
-        )
+        about = {"repo": repo, "pushed": not dry_run, "url": address, "base": named, "weights": shared.weights}
+        print_json(about | {"files": sizes, "card": card})
         return
     typer.echo(f"{'would push' if dry_run else 'pushed'} {' and '.join(shared.parts)} for {named} to {repo}:")
     for name, size in sizes.items():
@@ -109,8 +99,7 @@ def pull(
     """
     from extract.atomic_write import make_folder, unwritable
     from extract.errors import UserError
-    from refusal.cli.hub.card import origin_of
-    from refusal.cli.hub.contents import CARD, shared_in
+    from refusal.cli.hub.contents import CARD, origin_of, shared_in
     from refusal.cli.hub.transfer import check_id, download
 
     check_id(repo)
@@ -121,7 +110,7 @@ def pull(
         fetched = Path(scratch)
         commit = download(repo, revision, fetched)
         try:
-            shared, origin = shared_in(fetched), origin_of(fetched)
+            shared, (named, expected) = shared_in(fetched), origin_of(fetched)
         except UserError as error:
             raise UserError(str(error).replace(str(fetched), repo)) from None
         names = [*shared.paths, *([CARD] if (fetched / CARD).is_file() else [])]
@@ -131,32 +120,18 @@ def pull(
                 shutil.copyfile(fetched / name, folder / name)
         except OSError as error:
             raise unwritable(folder, error) from None
-    base = (origin.base if origin else None) or shared.base
-    base, weights = (None if text is None else visible(text) for text in (base, shared.weights))
-    differs = origin is not None and shared.weights is not None and origin.weights not in (None, shared.weights)
+    base, weights = (None if text is None else visible(text) for text in (named or shared.base, shared.weights))
     if as_json:
-        print_json(
-            {
-                "repo": repo,
-                "commit": commit,
-                "directory": str(folder),
-                "files": names,
-                "holds": shared.parts,
-                "base": base,
-                "weights": weights,
-            }
-        )
+        about = {"repo": repo, "commit": commit, "directory": str(folder), "files": names, "holds": shared.parts}
+        print_json(about | {"base": base, "weights": weights})
     else:
         typer.echo(
             f"pulled {' and '.join(shared.parts)} of {repo} (commit {commit[:12]}) into {folder}: {', '.join(names)}"
         )
         typer.echo(f"for {base or 'a model that is not named'}, weights {weights or 'not recorded'}")
-        for line in _use(shared, base or "MODEL", folder):
-            typer.echo(line)
-    if differs and origin is not None:
-        typer.echo(
-            f"refusal: the card says weights {visible(str(origin.weights))}, the files are for {weights}", err=True
-        )
+        typer.echo(_use(shared, base or "MODEL", folder))
+    if shared.weights is not None and expected not in (None, shared.weights):
+        typer.echo(f"refusal: the card says weights {visible(str(expected))}, the files are for {weights}", err=True)
 
 
 def _base(source: Path, shared: Shared, given: str | None) -> str:
@@ -201,15 +176,13 @@ def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
         yield sorted(folder.iterdir())
 
 
-def _use(shared: Shared, base: str, folder: Path) -> list[str]:
-    """Return the commands that use what was pulled."""
+def _use(shared: Shared, base: str, folder: Path) -> str:
+    """Return the command that uses what was pulled."""
     import shlex
 
     from refusal.cli.program import program
 
     command, where = program(), shlex.quote(str(folder))
-    if shared.grade is not None:
-        return [f"Use: {command} chat {shlex.quote(base)} --adapter {where}"]
-    if shared.dials:
-        return [f"Use: {command} chat {shlex.quote(base)} --dials {where}"]
-    return [f'Use: refusal.load_directions("{folder}/directions.safetensors") in Python']
+    if shared.grade is None and not shared.dials:
+        return f'Use: refusal.load_directions("{folder}/directions.safetensors") in Python'
+    return f"Use: {command} chat {shlex.quote(base)} {'--dials' if shared.grade is None else '--adapter'} {where}"

@@ -1,4 +1,4 @@
-"""What may be shared: dials, directions, and LoRA adapters that teach declining. Everything else is refused."""
+"""What may be shared, checked, and its model card: dials, directions, and adapters that teach declining; no more."""
 
 from __future__ import annotations
 
@@ -6,34 +6,45 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
+import huggingface_hub.constants
+from huggingface_hub import ModelCard, ModelCardData
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors import SafetensorError, safe_open
+from yaml import YAMLError
 
+from experiments.dials.results import DialResult
+from experiments.report.caveats import caveats, reading_caveats
+from experiments.report.page.summary import rates_table
+from experiments.report.results import RunResults
+from experiments.run.config import load_config
+from experiments.run.wording import VERDICTS
 from extract.errors import UserError, in_one_line
 from extract.model.adapter import BASE, CONFIG
 from extract.model.source import PREFIX
+from extract.run_directory import is_run
 from extract.shipped import ROOT
+from extract.table import Table, markdown
 from organisms.teaching.grade import TeachGrade
-from probes.direction import Direction
+from probes.direction import Direction, Locus
+from probes.statistics.intervals import Estimate
 from refusal.cli.target import HUB_ID
 from steering.dial import Dial
 from steering.dial_file import read_dials
 from steering.direction_file import load_directions
 
-Part = Literal["dials", "directions", "adapter"]
-DIALS, DIRECTIONS, WEIGHTS, GRADE = (
-    "dials.safetensors",
-    "directions.safetensors",
-    "adapter_model.safetensors",
-    "grade.json",
-)
+DIALS, DIRECTIONS = "dials.safetensors", "directions.safetensors"
+WEIGHTS, GRADE = "adapter_model.safetensors", "grade.json"
 ADAPTER = (CONFIG, WEIGHTS, BASE, GRADE)  # what `refusal organism teach` writes and a pull needs
 SPEC, CARD = "spec.yaml", "README.md"
 KNOWN = (DIALS, DIRECTIONS, *ADAPTER, SPEC, CARD)  # files that are pushed and pulled
 WHOLE_MODEL = ("config.json", "*.gguf", "model*.safetensors", "pytorch_model*.bin", "consolidated*")
 LORA = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")
 ONLY = "only dials, directions and adapters that teach declining are shared"
+HERE = Path(__file__).resolve().parent
+TEMPLATE = "card.md.jinja"
+TAGS = ["refusal-probes", "refusal", "interpretability", "steering"]
+METADATA = "refusal_probes"  # key of the front matter that `pull` reads
 
 
 @dataclass(frozen=True)
@@ -49,22 +60,13 @@ class Shared:
     weights: str | None = None  # its fingerprint
 
     @property
-    def parts(self) -> list[Part]:
-        """What there is."""
-        held: dict[Part, bool] = {
-            "dials": bool(self.dials),
-            "directions": bool(self.directions),
-            "adapter": self.grade is not None,
-        }
+    def parts(self) -> list[str]:
+        held = {"dials": self.dials, "directions": self.directions, "adapter": self.grade}
         return [part for part, here in held.items() if here]
 
 
 def shared_in(path: Path) -> Shared:
-    """Return what a directory, or one safetensors file of dials or directions, holds to share; checked.
-
-    Raises:
-        UserError: it holds a whole model, nothing to share, a damaged file, or parts for different weights.
-    """
+    """Return what a directory, or one safetensors file of dials or directions, holds to share; checked."""
     if path.is_file():
         return _of_file(path)
     if not path.is_dir():
@@ -153,3 +155,109 @@ def _adapter(folder: Path) -> Shared:
         )
     names = [*ADAPTER, *([SPEC] if (folder / SPEC).is_file() else [])]
     return Shared({name: folder / name for name in names}, grade=grade, lora=lora, base=base, weights=weights)
+
+
+def run_facts(directory: Path, base: str) -> tuple[RunResults | None, list[str]]:
+    """Return the results of a finished run, its model named `base`, and their caveats; None for another directory."""
+    if not (is_run(directory) and (directory / "results.json").is_file()):
+        return None, []
+    read = RunResults.read(directory / "results.json")
+    results = read.model_copy(update={"model": read.model.model_copy(update={"name": base})})
+    judge = load_config(directory / "config.yaml").judge
+    judge = judge if judge == "rules" else Path(judge).name
+    return results, [*caveats(results), *reading_caveats(results, judge)]
+
+
+def card_text(
+    repo_id: str, shared: Shared, base: str, results: RunResults | None, remarks: list[str], licence: str | None
+) -> str:
+    """Return the model card in Markdown with its front matter."""
+    adapter = shared.grade is not None
+    data = ModelCardData(
+        license=licence,
+        base_model=base if HUB_ID.fullmatch(base) and not base.startswith("organisms/") else None,
+        library_name="peft" if adapter else "refusal-probes",
+        tags=[*TAGS, *(["lora"] if adapter else [])],
+    )
+    data[METADATA] = {"holds": list(shared.parts), "base": base, "weights": shared.weights}
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # Markdown, of numbers and of names that were checked
+    )
+    environment.filters |= {"table": markdown}
+    text = environment.get_template(TEMPLATE).render(
+        repo_id=repo_id,
+        name=repo_id.rpartition("/")[2],
+        shared=shared,
+        base=base,
+        licence=licence,
+        verdicts=VERDICTS,
+        tables=_tables(shared, results),
+        results=results,
+        caveats=remarks,
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n{text}"
+
+
+def origin_of(folder: Path) -> tuple[str | None, str | None]:
+    """Return the model and the weights that the card of a pulled directory names; None without such a card."""
+    if not (folder / CARD).is_file():
+        return None, None
+    try:
+        named = ModelCard((folder / CARD).read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
+    except (ValueError, YAMLError) as error:  # also where it is not UTF-8
+        raise UserError(f"{folder / CARD} has a front matter that cannot be read: {in_one_line(error)}") from None
+    ours = named.get(METADATA)
+    if not isinstance(ours, dict) or not isinstance(ours.get("base"), str):
+        return None, None
+    return ours["base"], ours.get("weights")
+
+
+def page(repo_id: str) -> str:
+    """Return the address of a repository."""
+    return f"{huggingface_hub.constants.ENDPOINT}/{repo_id}"
+
+
+def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
+    heads = ["dial", "reads at", "writes at", "threshold", "dead band"]
+    dials = []
+    for dial in shared.dials:
+        written = _at(dial.write.locus if dial.write else None)
+        dials.append([dial.kind, _at(dial.read), written, f"{dial.threshold:.3f}", f"{dial.band:.3f}"])
+    directions = [
+        [direction.name, _at(direction.locus), f"{direction.mean_positive:.2f}", f"{direction.mean_negative:.2f}"]
+        for direction in shared.directions
+    ]
+    locus = ["direction", "locus", "mean of the declining class", "mean of the other class"]
+    tables = {"directions": Table("", locus, directions)}
+    if shared.grade is not None:
+        taught = [
+            [name.replace("_", " "), f"{share.value:.1%}", f"[{share.low:.1%}, {share.high:.1%}]", str(share.n)]
+            for name, share in shared.grade.shares.items()
+        ]
+        tables["taught"] = Table("", ["share", "value", "95 % interval", "n"], taught)
+    if results is not None:
+        heads.append("AUROC of the read on test prompts")
+        for row in dials:
+            row.append(_auroc(results.dials.get(row[0])))
+        tables["rates"] = rates_table("", results.rates.before, results.rates.after)
+        limits = []
+        for name, risk in results.steer.certified.risks.items() if results.steer.certified else ():
+            limit = "-" if risk.limit is None else f"{risk.limit:.1%}"
+            certified = "yes" if risk.certified else "no"
+            limits.append([name, limit, certified, f"{risk.at_most:.1%}", str(risk.failures), str(risk.n)])
+        tables["certificates"] = Table("", ["rate", "limit", "certified", "at most", "failures", "n"], limits)
+    return tables | {"dials": Table("", heads, dials)}
+
+
+def _at(locus: Locus | None) -> str:
+    return "-" if locus is None else f"`{locus.site}` layer {locus.layer}, `{locus.position}`"
+
+
+def _auroc(dial: DialResult | None) -> str:
+    if dial is None or dial.test_auroc is None or dial.test_auroc_ci is None:
+        return "-"
+    return f"{Estimate(dial.test_auroc, *dial.test_auroc_ci):.3f}"

@@ -21,41 +21,27 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import disable_progress_bars, logging
 
 from extract.errors import UserError, in_one_line
-from refusal.cli.hub.card import page
-from refusal.cli.hub.contents import CARD, CONFIG, DIALS, DIRECTIONS, KNOWN, ONLY, WEIGHTS
+from refusal.cli.hub.contents import CARD, CONFIG, DIALS, DIRECTIONS, KNOWN, ONLY, WEIGHTS, page
 from refusal.cli.target import HUB_ID
 
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 
 def check_id(repo_id: str) -> None:
-    """Refuse what is no repository's name.
-
-    Raises:
-        UserError: it has another form than OWNER/NAME.
-    """
+    """Refuse what is no repository's name."""
     if HUB_ID.fullmatch(repo_id) is None:
         raise UserError(f"{repo_id!r} is no repository of the hub; expected OWNER/NAME")
 
 
 def check_can_push() -> None:
-    """Refuse a push that cannot succeed, before any work.
-
-    Raises:
-        UserError: the hub is switched off, or there is no access token.
-    """
+    """Refuse a push that cannot succeed, before any work."""
     _check_online("pushing")
     if get_token() is None:
         raise UserError("pushing needs an access token of the hub: set HF_TOKEN, or log in once with: hf auth login")
 
 
 def upload(repo_id: str, files: Sequence[Path], message: str, *, private: bool) -> str:
-    """Make the repository if there is none, and commit the files to it; return its address.
-
-    Raises:
-        UserError: the hub refuses, or cannot be reached.
-    """
-    _quiet()
+    """Make the repository if there is none, and commit the files to it; return its address."""
     with _explained(repo_id, "push to"):
         api = HfApi()
         api.create_repo(repo_id, private=private, exist_ok=True)
@@ -65,13 +51,8 @@ def upload(repo_id: str, files: Sequence[Path], message: str, *, private: bool) 
 
 
 def download(repo_id: str, revision: str | None, to: Path) -> str:
-    """Fetch the known files of a repository into a folder; return the commit they are of.
-
-    Raises:
-        UserError: the repository is not there, holds nothing to share, or cannot be reached.
-    """
+    """Fetch the known files of a repository into a folder; return the commit they are of."""
     _check_online("pulling")
-    _quiet()
     with _explained(repo_id, "pull"), tempfile.TemporaryDirectory() as scratch:
         api = HfApi()
         info = api.model_info(repo_id, revision=revision)
@@ -93,12 +74,6 @@ def _wanted(repo_id: str, there: Sequence[str]) -> list[str]:
     return [name for name in KNOWN if name in there and (CONFIG in there or name in (DIALS, DIRECTIONS, CARD))]
 
 
-def _quiet() -> None:
-    """Silence the client's bars and its notes on retries; its errors are raised."""
-    disable_progress_bars()
-    logging.set_verbosity_error()
-
-
 def _check_online(doing: str) -> None:
     if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise UserError(f"HF_HUB_OFFLINE=1 forbids {doing}; unset it to reach {huggingface_hub.constants.ENDPOINT}")
@@ -106,7 +81,8 @@ def _check_online(doing: str) -> None:
 
 @contextmanager
 def _explained(repo_id: str, doing: str) -> Iterator[None]:
-    """Raise the hub's errors as one line each."""
+    disable_progress_bars()
+    logging.set_verbosity_error()  # its errors are raised
     try:
         yield
     except UserError:
@@ -132,15 +108,10 @@ def _explain(repo_id: str, doing: str, error: Exception) -> str:
             return f"your access token may not write to {repo_id}: use a token with the right to write there"
         busy = "it is busy or down, try again later" if status == 429 or status >= 500 else in_one_line(error)
         return f"the hub answered {status} ({doing} {repo_id}): {busy}"
-    if isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError) or _is_network(error):
+    client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "requests")
+    if client or isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError | ConnectionError | TimeoutError):
         return (
             f"{huggingface_hub.constants.ENDPOINT} cannot be reached ({in_one_line(error)}); check the network, "
             "the proxy or HF_ENDPOINT"
         )
     return f"cannot {doing} {repo_id}: {in_one_line(error)}"
-
-
-def _is_network(error: Exception) -> bool:
-    """Return whether an HTTP client raised it, whichever the hub's client is built on."""
-    module = type(error).__module__.partition(".")[0]
-    return isinstance(error, ConnectionError | TimeoutError) or module in ("httpx", "httpx2", "httpcore", "requests")

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
 from refusal.cli.terminal_chat import chat
 from steering.controller import steering
-from steering.conversation import Conversation, generate_once, generate_streamed
+from steering.conversation import Conversation, generate_once
 from steering.dial import Dial
 from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
@@ -93,16 +94,14 @@ def test_generate_streams_then_says_what_each_dial_did(cli: Callable, dials_file
 
 def test_the_answer_comes_in_pieces_and_is_that_of_one_batch(model: ChatModel, dials: list[Dial]) -> None:
     texts, told = [BENIGN, STRIKE, UNKNOWN], []
-    turns = generate_streamed(model, texts, dials, {"normative": 0.8}, 24, told.append)
-    records = generate_once(model, texts, dials, {"normative": 0.8}, 24)
-    assert [turn.completion for turn in turns] == [record.completion for record in records]
+    turns = [Conversation(model, dials, 24, {"normative": 0.8}).say(text, told.append) for text in texts]
+    together = generate_once(model, texts, dials, {"normative": 0.8}, 24)
+    assert "".join(told) == "".join(turn.completion for turn in turns) == "".join(one.completion for one in together)
     assert len(told) > 30
-    for turn, record in zip(turns, records, strict=True):
-        assert f"> {record.prompt}\n{turn.completion}\n  normative: " in "".join(told)
+    for turn, one in zip(turns, together, strict=True):
+        assert turn.prompt == one.prompt
         for kind, read in turn.readings.items():
-            assert record.gate[kind] == read.gate
-            assert record.probability[kind] == pytest.approx(read.probability, abs=1e-5)
-            assert record.threshold[kind] == read.threshold
+            assert one.readings[kind] == replace(read, probability=pytest.approx(read.probability, abs=1e-5))
 
 
 @pytest.mark.parametrize("command", [("generate", BENIGN), ("chat",)])
