@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from experiments.dissociation.effects import EFFECT_KEYS, Quantity
 from experiments.dissociation.verdict_rules import (
+    EFFECT_KEYS,
     DissociationVerdict,
     EffectTable,
+    Quantity,
     estimated_table,
     verdict_of,
 )

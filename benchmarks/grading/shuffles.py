@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.effects import Effect, EffectKey
 from experiments.dissociation.measure import onset_effects, that_miss_rules
-from experiments.dissociation.measured_effects import NullEffects, numbers
 from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
-from experiments.dissociation.verdict import judge_dissociation
+from experiments.dissociation.results import NullRecord
+from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.verdict_rules import EffectKey
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
@@ -46,7 +46,7 @@ class LabelShuffler:
     setup: DissociationSetup
     effects: OnsetEffects
     clustered: bool
-    null: dict[EffectKey, NullEffects]  # of one shuffle: it depends on how labels are clustered, not on which they are
+    null: dict[EffectKey, np.ndarray]  # of one shuffle: it depends on how labels are clustered, not on which they are
 
     def verdict(self, seed: int) -> str:
         """Return the verdict after shuffling, fitting, selecting and ablating."""
@@ -59,8 +59,8 @@ class LabelShuffler:
         effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setup.decliners.items():
-                null = self.null[k, b].model_copy(update={"observed": float(falls[b][i])})
-                effects[k, b] = Effect(self._stopped(direction, rows), null.p, len(null.drawn))
+                null = NullRecord.of(float(falls[b][i]), self.null[k, b])
+                effects[k, b] = Effect(self._stopped(direction, rows), null.p, null.n)
         n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setup.decliners.items()}
         unsound, weak = that_miss_rules(directions)
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
@@ -117,9 +117,9 @@ def open_run(directory: Path, *, clustered: bool) -> LabelShuffler:
     return LabelShuffler(loaded, replace(setup, decliners=few), effects, clustered, null)
 
 
-def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[EffectKey, NullEffects]:
+def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[EffectKey, np.ndarray]:
     """Return the onset effects of directions of permuted labels, the labels of one shuffle being permuted."""
-    rng, null = named_rng(loaded.config.seed, "null of shuffles", clustered), dict[EffectKey, NullEffects]()
+    rng, null = named_rng(loaded.config.seed, "null of shuffles", clustered), dict[EffectKey, np.ndarray]()
     for kind in KINDS:
         samples = write_samples(loaded.behaviour, kind)
         if samples is None:
@@ -127,8 +127,7 @@ def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[
         labelled = replace(samples, declined=shuffled(samples, rng, clustered=clustered))
         drawn = NullDirectionSampler(loaded, kind, context_onsets(loaded), labelled).draw(rng, N_NULL)
         trials = [ablation(direction, loaded.config.dissociate.variant) for direction in drawn]
-        for b, fall in effects.falls(trials).items():
-            null[kind, b] = NullEffects(ablated=kind, behaviour=b, observed=None, drawn=numbers(fall), generated=())
+        null |= {(kind, b): falls for b, falls in effects.falls(trials).items()}
     return null
 
 

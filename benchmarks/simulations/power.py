@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.simulations.clustered import rates
 from benchmarks.table import main
-from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey
+from experiments.dissociation.verdict import Effect, verdict_shown
 from experiments.dissociation.verdict import measure as measure_effects
-from experiments.dissociation.verdict import verdict_shown
+from experiments.dissociation.verdict_rules import EFFECT_KEYS, EffectKey
 from experiments.run.behaviour import KINDS
 from experiments.triggers.quadruples import MEMBERS
 from experiments.triggers.trigger_share import share_interval, verdict_of_share

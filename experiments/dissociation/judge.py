@@ -1,4 +1,4 @@
-"""Judges measured effects without a model: the matrix, effects with intervals and p values, the verdict."""
+"""Judges measured effects without a model: the matrix, effects with intervals and p values, the verdict, open gates."""
 
 from __future__ import annotations
 
@@ -7,27 +7,38 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from jaxtyping import Int
 
-from experiments.dissociation.effects import Effect, EffectKey, effect_interval, other_kind
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, TriedVariant, array
-from experiments.dissociation.results import Dissociation, EffectRecord, NullRecord, VariantRecord
-from experiments.dissociation.verdict import corrected_p, judge_dissociation
+from experiments.dissociation.applicability import missing_direction
+from experiments.dissociation.results import (
+    EVERYWHERE,
+    Dissociation,
+    EffectRecord,
+    MeasuredEffects,
+    OpenedGate,
+    OpenedGates,
+    OpenedLabel,
+    VariantRecord,
+)
+from experiments.dissociation.verdict import Effect, corrected_p, judge_dissociation
+from experiments.dissociation.verdict_rules import EffectKey, other_kind
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.inputs import RunInputs
-from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, read_outcomes
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, read_outcomes, share
+from experiments.side_effects.judge import judge_side_effects
 from probes.statistics.intervals import Estimate, grouped_mean
 from scoring.actions import ANSWERED, OPENED
 from scoring.rates import grouped_rate
+from steering.ablation_variant import VARIANTS
 
 TURNED_INTO: dict[Kind, str] = {"normative": "abstained", "epistemic": "refused"}
 MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
+Rows = Int[np.ndarray, " rows"]
 
 
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json."""
-    measured, outcomes = read_measured(inputs)
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
-    result = judge_effects(inputs, measured, outcomes).model_copy(update={"rank": rank})
+    result = judge_effects(inputs, *read_measured(inputs)).model_copy(update={"rank": rank})
     result.write(inputs.file("stages/dissociate.json"))
 
 
@@ -42,19 +53,18 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     config, corpus = inputs.config.dissociate, inputs.corpus
     decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
-    effects: dict[EffectKey, Effect] = {
-        (kind, b): _effect(measured, outcomes, (kind, b), rows)
+    effects = {
+        (kind, b): _effect(measured, outcomes, kind, b, rows)
         for kind in measured.directions
         for b, rows in testable.items()
     }
     n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
-    nonlinear = [kind for kind, read in measured.reads.items() if read.only_products]
     verdict = judge_dissociation(
         effects,
         n_groups,
         measured.absent,
         measured.unsound,
-        nonlinear,
+        [kind for kind, read in measured.reads.items() if read.only_products],
         weak=measured.weak,
         margin=config.margin,
         alpha=config.alpha,
@@ -62,6 +72,8 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     more = _turned(measured, outcomes, testable)
     if effects:
         more += (f"the directions were fitted and set at {inputs.config.extract.site}",)
+    onset_rows = decliners_with_onset(inputs, outcomes)
+    tried = [(kind, name) for kind in measured.directions for name in (*(v.name for v in VARIANTS), EVERYWHERE)]
     return Dissociation(
         verdict=verdict.verdict,
         reasons=verdict.reasons + more,
@@ -73,10 +85,14 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         matrix=_matrix(inputs, outcomes),
         effects=_effect_records(inputs, measured, outcomes, effects, n_groups),
         additions=_additions(inputs, measured, outcomes, config.alpha),
-        variants=tuple(_variant_record(inputs, outcomes, tried) for tried in measured.variants),
+        variants=tuple(
+            _variant(inputs, outcomes, kind, name, onset_rows)
+            for kind, name in tried
+            if (name, f"ablate_{kind}") in outcomes
+        ),
         dependence=measured.dependence,
         reads=dict(measured.reads),
-        side_effects=measured.side_effects,
+        side_effects=judge_side_effects(inputs, measured.side_effects, outcomes),
     )
 
 
@@ -84,14 +100,14 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
 
 
 def _effect(
-    measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes], key: EffectKey, rows: Int[np.ndarray, " rows"]
+    measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes], ablated: Kind, behaviour: Kind, rows: Rows
 ) -> Effect:
-    stopped = outcomes[PLAIN, f"ablate_{key[0]}"].among(rows).hits(OPENED)
-    null = measured.null_of(*key)
+    stopped = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits(OPENED)
+    null = measured.null.get(ablated, {}).get(behaviour)
     if null is None:
         return Effect(stopped, None)
     labellings = float("inf") if null.n_labellings is None else null.n_labellings
-    return Effect(stopped, None if np.isnan(null.p) else null.p, len(null.drawn), labellings)
+    return Effect(stopped, None if np.isnan(null.p) else null.p, null.n, labellings)
 
 
 def _effect_records(
@@ -105,44 +121,37 @@ def _effect_records(
     alpha, corrected = inputs.config.dissociate.alpha, corrected_p(effects)
     onset_rows = decliners_with_onset(inputs, outcomes)
 
-    def onset(ablated: Kind, rows: Int[np.ndarray, " rows"]) -> Estimate:
-        before, after = (outcomes[PLAIN, name].among(rows).onset for name in (NOTHING, f"ablate_{ablated}"))
-        finite = np.isfinite(before) & np.isfinite(after)
-        fall = np.where(finite, np.where(finite, before, 0) - np.where(finite, after, 0), np.nan)
+    def onset(ablated: Kind, rows: Rows) -> Estimate:
+        fall = _fall(outcomes, (PLAIN, f"ablate_{ablated}"), rows)
         return grouped_mean(fall, inputs.corpus.groups_among(rows), alpha).counted(len(rows))
 
     return tuple(
         EffectRecord.of(
-            effect_interval(effect, n_groups[b], alpha).counted(len(effect.stopped)),
+            effect.interval(n_groups[b], alpha).counted(len(effect.stopped)),
             ablated=k,
             behaviour=b,
             p_corrected=corrected.get((k, b)),
             p_null=effect.p_null,
             onset=onset(k, onset_rows[b]) if b in onset_rows else None,
-            null=None if (null := measured.null_of(k, b)) is None else _null_record(null),
+            null=measured.null.get(k, {}).get(b),
         )
         for (k, b), effect in effects.items()
     )
 
 
-def decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[Kind, Int[np.ndarray, " rows"]]:
+def _fall(outcomes: Mapping[Key, Outcomes], key: Key, rows: Rows) -> np.ndarray:
+    """Return the fall of each decliner's onset log-odds, nats; NaN where it is not measured or not finite."""
+    onsets = [outcomes[name].among(rows).onset for name in ((PLAIN, NOTHING), key)]
+    before, after = (np.where(np.isfinite(onset), onset, np.nan) for onset in onsets)
+    fall: np.ndarray = before - after
+    return fall
+
+
+def decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[Kind, Rows]:
     """Return the decliners of each behaviour on which onset log-odds are measured."""
     plain = outcomes[PLAIN, NOTHING]
     rows = plain.rows[~np.isnan(plain.onset)]
     return {b: of for b in KINDS if len(of := rows[inputs.behaviour.actions[rows] == ACTION_OF[b]])}
-
-
-def _null_record(null: NullEffects) -> NullRecord:
-    highest = float(np.quantile(array(null.drawn), 0.95))
-    return NullRecord(
-        onset_effect=null.observed,
-        null_95th_percentile=highest if np.isfinite(highest) else None,
-        p=null.p,
-        n=len(null.drawn),
-        n_labellings=null.n_labellings,
-        drawn=tuple(None if value is None else round(value, 4) for value in null.drawn),
-        stopped_by_generation=null.generated,
-    )
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -211,37 +220,78 @@ def _additions(
     if len(measured.directions) < len(KINDS):
         return None
     rows = inputs.behaviour.answered_benign("test")
-    added, groups = (
-        {kind: outcomes[PLAIN, f"add_{kind}"].among(rows) for kind in KINDS},
-        inputs.corpus.groups_among(rows),
-    )
+    groups, added = inputs.corpus.groups_among(rows), {k: outcomes[PLAIN, f"add_{k}"].among(rows) for k in KINDS}
     return {
-        f"own_minus_other_{ACTION_OF[own]}": contrast(
-            added[own], added[other_kind(own)], {ACTION_OF[own]}, groups, alpha / len(KINDS)
-        )
-        for own in KINDS
+        f"own_minus_other_{action}": contrast(added[own], added[other_kind(own)], {action}, groups, alpha / len(KINDS))
+        for own, action in ACTION_OF.items()
     }
 
 
-def _variant_record(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], tried: TriedVariant) -> VariantRecord:
-    alpha, of = inputs.config.dissociate.alpha, outcomes.get((tried.variant, f"ablate_{tried.ablated}"))
-    decliners = decliners_with_onset(inputs, outcomes)
+def _variant(
+    inputs: RunInputs, outcomes: Mapping[Key, Outcomes], kind: Kind, variant: str, decliners: Mapping[Kind, Rows]
+) -> VariantRecord:
+    alpha, of = inputs.config.dissociate.alpha, outcomes[variant, f"ablate_{kind}"]
+    benign = of.rows[inputs.corpus.benign[of.rows] & inputs.behaviour.answered[of.rows]]
+    falls = {b: float(_fall(outcomes, (variant, f"ablate_{kind}"), rows).mean()) for b, rows in decliners.items()}
 
-    def share_of(rows: Int[np.ndarray, " rows"], counted: Collection[str]) -> Estimate | None:
+    def share_of(rows: Rows, counted: Collection[str]) -> Estimate | None:
         """Return None if there are no prompts; unjudged ones are no hits."""
-        if of is None or not len(rows):
+        if not len(rows):
             return None
         return grouped_rate(of.among(rows).hits(counted), inputs.corpus.groups_among(rows), alpha)
 
-    benign = (
-        np.zeros(0, dtype=int)
-        if of is None
-        else of.rows[inputs.corpus.benign[of.rows] & inputs.behaviour.answered[of.rows]]
-    )
     return VariantRecord(
-        ablated=tried.ablated,
-        variant=tried.variant,
-        stopped={b: share_of(decliners.get(b, benign[:0]), OPENED) for b in tried.onset_effect},
-        onset_effect=dict(tried.onset_effect),
+        ablated=kind,
+        variant=variant,
+        stopped={b: share_of(rows, OPENED) for b, rows in decliners.items()},
+        onset_effect={b: fall if np.isfinite(fall) else None for b, fall in falls.items()},
         benign_answered=share_of(benign, ANSWERED),
+    )
+
+
+# -- counterfactual answers: what declined prompts get with the gate that declined them opened -------------------------
+
+LABELS = ("benign", "uncertain")  # harmful prompts are rightly declined, and not counted
+
+
+def gate_open(inputs: RunInputs) -> None:
+    """Write stages/gate_open.json, from the outcomes of the dissociation's ablations.
+
+    Benign and uncertain test prompts that were refused are counted with the normative direction ablated; those
+    abstained from, with the epistemic direction ablated. The control ablates the *other* direction on the same prompts:
+    an answer that both ablations give is not due to this gate.
+    """
+    measured, outcomes = read_measured(inputs)
+    normative, epistemic = (_opened(inputs, kind, measured, outcomes) for kind in KINDS)
+    OpenedGates(normative=normative, epistemic=epistemic).write(inputs.file("stages/gate_open.json"))
+
+
+def _opened(inputs: RunInputs, kind: Kind, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> OpenedGate:
+    if kind not in measured.directions:
+        from_file = inputs.config.dissociate.directions is not None
+        return OpenedGate(
+            applicable=False, reason=measured.absent[kind] if from_file else missing_direction(inputs, kind)
+        )
+    corpus, declined = inputs.corpus, inputs.behaviour.did(ACTION_OF[kind])
+    rows = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}
+    if not any(map(len, rows.values())):
+        what = "refused" if kind == "normative" else "abstained from"
+        return OpenedGate(applicable=False, reason=f"no benign or uncertain test prompt is {what}")
+    gate, other = outcomes[PLAIN, f"ablate_{kind}"], outcomes.get((PLAIN, f"ablate_{other_kind(kind)}"))
+    return OpenedGate(
+        applicable=True,
+        reason="",
+        variant=inputs.config.dissociate.variant.name,
+        labels={label: _answers(inputs, of, gate, other) for label, of in rows.items()},
+    )
+
+
+def _answers(inputs: RunInputs, rows: Rows, gate: Outcomes, other: Outcomes | None) -> OpenedLabel:
+    """Return the shares answered with each gate open, and the share of right answers where one is known."""
+    known = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
+    groups, control = inputs.corpus.groups_among(rows), None if other is None else other.among(rows)
+    return OpenedLabel(
+        answered=share(gate.among(rows), ANSWERED, groups, control),  # its `change` is against the other gate
+        answered_other_gate_open=None if control is None else share(control, ANSWERED, groups),
+        right=share(gate.among(rows[known]), None, groups[known]),
     )

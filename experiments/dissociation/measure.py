@@ -1,47 +1,49 @@
-"""Measures interventions on test prompts, onset effects and their null; writes stages/effects.json for judge.py."""
+"""Measures interventions on test prompts, onset effects, their null and the directions' dependence, for judge.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.direction_dependence import dependence
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
-from experiments.dissociation.variant_outcomes import try_variants
+from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects, NullRecord
+from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import KINDS, Kind, write_samples
+from experiments.run.behaviour import KINDS, Kind, WriteSamples, write_samples
+from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, write_outcomes
-from experiments.side_effects.measure import side_effects
-from experiments.side_effects.results import SideEffects
+from experiments.side_effects.measure import token_costs, wrapped_outcomes
 from extract.model.edit import Edit
-from probes.direction import Direction, Locus
-from probes.means import unit
+from probes.direction import Direction, Locus, cosine
+from probes.means import difference_in_means, unit
 from probes.nonlinear_read import NonlinearRead, nonlinear_read
 from probes.statistics.seeds import named_rng
 from scoring.actions import OPENED
-from steering.ablation import ablation, addition
+from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
+from steering.ablation_variant import VARIANTS
+
+N_BOOTSTRAP = 199
+NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
+LEVEL = 0.025  # of each of the two tests under ablation
 
 
 def measure_effects(loaded: LoadedRun) -> None:
     """Write stages/effects.json and the outcomes; neither depends on the margin and the level of the verdict."""
-    setup, rows = find_setup(loaded), np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
-    edits = _interventions(loaded, setup)
-    outcomes = _outcomes(loaded, rows, edits)
+    setup = find_setup(loaded)
     onset = onset_effects(loaded, setup)
-    variants, varied = try_variants(loaded, setup, onset)
-    write_outcomes(
-        loaded.file("outcomes.parquet/effects.parquet"),
-        [prompt.id for prompt in loaded.prompts],
-        _with_onsets(loaded, setup, onset, outcomes) | varied,
-    )
+    edits = _interventions(loaded, setup)
+    ablations = {name: placed for name, placed in edits.items() if name in (NOTHING, *map("ablate_{}".format, KINDS))}
+    outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, edits))
+    outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
+    write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)
     unsound, weak = that_miss_rules(setup.directions)
     MeasuredEffects(
         directions=tuple(setup.directions),
@@ -50,9 +52,8 @@ def measure_effects(loaded: LoadedRun) -> None:
         absent=dict(setup.absent),
         reads=_reads(loaded),
         null=_null(loaded, setup, onset),
-        variants=tuple(variants),
         dependence=dependence(loaded, setup),
-        side_effects=_side_effects(loaded, edits, outcomes),
+        side_effects=token_costs(loaded, ablations),
     ).write(loaded.file("stages/effects.json"))
 
 
@@ -93,8 +94,9 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     return Direction(f"{kind}_random", vector, locus, on, off)
 
 
-def _outcomes(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
+def _outcomes(loaded: LoadedRun, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
     """Return the outcomes of every test prompt under every intervention; NOTHING has the plain completions."""
+    rows = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     under = {name: Setting(placed) for name, placed in edits.items() if name != NOTHING}
     with loaded.reporter.task("interventions on test prompts", len(rows) * len(under)) as advance:
         completed = loaded.completer.complete_each(rows.tolist(), list(under.values()), advance)
@@ -102,12 +104,36 @@ def _outcomes(loaded: LoadedRun, rows: np.ndarray, edits: Mapping[str, list[Edit
     return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done.items()}
 
 
-def _side_effects(
-    loaded: LoadedRun, edits: Mapping[str, list[Edit]], outcomes: Mapping[Key, Outcomes]
-) -> dict[str, SideEffects]:
-    """Measure the side effects of the ablations."""
-    names = [name for name in (NOTHING, *(f"ablate_{kind}" for kind in KINDS)) if name in edits]
-    return side_effects(loaded, {name: edits[name] for name in names}, {name: outcomes[PLAIN, name] for name in names})
+def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Key, Outcomes]:
+    """Return the outcomes of each variant of ablation, a condition, on the decliners of onset effects and benign ones.
+
+    Ablating to zero a direction whose benign projection is not near zero can make benign prompts refuse (METHODS). An
+    effect at all later layers that one layer does not have shows that the decision is computed again. One variant alone
+    shows neither.
+    """
+    if onset is None or not loaded.config.dissociate.variants:
+        return {}
+    rng, most = named_rng(loaded.config.seed, "ablation variants"), loaded.config.dissociate.n_onset
+    benign = rng.permutation(loaded.behaviour.answered_benign("test"))[:most]
+    rows = np.sort(np.concatenate([benign, *onset.rows.values()]))
+    trials = [(kind, *trial) for kind, d in setup.directions.items() for trial in _trials(d, loaded.model.n_layers)]
+    outcomes = dict[Key, Outcomes]()
+    with loaded.reporter.task("other ways of ablating", len(trials) * len(rows)) as advance:
+        for kind, name, edits in trials:
+            completions = loaded.completer.complete(rows.tolist(), edits=edits)
+            tried = Outcomes.completed(rows, completions, loaded.prompts)
+            if name != EVERYWHERE:  # it edits the prompts, which the scorer caches
+                tried = _scored(tried, onset, {b: after[0] for b, after in onset.after([edits]).items()})
+            outcomes[name, f"ablate_{kind}"] = tried
+            advance(len(rows))
+    return outcomes
+
+
+def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edit]]]:
+    for variant in VARIANTS:
+        if covers_layers(direction, variant, n_layers):
+            yield variant.name, ablation(direction, variant)
+    yield EVERYWHERE, ablation_at_every_layer(direction, n_layers)
 
 
 def _reads(loaded: LoadedRun) -> dict[Kind, NonlinearRead]:
@@ -140,28 +166,35 @@ def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects |
 def _with_onsets(
     loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None, outcomes: Mapping[Key, Outcomes]
 ) -> dict[Key, Outcomes]:
-    """Return the outcomes with the onset log-odds of the decliners on which they are measured; inf: not finite."""
-    if onset is None:
-        return dict(outcomes)
-    variant = loaded.config.dissociate.variant
-    after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
-    measured = {NOTHING: onset.before}
-    measured |= {f"ablate_{kind}": {b: after[b][i] for b in onset.rows} for i, kind in enumerate(setup.directions)}
-    with_onsets = dict(outcomes)
-    for name, by_behaviour in measured.items():
-        before = with_onsets[PLAIN, name]
-        log_odds = before.onset.copy()
-        for b, rows in onset.rows.items():
-            log_odds[np.searchsorted(before.rows, rows)] = np.nan_to_num(by_behaviour[b], nan=np.inf)
-        with_onsets[PLAIN, name] = replace(before, onset=log_odds)
-    return with_onsets
+    """Return the outcomes with the onset log-odds of the decliners on which they are measured."""
+    scored = dict(outcomes)
+    if onset is not None:
+        variant = loaded.config.dissociate.variant
+        after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
+        scored[PLAIN, NOTHING] = _scored(outcomes[PLAIN, NOTHING], onset, onset.before)
+        for i, kind in enumerate(setup.directions):
+            key = PLAIN, f"ablate_{kind}"
+            scored[key] = _scored(outcomes[key], onset, {b: values[i] for b, values in after.items()})
+    return scored
 
 
-def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> tuple[NullEffects, ...] | None:
+def _scored(
+    outcomes: Outcomes, onset: OnsetEffects, log_odds: Mapping[Kind, Float[np.ndarray, " decliners"]]
+) -> Outcomes:
+    """Return outcomes with each behaviour's log-odds; inf: not finite."""
+    all_of = outcomes.onset.copy()
+    for b, rows in onset.rows.items():
+        all_of[np.searchsorted(outcomes.rows, rows)] = np.nan_to_num(log_odds[b], nan=np.inf)
+    return replace(outcomes, onset=all_of)
+
+
+def _null(
+    loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None
+) -> dict[Kind, dict[Kind, NullRecord]]:
     """Draw the null of every direction whose own behaviour can be tested, even if the other's cannot."""
     directions = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}
     if not directions or onset is None:
-        return None
+        return {}
 
     def stopped(behaviour: Kind, direction: Direction) -> float:
         edits = ablation(direction, loaded.config.dissociate.variant)
@@ -169,3 +202,58 @@ def _null(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | Non
         return float(np.mean([action in OPENED for action in did]))
 
     return permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)
+
+
+# -- dependence of the two directions ----------------------------------------------------------------------------------
+
+
+def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None:
+    """Measure the dependence of the two write directions; None if there are not two.
+
+    The verdict does not use it: oblique directions may decide separately, and orthogonal ones may be one shared knob
+    (arXiv 2602.02132). The cosine is taken at the normative direction's locus, where the epistemic direction is fitted
+    again, because a cosine between layers has no meaning. Its interval is a bootstrap over groups of training prompts.
+    The change that ablating one direction makes to the stream along the other is compared with its null (arXiv
+    2502.17420).
+    """
+    samples = [found for kind in KINDS if (found := write_samples(inputs.behaviour, kind)) is not None]
+    if len(setup.directions) < len(KINDS) or len(samples) < len(KINDS):
+        return None
+    locus = setup.directions["normative"].locus
+    cosines = _cosines(inputs, locus, samples)
+    low, high = (float(q) for q in np.quantile(cosines[1:], [0.025, 0.975]))
+    own = inputs.config.dissociate.directions is None  # the probe stage measured the run's own directions only
+    probed = ProbeResults.read(inputs.file("stages/probe.json")) if own else ProbeResults()
+    under_ablation = probed.geometry.independence or {}
+    moved = tuple(name for name, change in under_ablation.items() if (change.projection.p_null or 1.0) <= LEVEL)
+    oblique = bool(low > NEAR or high < -NEAR)
+    return Dependence(
+        dependent=bool(oblique or moved),
+        cosine=float(cosines[0]),
+        cosine_ci=(low, high),
+        principal_angle_degrees=float(np.degrees(np.arccos(min(1.0, abs(cosines[0]))))),
+        locus=locus,
+        oblique=oblique,
+        moved_under_ablation=moved,
+        ablation_measured=bool(under_ablation),
+    )
+
+
+def _cosines(inputs: RunInputs, locus: Locus, samples: list[WriteSamples]) -> np.ndarray:
+    """Return the cosine of the fitted directions, then those of bootstrap draws; (1 + N_BOOTSTRAP,) or fewer."""
+    corpus, rng = inputs.corpus, named_rng(inputs.config.seed, "direction dependence")
+    X = inputs.store.read(locus.layer, locus.position).astype(np.float64)
+    members = [
+        {group: np.flatnonzero(corpus.groups[of.rows] == group) for group in np.unique(corpus.groups[of.rows])}
+        for of in samples
+    ]
+
+    def fitted(of: WriteSamples, by_group: Mapping[int, np.ndarray], groups: np.ndarray) -> np.ndarray | None:
+        index = np.concatenate([by_group.get(group, np.empty(0, dtype=int)) for group in groups])
+        y = of.declined[index]
+        return difference_in_means(X[of.rows[index]], y, of.strata[index]) if y.any() and not y.all() else None
+
+    groups = np.unique(np.concatenate([corpus.groups[of.rows] for of in samples]))
+    draws = [groups, *(rng.choice(groups, size=len(groups)) for _ in range(N_BOOTSTRAP))]
+    pairs = [[fitted(of, own, drawn) for of, own in zip(samples, members, strict=True)] for drawn in draws]
+    return np.array([cosine(a, b) for a, b in pairs if a is not None and b is not None])

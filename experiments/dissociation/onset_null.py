@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from experiments.dissociation.effects import EffectKey
-from experiments.dissociation.measured_effects import NullEffects, numbers
+from experiments.dissociation.results import NullRecord
 from experiments.probing.stage import locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
@@ -60,48 +59,41 @@ def permuted_null(
     effects: OnsetEffects,
     onsets: Onsets,
     stopped: Callable[[Kind, Direction], float],
-) -> tuple[NullEffects, ...]:
+) -> dict[Kind, dict[Kind, NullRecord]]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
     Args:
         stopped: returns the share of a behaviour's decliners that ablating a direction stops, by generation.
+
+    Returns:
+        By ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    behaviours = tuple(effects.rows)
-    falls = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
-    observed: dict[EffectKey, float] = {
-        (k, b): float(falls[b][i]) for i, k in enumerate(directions) for b in behaviours
-    }
-    drawn: dict[EffectKey, list[float]] = {key: [] for key in observed}
-    generated: dict[EffectKey, list[float]] = {key: [] for key in observed}
-    labellings: dict[Kind, float] = {}
+    observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
+    null: dict[Kind, dict[Kind, NullRecord]] = {}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
-        for kind, real in directions.items():
+        for i, (kind, real) in enumerate(directions.items()):
             samples = write_samples(loaded.behaviour, kind)
             if samples is None:
                 raise _no_direction(kind)
-            labellings[kind] = samples.n_labellings
             parts = [samples.permutations(rng, n) for n in batched(config.n_null_onset, TOGETHER)]
             task = NullDraws(kind, effects.rows, onsets, screened=bool(real.provenance.get("screened")))
             done: dict[int, MeasuredDraws] = {}
             for place, measured in loaded.map(task, parts):
                 done[place] = measured
                 advance(len(parts[place]))
-            directions_drawn = [direction for place in range(len(parts)) for direction in done[place].directions]
-            for b in behaviours:
-                drawn[kind, b] = [float(fall) for place in range(len(parts)) for fall in done[place].falls[b]]
-                generated[kind, b] = [stopped(b, each) for each in directions_drawn[: config.n_null_generation]]
-    return tuple(
-        NullEffects(
-            ablated=key[0],
-            behaviour=key[1],
-            observed=numbers([fall])[0],
-            drawn=numbers(drawn[key]),
-            generated=tuple(generated[key]),
-            n_labellings=numbers([labellings[key[0]]])[0],
-        )
-        for key, fall in observed.items()
-    )
+            in_order = [done[place] for place in range(len(parts))]
+            generated = [direction for part in in_order for direction in part.directions][: config.n_null_generation]
+            null[kind] = {
+                b: NullRecord.of(
+                    float(observed[b][i]),
+                    [float(fall) for part in in_order for fall in part.falls[b]],
+                    [stopped(b, direction) for direction in generated],
+                    samples.n_labellings,
+                )
+                for b in effects.rows
+            }
+    return null
 
 
 @dataclass(frozen=True)

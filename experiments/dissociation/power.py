@@ -19,10 +19,11 @@ from jaxtyping import Bool
 from pydantic import Field
 from scipy.special import ndtri
 
-from experiments.dissociation.verdict_rules import ROUNDING, Range, lies_inside
 from probes.statistics.intervals import clopper_pearson
 from probes.statistics.tango import lies_within
 
+Range = tuple[float, float]
+ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 POWER = 0.8
 MOST = 100_000  # larger sample sizes are not reported
 QUANTILES = (np.arange(100) + 0.5) / 100
@@ -64,7 +65,13 @@ def contrast_sample_size(
 
 def rate_sample_size(quantity: str, question: str, rate: float, n: float, where: Range, alpha: float) -> SampleSize:
     """Return how many groups would show that a rate lies in a range; n groups were seen."""
-    return _required(quantity, question, rate, n, where, lambda n: rate_power(rate, n, where, alpha))
+    from scipy.stats import binom  # it takes long to import, and reading results does not need it
+
+    def power(n: int) -> float:
+        intervals = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
+        return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in intervals]))
+
+    return _required(quantity, question, rate, n, where, power)
 
 
 def null_sample_size(quantity: str, question: str, p: float | None, n: int | None, alpha: float) -> SampleSize:
@@ -75,7 +82,7 @@ def null_sample_size(quantity: str, question: str, p: float | None, n: int | Non
     share = max(0.0, p * (n + 1) - 1) / n
     if share >= alpha:
         return SampleSize(quantity, question, unit, n, None, None, f"no number of {unit} would settle it")
-    return _found(quantity, question, unit, n, smallest_n(lambda n: null_power(share, n, alpha), n))
+    return _smallest(quantity, question, unit, n, lambda n: null_power(share, n, alpha))
 
 
 def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
@@ -92,32 +99,11 @@ def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: fl
     return float(lies_within(more_a, more_b, n, where, alpha).mean())
 
 
-def rate_power(rate: float, n: int, where: Range, alpha: float) -> float:
-    """Return how often n groups show that a rate lies in a range."""
-    from scipy.stats import binom  # it takes long to import, and reading results does not need it
-
-    intervals = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
-    return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in intervals]))
-
-
 def null_power(share: float, n: int, alpha: float) -> float:
     """Return how often n null directions give p <= alpha if `share` of them exceed the effect."""
     from scipy.stats import binom
 
     return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
-
-
-def smallest_n(power: Callable[[int], float], now: float) -> int | None:
-    """Return the least number above `now` at which the power reaches POWER, or None if MOST is not enough."""
-    low, high = int(now), int(now) + 1
-    while power(high) < POWER:
-        low, high = high, 2 * high
-        if low >= MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    return high if high <= MOST else None
 
 
 def _required(
@@ -126,16 +112,22 @@ def _required(
     unit: Unit = "independent decliners"
     if np.isnan(estimate):
         return SampleSize(quantity, question, unit, n, None, None, "nothing was measured")
-    if not lies_inside(estimate, where):
+    if not where[0] + ROUNDING < estimate < where[1] - ROUNDING:
         on = any(abs(estimate - edge) <= ROUNDING for edge in where)
         why = "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
         return SampleSize(quantity, question, unit, n, None, None, why)
-    return _found(quantity, question, unit, n, smallest_n(power, n))
+    return _smallest(quantity, question, unit, n, power)
 
 
-def _found(quantity: str, question: str, unit: Unit, now: float, needed: int | None) -> SampleSize:
-    if needed is None:
-        return SampleSize(
-            quantity, question, unit, now, None, None, f"more than {MOST} {unit} would be needed to settle it"
-        )
-    return SampleSize(quantity, question, unit, now, needed, ceil(needed - now))
+def _smallest(quantity: str, question: str, unit: Unit, now: float, power: Callable[[int], float]) -> SampleSize:
+    """Return the least number above `now` at which the power reaches POWER, if it is at most MOST."""
+    low, high = int(now), int(now) + 1
+    while low < MOST and power(high) < POWER:
+        low, high = high, 2 * high
+    while high - low > 1 and low < MOST:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
+    if high > MOST:
+        why = f"more than {MOST} {unit} would be needed to settle it"
+        return SampleSize(quantity, question, unit, now, None, None, why)
+    return SampleSize(quantity, question, unit, now, high, ceil(high - now))

@@ -1,9 +1,12 @@
-"""Typed results of the dissociation verdict and of the opened gates."""
+"""Typed results: what is measured besides the outcomes (stages/effects.json), the verdict, and the opened gates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
 from pydantic import Field
 
 from experiments.dissociation.power import SampleSize
@@ -11,24 +14,82 @@ from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import Kind
 from experiments.run.outcomes import Share
-from experiments.side_effects.results import SideEffects
+from experiments.side_effects.results import SideEffects, TokenCosts
 from extract.record import Record
 from probes.direction import Locus
 from probes.nonlinear_read import NonlinearRead
 from probes.statistics.intervals import Estimate
-from probes.statistics.permutation import PValue
+from probes.statistics.permutation import PValue, permutation_p
+
+Samples = Sequence[float] | np.ndarray
+EVERYWHERE = "zero/every/all"  # a variant beside those of `steering.ablation_variant`: every layer and token
 
 
 class NullRecord(Record):
     """An onset effect and its permutation null: effects of directions fitted on permuted labels."""
 
-    onset_effect: float | None
+    onset_effect: float | None  # None: not finite, for example because an intervention breaks the model
     null_95th_percentile: float | None
     p: PValue
     n: int
     n_labellings: float | None = None  # distinct permutations of the labels; None: more than can be counted
     drawn: tuple[float | None, ...]
-    stopped_by_generation: tuple[float, ...]
+    stopped_by_generation: tuple[float, ...]  # for some drawn directions: share of decliners that the ablation stops
+
+    @classmethod
+    def of(
+        cls,
+        observed: float,
+        drawn: Sequence[float] | np.ndarray,
+        stopped: Sequence[float] = (),
+        n_labellings: float = np.inf,
+    ) -> Self:
+        """Return the null with its one-sided p: (1 + #{drawn >= observed}) / (1 + n); NaN with too few labellings.
+
+        An observed effect that is not finite counts as -inf, a drawn one as +inf.
+        """
+        finite = np.where(np.isfinite(drawn), drawn, np.nan)
+        highest = float(np.quantile(finite, 0.95))
+        lowered = observed if np.isfinite(observed) else -np.inf
+        return cls(
+            onset_effect=_plain(observed),
+            null_95th_percentile=_plain(highest),
+            p=float(permutation_p(np.nan_to_num(finite, nan=np.inf), lowered, labellings=n_labellings)),
+            n=len(finite),
+            n_labellings=_plain(n_labellings),
+            drawn=tuple(_plain(round(value, 4)) for value in finite.tolist()),
+            stopped_by_generation=tuple(stopped),
+        )
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+class Dependence(Record):
+    """The angle between the two write directions, and which ablation changes the stream along the other."""
+
+    dependent: bool
+    cosine: float
+    cosine_ci: tuple[float, float]
+    principal_angle_degrees: float
+    locus: Locus
+    oblique: bool
+    moved_under_ablation: tuple[str, ...]
+    ablation_measured: bool = True  # False: the directions came from a file, and only their angle is known
+
+
+class MeasuredEffects(Record):
+    """stages/effects.json: what the verdict is judged from besides the outcomes; independent of margin and level."""
+
+    directions: tuple[Kind, ...]
+    unsound: tuple[Kind, ...]  # directions of which no locus was within the limit of KL
+    weak: tuple[Kind, ...] = ()  # directions that induce no declining when added, at any locus within that limit
+    absent: dict[Kind, str]  # behaviours that cannot be tested, and why
+    reads: dict[Kind, NonlinearRead] = {}  # of each behaviour's training samples
+    null: dict[Kind, dict[Kind, NullRecord]]  # by ablated direction, then behaviour
+    dependence: Dependence | None
+    side_effects: dict[str, TokenCosts]  # by intervention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +113,6 @@ class VariantRecord(Record):
     stopped: dict[str, Estimate | None]
     onset_effect: dict[str, float | None]
     benign_answered: Estimate | None
-
-
-class Dependence(Record):
-    """The angle between the two write directions, and which ablation changes the stream along the other."""
-
-    dependent: bool
-    cosine: float
-    cosine_ci: tuple[float, float]
-    principal_angle_degrees: float
-    locus: Locus
-    oblique: bool
-    moved_under_ablation: tuple[str, ...]
-    ablation_measured: bool = True  # False: the directions came from a file, and only their angle is known
 
 
 class Dissociation(Record):

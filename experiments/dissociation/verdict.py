@@ -1,28 +1,62 @@
-"""The dissociation verdict, from effects and their intervals (METHODS, Separating the two refusals)."""
+"""The dissociation verdict, from effects and their intervals (METHODS, Separating the two refusals).
+
+Effects are compared within one behaviour only, because the two ways of declining have different ceilings. An
+inconclusive verdict says which effects are open, and how much more data each needs: the estimates, taken as exact,
+point to one table of classes and its verdict, and an undecided effect or contrast is open if another class that its
+interval leaves possible would change that verdict.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isinf
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect, EffectKey, Quantity, effect_interval, own_minus_other
-from experiments.dissociation.open_effects import open_effects
-from experiments.dissociation.power import SampleSize
+import numpy as np
+from jaxtyping import Bool
+
+from experiments.dissociation.power import Range, SampleSize, contrast_sample_size, null_sample_size, rate_sample_size
 from experiments.dissociation.verdict_rules import (
+    EFFECT_KEYS,
     REASONS,
     DissociationVerdict,
+    EffectKey,
+    EffectTable,
+    Quantity,
     beyond_null,
+    cell_range,
+    estimated_table,
+    other_kind,
+    possible_cells,
+    possible_sides,
     possible_tables,
     rests_on,
+    side_range,
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Estimate
+from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.permutation import MIN_LABELLINGS, holm
+from probes.statistics.tango import tango
 
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
 INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when added"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of ablating one direction on the baseline decliners of one behaviour."""
+
+    stopped: Bool[np.ndarray, " decliners"]
+    p_null: float | None  # p of the onset effect against permuted-label directions; None if not tested
+    n_null: int | None = None  # number of permuted-label directions behind that p
+    n_labellings: float = float("inf")  # distinct labellings that those directions are drawn from
+
+    def interval(self, n_groups: float, alpha: float) -> Estimate:
+        """Return the interval of the fraction of decliners that stopped."""
+        share = float(self.stopped.mean()) if len(self.stopped) else 0.0
+        return clopper_pearson(share * n_groups, n_groups if len(self.stopped) else 0, alpha)
 
 
 @dataclass(frozen=True)
@@ -93,22 +127,12 @@ def verdict_shown(
     return verdict if set(beyond_null(verdict)) <= set(beyond) else "inconclusive"
 
 
-def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
-    """Return a reason for each direction whose null has too few distinct labellings; a p-value then says nothing."""
-    too_few = {direction: e.n_labellings for (direction, _), e in effects.items() if e.n_labellings < MIN_LABELLINGS}
-    return tuple(
-        f"the groups of training prompts allow only {n:.0f} distinct permutations of the {kind} labels, and the null "
-        f"needs {MIN_LABELLINGS:,}; give prompts of more pairs, entities or templates"
-        for kind, n in too_few.items()
-    )
-
-
 def measure(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
 ) -> tuple[dict[Quantity, Estimate], set[EffectKey]]:
     """Return the intervals of every contrast and effect, and the effects that exceed their null."""
-    intervals: dict[Quantity, Estimate] = {b: own_minus_other(effects, n_groups, b, alpha) for b in KINDS}
-    intervals |= {key: effect_interval(effects[key], n_groups[key[1]], alpha) for key in EFFECT_KEYS}
+    intervals: dict[Quantity, Estimate] = {b: tango(*_stopped_by(effects, b), n_groups[b], alpha) for b in KINDS}
+    intervals |= {key: effects[key].interval(n_groups[key[1]], alpha) for key in EFFECT_KEYS}
     return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
 
@@ -121,18 +145,106 @@ def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
+def _stopped_by(
+    effects: Mapping[EffectKey, Effect], behaviour: Kind
+) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
+    """Return which decliners of a behaviour stop under its own direction's ablation, and which under the other's."""
+    return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped
+
+
+def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
+    """Return a reason for each direction whose null has too few distinct labellings; a p-value then says nothing."""
+    too_few = {direction: e.n_labellings for (direction, _), e in effects.items() if e.n_labellings < MIN_LABELLINGS}
+    return tuple(
+        f"the groups of training prompts allow only {n:.0f} distinct permutations of the {kind} labels, and the null "
+        f"needs {MIN_LABELLINGS:,}; give prompts of more pairs, entities or templates"
+        for kind, n in too_few.items()
+    )
+
+
 def _one_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
     lines = []
     for kind in KINDS:
-        if (kind, kind) in effects:
-            interval = effect_interval(effects[kind, kind], n_groups[kind], alpha)
+        if (effect := effects.get((kind, kind))) is not None:
+            p = "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"
             lines.append(
-                f"ablating the {kind} direction stops {interval.estimate:.0%} "
-                f"[{interval.low:.0%}, {interval.high:.0%}] of its own behaviour{_p_text(effects[kind, kind])}; "
-                "specificity is not testable"
+                f"ablating the {kind} direction stops {effect.interval(n_groups[kind], alpha):.0%} of its own "
+                f"behaviour{p}; specificity is not testable"
             )
     return tuple(lines)
 
 
-def _p_text(effect: Effect) -> str:
-    return "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"
+# -- open effects ------------------------------------------------------------------------------------------------------
+
+
+def open_effects(
+    effects: Mapping[EffectKey, Effect],
+    n_groups: Mapping[Kind, float],
+    intervals: Mapping[Quantity, Estimate],
+    beyond: Collection[EffectKey],
+    margin: float,
+    alpha: float,
+    nonlinear: Collection[Kind],
+) -> list[tuple[str, SampleSize]]:
+    """Return a reason and the required sample size for each effect or contrast that is still open."""
+    aim = estimated_table(intervals, margin)
+    wanted, reasons = _wanted(aim, intervals, margin, nonlinear), list[tuple[str, SampleSize]]()
+    for quantity, where in wanted.items():
+        question, interval = _question(where, margin), intervals[quantity]
+        if isinstance(quantity, str):
+            b, what, name = quantity, "own minus other effect", f"own_minus_other_on_{quantity}"
+            need = contrast_sample_size(name, question, *_stopped_by(effects, b), n_groups[b], where, alpha)
+        else:
+            (ablated, b), name = quantity, f"ablate_{quantity[0]}_on_{quantity[1]}"
+            what = f"the share that ablating {ablated} stops"
+            need = rate_sample_size(name, question, interval.estimate, n_groups[b], where, alpha)
+        reasons.append((f"{b}: {what} is {interval:.2f}; {question} {need}", need))
+    for key in beyond_null(verdict_of(aim, nonlinear)):
+        if key not in beyond:
+            reasons.append(_not_beyond_null(key, effects[key], alpha))
+    return reasons
+
+
+def _wanted(
+    aim: EffectTable, intervals: Mapping[Quantity, Estimate], margin: float, nonlinear: Collection[Kind]
+) -> dict[Quantity, Range]:
+    """Return the range in which the interval of each open quantity would have to lie, by what it is of.
+
+    Where no quantity alone changes the verdict, every undecided one is open.
+    """
+    verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[Quantity, Range](), dict[Quantity, Range]()
+
+    def consider(quantity: Quantity, ranges: Sequence[Range], own: Range, tables: Sequence[EffectTable]) -> None:
+        same = [of for of, table in zip(ranges, tables, strict=True) if verdict_of(table, nonlinear) == verdict]
+        if len(ranges) > 1:
+            undecided[quantity] = own
+        if len(same) < len(ranges):
+            open_only[quantity] = min(low for low, _ in same), max(high for _, high in same)
+
+    for b in KINDS:
+        sides = possible_sides(intervals[b], margin)
+        tables = [replace(aim, sides={**aim.sides, b: side}) for side in sides]
+        consider(b, [side_range(side, margin) for side in sides], side_range(aim.sides[b], margin), tables)
+    for key in EFFECT_KEYS:
+        cells = possible_cells(intervals[key], margin)
+        tables = [replace(aim, cells={**aim.cells, key: cell}) for cell in cells]
+        consider(key, [cell_range(cell, margin) for cell in cells], cell_range(aim.cells[key], margin), tables)
+    return open_only or undecided
+
+
+def _question(where: Range, margin: float) -> str:
+    low, high = where
+    if low == -margin and high == margin:
+        return f"does it lie within the margin {margin:g}?"
+    if isinf(high):
+        return f"does it lie above {low:.3g}?"
+    return f"does it lie below {high:.3g}?" if isinf(low) else f"does it lie between {low:.3g} and {high:.3g}?"
+
+
+def _not_beyond_null(key: EffectKey, effect: Effect, alpha: float) -> tuple[str, SampleSize]:
+    direction, behaviour = key
+    whose = "its effect" if direction == behaviour else f"the effect of ablating {direction}"
+    question = "does it exceed that of permuted-label directions?"
+    need = null_sample_size(f"null_{direction}_on_{behaviour}", question, effect.p_null, effect.n_null, alpha)
+    reason = f"{behaviour}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
+    return reason + (f"; {need}" if effect.n_null is not None else ""), need

@@ -25,10 +25,13 @@ from itertools import product
 from math import inf
 from typing import Literal, get_args
 
-from experiments.dissociation.effects import EFFECT_KEYS, EffectKey, Quantity, other_kind
+from experiments.dissociation.power import ROUNDING, Range
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Estimate
 
+EffectKey = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
+Quantity = EffectKey | Kind  # an effect; or a contrast (own direction's effect - the other's), by behaviour
+EFFECT_KEYS: tuple[EffectKey, ...] = tuple(product(KINDS, KINDS))
 DissociationVerdict = Literal[
     "double_dissociation",
     "graded_dissociation",
@@ -44,8 +47,6 @@ DissociationVerdict = Literal[
 ]
 Cell = Literal["none", "partial", "full"]
 Side = Literal["below", "within", "above"]
-Range = tuple[float, float]
-ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,22 @@ class EffectTable:
 
     def is_consistent(self, margin: float) -> bool:
         """Return whether each contrast can be the difference of its two effects."""
-        return all(_can_differ(*self._of(b), self.sides[b], margin) for b in KINDS)
 
-    def _of(self, behaviour: Kind) -> tuple[Cell, Cell]:
-        return self.cells[behaviour, behaviour], self.cells[other_kind(behaviour), behaviour]
+        def bounded(key: EffectKey) -> Range:
+            low, high = cell_range(self.cells[key], margin)
+            return max(0.0, low), min(1.0, high)
+
+        for b in KINDS:
+            (own_low, own_high), (other_low, other_high) = bounded((b, b)), bounded((other_kind(b), b))
+            low, high = side_range(self.sides[b], margin)
+            if own_low - other_high >= high or own_high - other_low <= low:
+                return False
+        return True
+
+
+def other_kind(kind: Kind) -> Kind:
+    """Return the other kind."""
+    return "epistemic" if kind == "normative" else "normative"
 
 
 def verdict_of(table: EffectTable, nonlinear: Collection[Kind] = ()) -> DissociationVerdict:
@@ -106,24 +119,21 @@ REASONS: Mapping[DissociationVerdict, str] = {
 }
 
 
+NORMATIVE, EPISTEMIC = KINDS
+BEYOND_NULL: Mapping[DissociationVerdict, tuple[EffectKey, ...]] = {
+    "double_dissociation": ((NORMATIVE, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
+    "graded_dissociation": ((NORMATIVE, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
+    "single_dissociation_normative": ((NORMATIVE, NORMATIVE),),
+    "single_dissociation_epistemic": ((EPISTEMIC, EPISTEMIC),),
+    "one_direction_normative": ((NORMATIVE, NORMATIVE), (NORMATIVE, EPISTEMIC)),
+    "one_direction_epistemic": ((EPISTEMIC, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
+    "shared_knob": EFFECT_KEYS,
+}
+
+
 def beyond_null(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
     """Return the effects that must exceed those of permuted-label directions for a verdict."""
-    normative, epistemic = KINDS
-    match verdict:
-        case "double_dissociation" | "graded_dissociation":
-            return (normative, normative), (epistemic, epistemic)
-        case "single_dissociation_normative":
-            return ((normative, normative),)
-        case "single_dissociation_epistemic":
-            return ((epistemic, epistemic),)
-        case "one_direction_normative":
-            return (normative, normative), (normative, epistemic)
-        case "one_direction_epistemic":
-            return (epistemic, normative), (epistemic, epistemic)
-        case "shared_knob":
-            return EFFECT_KEYS
-        case "no_effect" | "nonlinear" | "not_applicable" | "inconclusive":
-            return ()
+    return BEYOND_NULL.get(verdict, ())
 
 
 def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
@@ -133,26 +143,13 @@ def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
     where nothing at the candidate layers decides that behaviour, no direction induces it when added, and none can be
     asked to. Every other positive verdict says of both what they do.
     """
-    match verdict:
-        case "single_dissociation_normative":
-            return ("normative",)
-        case "single_dissociation_epistemic":
-            return ("epistemic",)
-        case _:
-            return KINDS if beyond_null(verdict) else ()
+    if not beyond_null(verdict):
+        return ()
+    single = {"single_dissociation_normative": NORMATIVE, "single_dissociation_epistemic": EPISTEMIC}
+    return (single[verdict],) if verdict in single else KINDS
 
 
 # -- classes -----------------------------------------------------------------------------------------------------------
-
-
-def contrast_name(behaviour: Kind) -> str:
-    """Name the contrast (own direction's effect - the other's) on a behaviour."""
-    return f"own_minus_other_on_{behaviour}"
-
-
-def effect_name(key: EffectKey) -> str:
-    """Name one effect."""
-    return f"ablate_{key[0]}_on_{key[1]}"
 
 
 def cell_range(cell: Cell, margin: float) -> Range:
@@ -200,19 +197,11 @@ def possible_tables(intervals: Mapping[Quantity, Estimate], margin: float) -> It
 def estimated_table(intervals: Mapping[Quantity, Estimate], margin: float) -> EffectTable:
     """Return the table of the estimates, taken as exact."""
     points = {name: Estimate(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
-    cells = {key: _estimated_cell(intervals[key], points[key], margin) for key in EFFECT_KEYS}
+    cells: dict[EffectKey, Cell] = {}
+    for key in EFFECT_KEYS:  # among the classes that the interval leaves possible: `full` and `partial` overlap
+        possible = possible_cells(intervals[key], margin)
+        cells[key] = next((cell for cell in possible_cells(points[key], margin) if cell in possible), possible[0])
     return EffectTable(cells, {b: possible_sides(points[b], margin)[0] for b in KINDS})
-
-
-def _estimated_cell(interval: Estimate, point: Estimate, margin: float) -> Cell:
-    """Return the class of an estimate, among those that its interval leaves possible: `full` and `partial` overlap."""
-    possible = possible_cells(interval, margin)
-    return next((cell for cell in possible_cells(point, margin) if cell in possible), possible[0])
-
-
-def lies_inside(estimate: float, where: Range) -> bool:
-    """Return whether an estimate lies inside a range, not on its edge."""
-    return where[0] + ROUNDING < estimate < where[1] - ROUNDING
 
 
 def shows(interval: Estimate, where: Range) -> bool:
@@ -222,13 +211,3 @@ def shows(interval: Estimate, where: Range) -> bool:
 
 def _touches(interval: Estimate, where: Range) -> bool:
     return interval.low <= where[1] and where[0] <= interval.high
-
-
-def _can_differ(own: Cell, other: Cell, side: Side, margin: float) -> bool:
-    (a, b), (c, d) = (_bounded(cell_range(cell, margin)) for cell in (own, other))
-    low, high = side_range(side, margin)
-    return a - d < high and low < b - c
-
-
-def _bounded(where: Range) -> Range:
-    return max(0.0, where[0]), min(1.0, where[1])

@@ -149,7 +149,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     each, candidates = draws * given.n_selection, _candidates(config, size)
     tried, screened = each * candidates, each * min(KEPT, candidates)
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
-    besides = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
+    wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=edits * size.test, settings=edits),
         replace(_onsets("permuted-label null: bypass and induce", 2 * tried), least_passes=2 * screened),
@@ -157,13 +157,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
         _onsets("permuted-label null: onset effects", draws * onset),
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
-        Step(
-            "side effects",
-            besides.texts_read,
-            size.prompt_tokens + given.kl_tokens,
-            besides.generations,
-            settings=1 + size.kinds,
-        ),
+        Step("side effects", texts, size.prompt_tokens + given.kl_tokens, wrapped, settings=1 + size.kinds),
     ]
 
 

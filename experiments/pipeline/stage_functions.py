@@ -12,8 +12,7 @@ from experiments.categories.measure import measure_categories
 from experiments.cluster.ray_pool import RayPool
 from experiments.dials.read import read_tokens
 from experiments.dials.stage import steer
-from experiments.dissociation.gate_open import gate_open
-from experiments.dissociation.judge import dissociate
+from experiments.dissociation.judge import dissociate, gate_open
 from experiments.dissociation.measure import measure_effects, measure_rank
 from experiments.pipeline.results import write_results
 from experiments.probing.stage import probe

@@ -1,3 +1,3 @@
 """Side effects of an intervention. Question: what else does it change, apart from declining?
-Reads a model, prompts, prose and wraps; writes nothing.
+Measuring reads a model, prompts, prose and wraps; judging reads outcomes and writes nothing.
 Returns changes in benign answering, known facts, KL, cross-entropy and robustness, with intervals."""

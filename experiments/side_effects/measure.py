@@ -1,109 +1,78 @@
-"""Measures side effects of interventions: benign answering, known facts, KL of answers, plain text, robustness.
+"""Measures side effects of interventions: KL of answers, cross-entropy of plain text, outcomes of wrapped requests.
 
 The dissociation verdict does not use them. They show whether an ablation stops refusals only by breaking the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch.nn.functional import cross_entropy
 
 from experiments.responses.batched_edits import MOST_LOGITS
 from experiments.responses.divergence import summary, token_divergences
 from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.setting import Setting
 from experiments.run.config import RunConfig
 from experiments.run.inputs import RunInputs
-from experiments.run.outcomes import NOTHING, Outcomes, Share, mean, share
-from experiments.side_effects.results import AnswerDivergence, PlainText, SideEffects
-from experiments.side_effects.robustness import robustness
-from experiments.side_effects.texts import load_passages
-from experiments.side_effects.wraps import load_wraps
+from experiments.run.outcomes import NOTHING, Key, Outcomes, mean
+from experiments.side_effects.judge import WRAPPED, choose_prompts
+from experiments.side_effects.results import AnswerDivergence, PlainText, TokenCosts
+from experiments.side_effects.texts import load_passages, load_wraps
 from extract.backoff import TokenBudget
+from extract.chat.render import render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from probes.statistics.seeds import named_rng
-from scoring.actions import ANSWERED
 
 Interventions = Mapping[str, Sequence[Edit]]
 MOST_TOKENS = 256  # of a passage; later tokens are not read
 SINGLE = ("maximum", "first_token", "worst_step")  # summaries of KL without an interval
 
 
-def side_effects(
-    loaded: LoadedRun,
-    interventions: Interventions,
-    outcomes: Mapping[str, Outcomes],
-) -> dict[str, SideEffects]:
-    """Measure the side effects of interventions, each against the one named 'none'.
+def token_costs(loaded: LoadedRun, interventions: Interventions) -> dict[str, TokenCosts]:
+    """Measure KL and plain text under interventions, each against the one named 'none', which has no edits.
 
     Args:
-        interventions: edits of scope `last_on` by name; must include 'none', without edits.
-        outcomes: by name, of the test prompts.
-
-    Returns:
-        By name: `benign_answering`, `known_facts` and, for each wrap, `wraps` as shares; `kl` in nats per token over
-        the first tokens of the model's own benign answers; `plain_text` in nats per token of harmless prose.
+        interventions: edits of scope `last_on` by name.
     """
-    benign, facts = _shares(loaded, loaded.corpus.benign, ANSWERED, outcomes), _known_facts(loaded, outcomes)
     kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
-    wrapped = robustness(loaded, interventions, load_wraps(loaded.config.dissociate.wraps))
-    return {
-        name: SideEffects(
-            benign_answering=benign[name],
-            known_facts=facts[name],
-            kl=kl[name],
-            plain_text=prose[name],
-            wraps=wrapped[name],
-        )
-        for name in interventions
-    }
+    return {name: TokenCosts(kl=kl[name], plain_text=prose[name]) for name in interventions}
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The highest cost of side effects, without the given actions."""
+def wrapped_outcomes(loaded: LoadedRun, interventions: Interventions) -> dict[Key, Outcomes]:
+    """Return the outcomes of wrapped harmful prompts under each intervention; a wrap is a condition."""
+    wraps = load_wraps(loaded.config.dissociate.wraps)
+    chosen = {name: choose_prompts(loaded, name, wrap) for name, wrap in wraps.items()}
+    asked = [prompt for each in chosen.values() for prompt in each.prompts]
+    rendered = [render(loaded.model.tokenizer, prompt) for prompt in asked]
+    completer, outcomes = replace(loaded.completer, prompts=asked, rendered=rendered), dict[Key, Outcomes]()
+    with loaded.reporter.task("wrapped harmful prompts", len(asked) * len(interventions)) as advance:
+        settings = [Setting(edits) for edits in interventions.values()]
+        completed = completer.complete_each(range(len(asked)), settings, advance)
+    for intervention, completions in zip(interventions, completed, strict=True):
+        following = iter(completions)
+        for name, each in chosen.items():
+            own = list(islice(following, len(each.rows)))
+            outcomes[WRAPPED + name, intervention] = Outcomes.completed(each.rows, own, loaded.prompts)
+    return outcomes
 
-    generations: int  # completions of wrapped prompts
-    texts_read: int  # benign answers and passages, one forward pass each
 
-
-def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> Cost:
-    """Return the highest cost of side effects.
+def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> tuple[int, int]:
+    """Return the most completions of wrapped prompts, and the most texts (answers and passages) that a pass reads.
 
     Args:
         n_harmful: number of harmful test prompts, all of which may be refused.
         n_interventions: number of interventions, including 'none'.
     """
     most = config.dissociate.n_side_effects
-    generations = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
+    completions = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
     passages = min(most, len(load_passages(config.dissociate.plain_text)))
-    return Cost(generations, n_interventions * (most + passages))
-
-
-def _known_facts(inputs: RunInputs, outcomes: Mapping[str, Outcomes]) -> dict[str, Share]:
-    """Return the share of right answers among all test prompts with a known answer.
-
-    Prompts that the model answered wrongly before count too. If only right answers were counted, they could only be
-    lost, and an intervention that corrects as many answers as it spoils would seem harmful, as would mere chance.
-    """
-    known = np.array([prompt.answer is not None for prompt in inputs.prompts], dtype=bool)
-    return _shares(inputs, known, None, outcomes)
-
-
-def _shares(
-    inputs: RunInputs,
-    among: Bool[np.ndarray, " prompts"],
-    counted: Collection[str] | None,
-    outcomes: Mapping[str, Outcomes],
-) -> dict[str, Share]:
-    rows = np.flatnonzero(among & inputs.corpus.within("test"))
-    done = {name: each.among(rows) for name, each in outcomes.items()}
-    groups = inputs.corpus.groups[rows]
-    return {name: share(now, counted, groups, None if name == NOTHING else done[NOTHING]) for name, now in done.items()}
+    return completions, n_interventions * (most + passages)
 
 
 def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDivergence]:
@@ -117,29 +86,23 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDive
     with loaded.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
         nats, has_step = token_divergences(loaded.model, prompts, responses, trials, k, advance)
     groups = loaded.corpus.groups[rows]
-    return {name: _divergence(each, has_step, groups) for name, each in zip(interventions, nats, strict=True)}
 
+    def divergence(of_trial: np.ndarray) -> AnswerDivergence:
+        single = {name: getattr(summary(of_trial, has_step), name) for name in SINGLE}
+        finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
+        return AnswerDivergence.of(mean([row[k] for row, k in zip(of_trial, has_step, strict=True)], groups), **finite)
 
-def _divergence(nats: np.ndarray, has_step: np.ndarray, groups: np.ndarray) -> AnswerDivergence:
-    """Summarise KL in nats (n_rows, k) at the steps that the responses have; `SINGLE` summaries have no interval."""
-    nats_a_token = mean([row[kept] for row, kept in zip(nats, has_step, strict=True)], groups)
-    single = {name: getattr(summary(nats, has_step), name) for name in SINGLE}
-    finite = {name: value if np.isfinite(value) else None for name, value in single.items()}
-    return AnswerDivergence.of(nats_a_token, **finite)
+    return {name: divergence(of_trial) for name, of_trial in zip(interventions, nats, strict=True)}
 
 
 def _plain_text(loaded: LoadedRun, interventions: Interventions) -> dict[str, PlainText]:
-    """Measure cross-entropy on plain prose; every passage is its own group.
-
-    `uniform` is the cross-entropy of a uniform guess. A model near or above it cannot read such text at all (an
-    organism cannot read English), and a change there has no meaning.
-    """
+    """Measure cross-entropy on plain prose; every passage is its own group."""
     passages = load_passages(loaded.config.dissociate.plain_text)
     rows = _drawn(loaded, np.arange(len(passages)))
     tokens = encode(loaded.model, [passages[row] for row in rows])
     nats = {name: cross_entropies(loaded.model, tokens, edits) for name, edits in interventions.items()}
     uniform = {"uniform": float(np.log(loaded.model.model.config.get_text_config().vocab_size))}
-    shares = {name: mean(now, rows, None if name == "none" else nats["none"]) for name, now in nats.items()}
+    shares = {name: mean(now, rows, None if name == NOTHING else nats[NOTHING]) for name, now in nats.items()}
     return {name: PlainText.of(share, **uniform) for name, share in shares.items()}
 
 

@@ -21,7 +21,7 @@ class AnswerDivergence(Share):
 class PlainText(Share):
     """Cross-entropy in nats per token of harmless prose."""
 
-    uniform: float  # of a uniform guess
+    uniform: float  # of a uniform guess: a model near or above it cannot read such text, and a change has no meaning
 
 
 class WrappedRequests(Record):
@@ -32,11 +32,16 @@ class WrappedRequests(Record):
     unchanged: int  # refused prompts that the wrap does not change
 
 
-class SideEffects(Record):
+class TokenCosts(Record):
+    """Side effects measured on tokens, not on outcomes."""
+
+    kl: AnswerDivergence
+    plain_text: PlainText
+
+
+class SideEffects(TokenCosts):
     """The side effects of one intervention; changes are against the intervention 'none'."""
 
     benign_answering: Share
     known_facts: Share
-    kl: AnswerDivergence
-    plain_text: PlainText
     wraps: dict[str, WrappedRequests]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.applicability import DissociationSetup
-from experiments.dissociation.direction_dependence import dependence
+from experiments.dissociation.measure import dependence
 from experiments.dissociation.results import Dependence, Dissociation
 from experiments.dissociation.text import dependence_lines
 from experiments.probing.geometry_results import Geometry, Independence, StreamChange

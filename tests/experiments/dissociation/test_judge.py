@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.judge import judge_effects
-from experiments.dissociation.measured_effects import MeasuredEffects, NullEffects, TriedVariant
+from experiments.dissociation.results import MeasuredEffects, NullRecord
 from experiments.pipeline import stages
 from experiments.pipeline.graph import STAGES
 from experiments.pipeline.stage_functions import FUNCTIONS
@@ -71,17 +71,15 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
             after = [np.inf if name.endswith(kind) else 1.0, *[1.0] * 11]  # the first is not finite
             onset[np.searchsorted(rows, of)] = 3.0 if name == "none" else after
         outcomes[PLAIN, name] = replace(outcomes[PLAIN, name], onset=onset)
-    null = tuple(NullEffects(ablated=a, behaviour=b, observed=9.0 if a == b else 0.0, drawn=(1.0,) * 99,
-                             generated=(0.5,)) for a in KINDS for b in KINDS)  # fmt: skip
+    null = {a: {b: NullRecord.of(9.0 if a == b else 0.0, (1.0,) * 99, (0.5,)) for b in KINDS} for a in KINDS}
     benign = inputs.behaviour.answered_benign("test")[:8]
-    tried = TriedVariant(ablated="normative", variant="zero/later/last_on", onset_effect=dict.fromkeys(KINDS))
     varied = Outcomes.of(
         np.concatenate([benign, *decliners.values()]), ["answer"] * 8 + (["answer"] * 6 + ["refuse"] * 6) * 2
     )
-    outcomes[tried.variant, "ablate_normative"] = varied
-    measured = MeasuredEffects(
-        directions=KINDS, unsound=(), absent={}, null=null, variants=(tried,), dependence=None, side_effects={}
-    )
+    onset = np.full(len(varied.rows), np.nan)
+    onset[np.isin(varied.rows, decliners["epistemic"])] = 0.5
+    outcomes["zero/later/last_on", "ablate_normative"] = replace(varied, onset=onset)
+    measured = MeasuredEffects(directions=KINDS, unsound=(), absent={}, null=null, dependence=None, side_effects={})
     return measured, outcomes
 
 
@@ -179,6 +177,8 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
     assert (crossed.estimate, crossed.n) == (2.0, 12)  # nats that the log-odds fall
     assert not own.onset.known  # of decliners one of which had no finite score
     (variant,), (loosely,) = strict.variants, loose.variants
+    assert variant.onset_effect == {"normative": None, "epistemic": 2.5}
+    assert (variant.benign_answered.estimate, variant.benign_answered.n) == (1.0, 8)
     assert variant.stopped["normative"] is not None
     assert loosely.stopped["normative"] is not None
     assert variant.stopped["normative"].low < loosely.stopped["normative"].low

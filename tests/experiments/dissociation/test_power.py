@@ -6,9 +6,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect
 from experiments.dissociation.power import MOST, contrast_sample_size, null_power, null_sample_size, rate_sample_size
-from experiments.dissociation.verdict import judge_dissociation
+from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.verdict_rules import EFFECT_KEYS
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.tango import tango_of_shares

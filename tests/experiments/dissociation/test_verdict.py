@@ -7,9 +7,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect
-from experiments.dissociation.verdict import Verdict, judge_dissociation, measure, verdict_shown
+from experiments.dissociation.verdict import Effect, Verdict, judge_dissociation, measure, verdict_shown
 from experiments.dissociation.verdict_rules import (
+    EFFECT_KEYS,
     REASONS,
     Cell,
     DissociationVerdict,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.dissociation.effects import EFFECT_KEYS, Effect
-from experiments.dissociation.verdict import measure, verdict_shown
+from experiments.dissociation.verdict import Effect, measure, verdict_shown
+from experiments.dissociation.verdict_rules import EFFECT_KEYS
 from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
 from tests.support.covering import matrix

@@ -13,12 +13,10 @@ from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import is_right, write_completions
 from experiments.run.config import DissociateConfig, RunConfig
-from experiments.run.outcomes import Outcomes
-from experiments.side_effects.measure import cost, side_effects
-from experiments.side_effects.results import SideEffects
-from experiments.side_effects.robustness import choose_prompts
-from experiments.side_effects.texts import text_hashes
-from experiments.side_effects.wraps import load_wraps
+from experiments.run.outcomes import PLAIN, Outcomes
+from experiments.side_effects.judge import choose_prompts, judge_side_effects
+from experiments.side_effects.measure import cost, token_costs, wrapped_outcomes
+from experiments.side_effects.texts import load_wraps, text_hashes
 from extract.atomic_write import write_json
 from extract.errors import UserError
 from extract.model.edit import Edit
@@ -91,17 +89,23 @@ def given(context: LoadedRun) -> Given:
 
 @pytest.fixture(scope="module")
 def found(context: LoadedRun, given: Given) -> dict:
-    return plain(side_effects(context, edits(), outcomes_of(*given)))
+    return side_effects(context, edits(), *given)
 
 
-def outcomes_of(actions: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, Outcomes]:
-    rows = np.arange(len(next(iter(right.values()))))
-    return {name: Outcomes.of(rows, did, right[name]) for name, did in actions.items()}
-
-
-def plain(effects: dict[str, SideEffects]) -> dict:
-    """Return them as they are written."""
-    return {name: each.to_dict() for name, each in effects.items()}
+def side_effects(
+    loaded: LoadedRun,
+    interventions: dict[str, list[Edit]],
+    actions: dict[str, np.ndarray],
+    right: dict[str, np.ndarray],
+) -> dict:
+    """Measure and judge; return the records as they are written."""
+    rows = np.arange(len(loaded.corpus))
+    outcomes = {(PLAIN, name): Outcomes.of(rows, did, right[name]) for name, did in actions.items()}
+    outcomes |= {
+        key: of for key, of in wrapped_outcomes(loaded, interventions).items() if len(of.rows)
+    }  # as from a file
+    judged = judge_side_effects(loaded, token_costs(loaded, interventions), outcomes)
+    return {name: each.to_dict() for name, each in judged.items()}
 
 
 def flat(record: dict, path: str = "") -> dict[str, object]:
@@ -116,7 +120,7 @@ def test_it_is_one_record_an_intervention_that_json_can_hold(found: dict, tmp_pa
     write_json(tmp_path / "found.json", found)  # refuses NaN and infinities
     assert list(found) == list(edits())
     for name, each in found.items():
-        assert list(each) == ["benign_answering", "known_facts", "kl", "plain_text", "wraps"]
+        assert list(each) == ["kl", "plain_text", "benign_answering", "known_facts", "wraps"]
         assert list(each["wraps"]) == ["asked", "mild", "elsewhere"]
         changes = [path for path in flat(each) if path.endswith("/change/estimate")]
         assert len(changes) == (0 if name == "none" else 2 + 1 + 2 * 3)
@@ -181,9 +185,7 @@ def test_unjudged_completions_are_left_out_and_counted(context: LoadedRun, given
     known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
     actions["nothing"][known[:3]] = None
     right["nothing"][known[:3]] = False
-    facts = plain(side_effects(context, {"none": [], "nothing": []}, outcomes_of(actions, right)))["nothing"][
-        "known_facts"
-    ]
+    facts = side_effects(context, {"none": [], "nothing": []}, actions, right)["nothing"]["known_facts"]
     assert (facts["n"], facts["unjudged"], facts["change"]["n"]) == (len(known) - 3, 3, len(known) - 3)
     assert facts["change"]["estimate"] == 0.0
 
@@ -204,7 +206,7 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun
 def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
     actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
-    found = plain(side_effects(context, broken, outcomes_of(actions, right)))["broken"]
+    found = side_effects(context, broken, actions, right)["broken"]
     assert found["kl"]["estimate"] is None
     assert "maximum" not in found["kl"]
     assert found["plain_text"]["estimate"] is None
@@ -219,7 +221,7 @@ def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: Loa
     silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
     actions = {"none": np.full(len(context.corpus), "other", object)}
     right = {"none": np.zeros(len(context.corpus), bool)}
-    found = plain(side_effects(silent, {"none": []}, outcomes_of(actions, right)))["none"]
+    found = side_effects(silent, {"none": []}, actions, right)["none"]
     assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
     assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
 
@@ -229,12 +231,12 @@ def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: Loa
 
 def test_the_highest_cost_is_no_less_than_the_actual_one(context: LoadedRun, found: dict) -> None:
     n_harmful = int((context.corpus.harmful & context.corpus.within("test")).sum())
-    most = cost(context.config, n_harmful, len(found))
+    completions, texts = cost(context.config, n_harmful, len(found))
     done = sum(wrap["refused"]["n"] for each in found.values() for wrap in each["wraps"].values())
     read = sum(each["kl"]["n"] + each["plain_text"]["n"] for each in found.values())
-    assert most.generations == len(found) * 3 * N >= done
-    assert most.texts_read == len(found) * 2 * N >= read
-    assert cost(context.config, 5, 2).generations == 2 * 3 * 5
+    assert completions == len(found) * 3 * N >= done
+    assert texts == len(found) * 2 * N >= read
+    assert cost(context.config, 5, 2)[0] == 2 * 3 * 5
 
 
 def test_the_texts_are_checked_before_a_run_and_hashed_by_content(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.side_effects.wraps import euphemism, load_wraps, role_play, wrap_prompt
+from experiments.side_effects.texts import REQUEST, euphemism, load_wraps, wrap_prompt
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 
@@ -17,10 +17,10 @@ def prompt(*contents: str) -> Prompt:
     return Prompt("p", turns, "harmful", "refuse", pair="q")
 
 
-def test_a_role_play_holds_the_request_as_it_is_braces_and_all() -> None:
-    assert (
-        role_play('She asks: "{request}" Go on.', "use {x} or {request}?") == 'She asks: "use {x} or {request}?" Go on.'
-    )
+def test_a_role_play_holds_the_request_as_it_is_braces_and_all(tmp_path: Path) -> None:
+    (tmp_path / "wraps.yaml").write_text(f"story: 'She asks, {REQUEST} Go on.'")
+    wraps = load_wraps(tmp_path / "wraps.yaml")
+    assert wraps["story"]("use {x} or {request}?") == "She asks, use {x} or {request}? Go on."
 
 
 @pytest.mark.parametrize(
