@@ -95,8 +95,7 @@ def run_shuffled(organism: Path, folder: Path, quick: bool, seeds: range) -> lis
         shuffled.__dict__["prompts"] = _shuffled(plain, seed)
         shuffled.__dict__["rendered"] = plain.rendered
         shuffled.__dict__["completer"] = replace(plain.completer, cache=None)
-        measured = measure_set(shuffled, "normative").effects
-        verdict = judge_measured(shuffled, measured)
+        verdict = judge_measured(shuffled, "normative", *measure_set(shuffled, "normative"))
         apart = sum(pair.verdict in CLAIMS_OF_DIFFERENCE for pair in verdict.pairs)
         found.append((str(verdict.verdict), apart))
     return found

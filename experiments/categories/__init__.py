@@ -1,4 +1,4 @@
 """Do categories of refusal (or of not-knowing) each have a mechanism of their own, or one knob with many labels?
 
-Reads activations and completions; writes stages/category_effects.json (measured) and stages/categories.json (judged).
+Reads activations and completions; writes outcomes, stages/category_effects.json and stages/categories.json.
 """

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from experiments.categories.members import Category
-from experiments.categories.results import ablated_name, common_name, control_name
 from experiments.probing.write_directions import WriteFitter, write_layers
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
@@ -26,6 +25,7 @@ from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
 from scoring.actions import OPENED
 from steering.ablation import ablation, subspace_ablation
+from steering.ablation_variant import Variant
 
 TIE = 0.05  # shares of stopped decliners within this are ties
 MIN_VALIDATION = 4  # decliners of a category that choose the layer
@@ -45,14 +45,11 @@ class FoldFit:
         """The layer at which all are written."""
         return self.span.locus.layer
 
-    def edits(self, loaded: LoadedRun) -> dict[str, list[Edit]]:
-        """Return the edits of each ablation: of a category, of its control, of the first k directions of the span."""
-        variant = loaded.config.dissociate.variant
-        edits = {ablated_name(name): ablation(direction, variant) for name, direction in self.own.items()}
-        edits |= {control_name(name): ablation(direction, variant) for name, direction in self.control.items()}
-        for k in range(1, self.span.rank + 1):
-            edits[common_name(k)] = subspace_ablation(_first(self.span, k), variant)
-        return edits
+    def edits(self, variant: Variant) -> dict[str, list[Edit]]:
+        """Return the edits of each intervention on all prompts: a category's direction, the first k of the span."""
+        edits = {f"ablate {name}": ablation(direction, variant) for name, direction in self.own.items()}
+        first = {f"first {k}": _first(self.span, k) for k in range(1, self.span.rank + 1)}
+        return edits | {name: subspace_ablation(span, variant) for name, span in first.items()}
 
 
 def fit_without(
@@ -67,24 +64,26 @@ def fit_without(
     Raises:
         UserError: the store holds no layer at which directions may be written.
     """
-    within = _choose(loaded, categories, folds, fold)
-    apart = [category.between or category for category in categories]
+    layer, stopped = _choose_layer(loaded, categories, folds, fold)
     if any(category.between for category in categories):
-        between = _choose(loaded, apart, folds, fold)
-        if between.stopped > within.stopped + TIE:
-            return _fitted(loaded, apart, between, folds, fold)
-    return _fitted(loaded, categories, within, folds, fold)
+        apart = [category.between or category for category in categories]
+        other_layer, stopped_by_other = _choose_layer(loaded, apart, folds, fold)
+        if stopped_by_other > stopped + TIE:
+            categories, layer = apart, other_layer
+    outside = (folds >= 0) & (folds != fold)
+    fitters = {c.name: _fitter(loaded, c, outside, [layer]) for c in categories}
+    own = {name: fitter.fit()[0] for name, fitter in fitters.items()}
+    controls = {}
+    for name, fitter in fitters.items():
+        rng = named_rng(loaded.config.seed, "category control", name, str(fold))
+        permuted = fitter.fit(fitter.samples.permuted(rng))
+        controls[name] = next((d for d in permuted if d.locus == own[name].locus), own[name])
+    within = any(category.within_label for category in categories)
+    return FoldFit(within, own, controls, _span(loaded, categories, own, outside))
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The layer that one contrast of all categories would be written at."""
-
-    layer: int
-    stopped: float  # share of validation decliners, mean over categories
-
-
-def _choose(loaded: LoadedRun, categories: Sequence[Category], folds: np.ndarray, fold: int) -> _Choice:
+def _choose_layer(loaded: LoadedRun, categories: Sequence[Category], folds: np.ndarray, fold: int) -> tuple[int, float]:
+    """Return the layer, and the share of validation decliners that is stopped there, a mean over categories."""
     validating = (fold + 1) % (int(folds.max()) + 1)
     training = (folds >= 0) & (folds != fold) & (folds != validating)
     fitted = {c.name: {d.locus.layer: d for d in _fitter(loaded, c, training).fit()} for c in categories}
@@ -95,18 +94,7 @@ def _choose(loaded: LoadedRun, categories: Sequence[Category], folds: np.ndarray
         _stopped(loaded, c, [fitted[c.name][layer] for layer in layers], folds == validating) for c in categories
     ]
     place, share = choose_layer(np.array(stopped))
-    return _Choice(layers[place], share)
-
-
-def _fitted(
-    loaded: LoadedRun, categories: Sequence[Category], chosen: _Choice, folds: np.ndarray, fold: int
-) -> FoldFit:
-    layer, outside = chosen.layer, (folds >= 0) & (folds != fold)
-    fitters = {c.name: _fitter(loaded, c, outside, [layer]) for c in categories}
-    own = {name: fitter.fit()[0] for name, fitter in fitters.items()}
-    controls = {name: _control(loaded, fitters[name], name, fold, own[name]) for name in own}
-    within = any(category.within_label for category in categories)
-    return FoldFit(within, own, controls, _span(loaded, categories, own, outside))
+    return layers[place], share
 
 
 def choose_layer(stopped: Float[np.ndarray, "categories layers"]) -> tuple[int, float]:
@@ -147,23 +135,12 @@ def _stopped(
 ) -> Float[np.ndarray, " directions"]:
     """Return the share of the choosing fold's decliners that each ablation stops; NaN with too few of them."""
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "category layer", category.name)
-    decliners = _some(rng, category.decliners[inside[category.decliners]], config.n_selection)
+    decliners = np.sort(rng.permutation(category.decliners[inside[category.decliners]])[: config.n_selection])
     if len(decliners) < MIN_VALIDATION:
         return np.full(len(directions), np.nan)
     settings = [Setting(ablation(direction, config.variant)) for direction in directions]
     done = loaded.completer.complete_each(decliners.tolist(), settings)
     return np.array([np.mean([one.action in OPENED for one in completions]) for completions in done])
-
-
-def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
-    return np.sort(rng.permutation(rows)[:most])
-
-
-def _control(loaded: LoadedRun, fitter: WriteFitter, name: str, fold: int, own: Direction) -> Direction:
-    """Return a direction of permuted labels at the layer of a category's own."""
-    rng = named_rng(loaded.config.seed, "category control", name, str(fold))
-    drawn = fitter.fit(fitter.samples.permuted(rng))
-    return next((d for d in drawn if d.locus == own.locus), own)
 
 
 def _span(

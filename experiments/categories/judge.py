@@ -1,131 +1,290 @@
-"""Judges the categories of each way of declining from measured effects, without a model."""
+"""Verdicts on categories of one way of declining: one knob, distinct knobs, or some shared; judged without a model.
+
+Every claim is a conjunction of one-sided statements about shares of decliners that stop, tested at alpha / 2 each as
+the limits of the dissociation verdict are. A conjunction is claimed at the largest p of its parts (intersection-union,
+Berger 1982). Claims about named pairs are corrected together, each kind of claim by itself (Holm 1979); that *all*
+pairs share one knob is one conjunction and needs no correction.
+
+On a pair A, B, with `own` the effect of a category's own ablation and `cross` that of the other's:
+
+- one knob: on both, own and cross differ by less than the margin, and all four exceed it; own exceeds by the margin
+  what a direction of permuted labels does; and all directions together do not exceed own by the margin (alike effects
+  of directions that each hold a part of several knobs are no one knob);
+- distinct: on both, own exceeds cross by the margin; both crosses are below the margin;
+- partly shared, claimed of a pair only where there are no other categories: on both, own exceeds cross by the margin; a
+  cross exceeds it; and the first common direction does less than own by the margin on one of the two (two directions
+  of one knob, each with content of its own category in it, would also differ, but that one direction would do for
+  both; with more categories the first common direction may be that of others);
+- no effect: all four are below the margin.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, get_args
 
+import numpy as np
+from jaxtyping import Bool, Shaped
+from scipy.special import betainc, ndtr
+
+from experiments.categories.members import SETS, DeclineSet
 from experiments.categories.results import (
-    STRENGTHS,
-    WAYS,
     CategoryEffects,
     CategoryResults,
+    CategoryVerdict,
     PairResult,
     SetEffects,
     SetResult,
     Tradeoff,
-    TradeoffOutcomes,
     TradeoffPoint,
-    ablated_name,
-    common_name,
-    control_name,
-    way_name,
 )
-from experiments.categories.verdict import Decliners, intervals_of, judge_categories
+from experiments.categories.tradeoff import CONFIDENT, STRENGTHS, WAYS
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import Key, Outcomes, read_outcomes
 from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
+from probes.statistics.permutation import holm
+from probes.statistics.tango import score, tango
+from scoring.actions import OPENED
+from scoring.rates import grouped_rate
+
+Stopped = Bool[np.ndarray, " decliners"]
+Claim = Literal["one_knob", "distinct", "partly_shared", "no_effect"]
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
+
+
+@dataclass(frozen=True)
+class Decliners:
+    """What ablations do to one category's baseline decliners; all arrays are in the order of the decliners."""
+
+    groups: Shaped[np.ndarray, " decliners"]
+    ablated: Mapping[str, Stopped]  # by the category whose direction is ablated: its own and all others
+    control: Stopped  # a direction of its own permuted labels
+    common: tuple[Stopped, ...]  # the first 1, 2, … directions of the span of all categories' directions
+
+    @cached_property
+    def n(self) -> float:
+        """The effective number of groups."""
+        return effective_groups(self.groups)
+
+    def share(self, stopped: Stopped, alpha: float) -> Estimate:
+        """Return the share of the decliners that an ablation stops."""
+        return grouped_rate(stopped, self.groups, alpha)
 
 
 def judge(inputs: RunInputs) -> None:
     """Write stages/categories.json."""
     measured, config = CategoryEffects.read(inputs.file("stages/category_effects.json")), inputs.config.dissociate
+    path = inputs.file("outcomes.parquet/category_effects.parquet")
+    outcomes = read_outcomes(path, [prompt.id for prompt in inputs.prompts])
     CategoryResults(
         margin=config.margin,
         alpha=config.alpha,
         variant=config.variant.name,
-        normative=judge_measured(inputs, measured.normative),
-        epistemic=judge_measured(inputs, measured.epistemic),
-        over_refusal=judge_measured(inputs, measured.over_refusal),
+        **{declines: judge_measured(inputs, declines, getattr(measured, declines), outcomes) for declines in SETS},
         places=measured.places,
-        tradeoff=None if measured.tradeoff is None else _judged_tradeoff(inputs, measured.tradeoff),
+        tradeoff=_judged_tradeoff(inputs, outcomes, measured.over_refusal.angles),
     ).write(inputs.file("stages/categories.json"))
 
 
-def judge_measured(inputs: RunInputs, measured: SetEffects) -> SetResult:
+def judge_measured(
+    inputs: RunInputs, declines: DeclineSet, measured: SetEffects, outcomes: Mapping[Key, Outcomes]
+) -> SetResult:
     """Judge the categories of one set of declines."""
-    if not measured.outcomes:
+    if not measured.categories:
         reason = "fewer than two categories have enough decliners"
         return SetResult(verdict="not_applicable", reason=reason, missing=measured.missing)
-    config, of = inputs.config.dissociate, decliners_of(inputs, measured)
-    judged = judge_categories(of, config.margin, config.alpha)
+    config, decliners = inputs.config.dissociate, decliners_of(inputs, declines, measured.categories, outcomes)
+    more = {name: getattr(measured, name) for name in ("missing", "write_directions", "read_directions")}
+    judged = judge_categories(decliners, config.margin, config.alpha)
+    return judged.model_copy(update=more | {"layers": tuple(fold.layer for fold in measured.folds)})
 
-    def share(name: str, stopped: np.ndarray) -> Estimate:
-        n, groups = of[name].n, of[name].groups
-        return clopper_pearson(float(stopped.mean()) * n, n, config.alpha).counted(len(groups), groups)
 
+def decliners_of(
+    inputs: RunInputs, declines: DeclineSet, categories: Sequence[str], outcomes: Mapping[Key, Outcomes]
+) -> dict[str, Decliners]:
+    """Return each category's decliners and what stops them."""
+
+    def of_category(name: str) -> Decliners:
+        rows = outcomes[declines, f"control {name}"].rows
+
+        def stopped(intervention: str) -> Stopped:
+            return outcomes[declines, intervention].among(rows).hits(OPENED)
+
+        return Decliners(
+            groups=inputs.corpus.groups_among(rows),
+            ablated={other: stopped(f"ablate {other}") for other in categories},
+            control=stopped(f"control {name}"),
+            common=tuple(stopped(f"first {k + 1}") for k in range(len(categories))),
+        )
+
+    return {name: of_category(name) for name in categories}
+
+
+def _judged_tradeoff(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], angles: tuple[float, ...]) -> Tradeoff | None:
+    config, corpus = inputs.config.dissociate, inputs.corpus
+
+    def rate(of: Outcomes, hit: Bool[np.ndarray, " n"], benign: bool, alpha: float = config.alpha) -> Estimate:
+        among = corpus.benign[of.rows] == benign
+        return grouped_rate(hit[among], corpus.groups[of.rows[among]], alpha)
+
+    tried = {(way, s): outcomes[key] for way in WAYS for s in STRENGTHS if (key := (way, f"{s:g}")) in outcomes}
+    points, strict = [], config.alpha / max(len(tried), 1)  # Bonferroni: every point may hold
+    for (way, strength), of in tried.items():
+        opened = of.hits(OPENED)
+        falls = rate(of, opened, True, strict).low > config.margin
+        gone, lost = rate(of, opened, True), rate(of, opened, False)
+        holds = falls and rate(of, opened, False, strict).high < config.margin
+        points.append(
+            TradeoffPoint(way=way, strength=strength, over_refusal_gone=gone, harmful_refusal_lost=lost, holds=holds)
+        )
+    recognised = {}
+    if (moved := tried.get(("trajectories", STRENGTHS[0]))) is not None:
+        sure = moved.probability >= CONFIDENT
+        recognised = {label: rate(moved, sure, label == "benign") for label in ("benign", "harmful")}
+    return Tradeoff(points=tuple(points), angles=angles, recognised=recognised) if points else None
+
+
+# -- verdict -----------------------------------------------------------------------------------------------------------
+
+
+def judge_categories(measured: Mapping[str, Decliners], margin: float, alpha: float) -> SetResult:
+    """Judge the categories of one way of declining, two or more.
+
+    Args:
+        measured: the decliners of each category, by its name.
+        margin: the least difference of two shares that matters.
+        alpha: each one-sided statement is tested at alpha / 2.
+    """
+    names, level = sorted(measured), alpha / 2
+    pairs = list(combinations(names, 2))
+    p = {claim: np.array([_p_of(claim, measured, *pair, margin) for pair in pairs]) for claim in CLAIMS}
+    if len(names) > 2:
+        p["partly_shared"] = np.ones(len(pairs))
+    alike = (p["one_knob"] <= level).all()
+    gap = max(_p_below(measured[x].ablated[x], measured[x].common[0], measured[x].n, margin) for x in names)
+    if alike and gap <= level:
+        claims: list[tuple[CategoryVerdict, float | None]] = [("one_knob", float(p["one_knob"].max()))] * len(pairs)
+        verdict, reason = "one_knob", "every ablation stops every category alike, and one direction does for all"
+    else:
+        corrected = {claim: holm(p[claim].tolist()) for claim in CLAIMS}
+        claims = [_shown({claim: float(corrected[claim][i]) for claim in CLAIMS}, level) for i in range(len(pairs))]
+        verdict, reason = _of_pairs(pairs, [claim for claim, _ in claims])
+        if verdict == "inconclusive" and alike:
+            reason = "every ablation stops every category alike, but no one direction for all of them is shown to"
+    rank, settled = rank_of(measured, margin, alpha)
     return SetResult(
-        verdict=judged.verdict,
-        reason=judged.reason,
-        missing=measured.missing,
-        layers=tuple(fold.layer for fold in measured.folds),
-        matrix={a: {b: share(b, of[b].ablated[a]) for b in of} for a in of},
-        controls={name: share(name, one.control) for name, one in of.items()},
-        common={name: tuple(share(name, stopped) for stopped in one.common) for name, one in of.items()},
+        verdict=verdict,
+        reason=reason,
+        matrix={a: {b: of.share(of.ablated[a], alpha) for b, of in measured.items()} for a in measured},
+        controls={name: of.share(of.control, alpha) for name, of in measured.items()},
+        common={name: tuple(of.share(stopped, alpha) for stopped in of.common) for name, of in measured.items()},
         pairs=tuple(
-            PairResult(
-                between=pair.between,
-                verdict=pair.verdict,
-                p=None if np.isnan(pair.p) else pair.p,
-                intervals={k: i for k, i in intervals_of(of, *pair.between, config.alpha).items()},
-            )
-            for pair in judged.pairs
+            PairResult(between=pair, verdict=claim, p=p, intervals=_intervals(measured, *pair, alpha))
+            for pair, (claim, p) in zip(pairs, claims, strict=True)
         ),
-        rank=judged.rank,
-        rank_settled=judged.settled,
-        write_directions=measured.write_directions,
-        read_directions=measured.read_directions,
+        rank=rank,
+        rank_settled=settled,
     )
 
 
-def _judged_tradeoff(inputs: RunInputs, measured: TradeoffOutcomes) -> Tradeoff:
-    config, corpus = inputs.config.dissociate, inputs.corpus
+def rank_of(measured: Mapping[str, Decliners], margin: float, alpha: float) -> tuple[int, bool]:
+    """Return the least number of common directions beyond which no category is shown to gain more than the margin.
 
-    def share(rows: tuple[int, ...], done: tuple[bool, ...], alpha: float) -> Estimate:
-        n = effective_groups(corpus.groups_among(np.array(rows, dtype=int)))
-        return clopper_pearson(float(np.mean(done)) * n, n, alpha)
+    The whole span is compared with its first 1, 2, … directions; the numbers are tested in order and the first that no
+    category rejects is the rank (Bonferroni over categories), so a rank above the true one is reported with a
+    probability below alpha / 2. The rank is settled if each category's gain beyond it is shown to be below the margin.
+    """
+    level, most = alpha / 2, len(next(iter(measured.values())).common)
 
-    def answered(rows: tuple[int, ...], done: tuple[bool, ...]) -> Estimate:
-        return share(rows, done, config.alpha).counted(len(rows), corpus.groups_among(np.array(rows, dtype=int)))
+    def gains(k: int) -> bool:
+        ps = [_p_above(one.common[-1], one.common[k - 1], one.n, margin) for one in measured.values()]
+        return min(ps) <= level / len(ps)
 
-    points, strict = [], config.alpha / len(measured.benign_answered)  # Bonferroni: every point may hold
-    for way in WAYS:
-        for strength in STRENGTHS:
-            name = way_name(way, strength)
-            if name not in measured.benign_answered:
-                continue
-            gone = answered(measured.benign, measured.benign_answered[name])
-            lost = answered(measured.harmful, measured.harmful_answered[name])
-            holds = (
-                share(measured.benign, measured.benign_answered[name], strict).low > config.margin
-                and share(measured.harmful, measured.harmful_answered[name], strict).high < config.margin
+    rank = next(k for k in range(1, most + 1) if k == most or not gains(k))
+    beyond = [_p_below(one.common[-1], one.common[rank - 1], one.n, margin) for one in measured.values()]
+    return rank, rank == most or max(beyond) <= level
+
+
+def _intervals(measured: Mapping[str, Decliners], a: str, b: str, alpha: float) -> dict[str, Estimate]:
+    """Return the intervals behind a pair's verdict: four effects, and own minus other on each category."""
+    intervals = {}
+    for x in (a, b):
+        for y in (a, b):
+            of = measured[y]
+            intervals[f"ablate {x} on {y}"] = clopper_pearson(float(of.ablated[x].mean()) * of.n, of.n, alpha)
+    for own, other in ((a, b), (b, a)):
+        on = measured[own]
+        intervals[f"own minus other on {own}"] = tango(on.ablated[own], on.ablated[other], on.n, alpha)
+    return intervals
+
+
+def _p_of(claim: Claim, measured: Mapping[str, Decliners], a: str, b: str, margin: float) -> float:
+    on, other = {a: measured[a], b: measured[b]}, {a: b, b: a}
+    own = {x: on[x].ablated[x] for x in on}
+    cross = {x: on[x].ablated[other[x]] for x in on}
+    specific = max(_p_above(own[x], cross[x], on[x].n, margin) for x in on)
+    match claim:
+        case "one_knob":
+            alike = max(
+                max(_p_below(own[x], cross[x], on[x].n, margin), _p_below(cross[x], own[x], on[x].n, margin))
+                for x in on
             )
-            points.append(
-                TradeoffPoint(
-                    way=way, strength=strength, over_refusal_gone=gone, harmful_refusal_lost=lost, holds=holds
-                )
-            )
-    recognised = {
-        label: answered(rows, done)
-        for label, rows, done in (
-            ("benign", measured.benign, measured.benign_recognised),
-            ("harmful", measured.harmful, measured.harmful_recognised),
-        )
-        if done
-    }
-    return Tradeoff(points=tuple(points), angles=measured.angles, recognised=recognised)
+            acts = max(_p_share_above(stopped[x], on[x].n, margin) for x in on for stopped in (own, cross))
+            real = max(_p_above(own[x], on[x].control, on[x].n, margin) for x in on)
+            whole = max(_p_below(on[x].common[-1], own[x], on[x].n, margin) for x in on)
+            return max(alike, acts, real, whole)
+        case "distinct":
+            return max(specific, *(_p_share_below(cross[x], on[x].n, margin) for x in on))
+        case "partly_shared":
+            shared = min(_p_share_above(cross[x], on[x].n, margin) for x in on)
+            several = min(_p_above(own[x], on[x].common[0], on[x].n, margin) for x in on)
+            return min(1.0, max(specific, 2 * shared, 2 * several))  # the least of two: Bonferroni
+        case "no_effect":
+            return max(_p_share_below(stopped[x], on[x].n, margin) for x in on for stopped in (own, cross))
 
 
-def decliners_of(inputs: RunInputs, measured: SetEffects) -> dict[str, Decliners]:
-    """Return each category's decliners and what stops them."""
-    names = list(measured.outcomes)
+def _shown(corrected: Mapping[Claim, float], level: float) -> tuple[CategoryVerdict, float | None]:
+    """Return the claim that is shown, no two of which agree, and its p."""
+    return next(((claim, p) for claim, p in corrected.items() if p <= level), ("inconclusive", None))
 
-    def of(name: str) -> Decliners:
-        one = measured.outcomes[name]
-        stopped = {key: np.array(values, dtype=bool) for key, values in one.stopped.items()}
-        return Decliners(
-            groups=inputs.corpus.groups_among(np.array(one.rows, dtype=int)),
-            ablated={other: stopped[ablated_name(other)] for other in names},
-            control=stopped[control_name(name)],
-            common=tuple(stopped[common_name(k + 1)] for k in range(len(names))),
-        )
 
-    return {name: of(name) for name in names}
+def _of_pairs(pairs: Sequence[tuple[str, str]], claims: Sequence[CategoryVerdict]) -> tuple[CategoryVerdict, str]:
+    verdicts = set(claims)
+    apart, shared = verdicts & {"distinct", "partly_shared"}, verdicts & {"one_knob", "partly_shared"}
+    if verdicts == {"distinct"}:
+        return "distinct", "ablating each category's direction stops its own declines and none of the others'"
+    if verdicts == {"no_effect"}:
+        return "no_effect", "no category's ablation stops more declines than the margin"
+    if apart and shared:
+        return "partly_shared", "some categories share a direction of declining, and not all do"
+    open_pairs = [" and ".join(pair) for pair, claim in zip(pairs, claims, strict=True) if claim == "inconclusive"]
+    if not open_pairs:
+        return "inconclusive", "the pairs fit no pattern: see the matrix"
+    more = f" and {len(open_pairs) - 3} more" if len(open_pairs) > 3 else ""
+    return "inconclusive", f"undecided: {', '.join(open_pairs[:3])}{more}"
+
+
+# -- one-sided tests: the p of "a share (or the difference a - b of two) is above (or below) the margin" ---------------
+
+
+def _p_above(a: Stopped, b: Stopped, n: float, margin: float) -> float:
+    """Score test of a paired difference (Tango 1998)."""
+    return float(ndtr(-score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
+
+
+def _p_below(a: Stopped, b: Stopped, n: float, margin: float) -> float:
+    return float(ndtr(score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
+
+
+def _p_share_above(stopped: Stopped, n: float, margin: float) -> float:
+    """Exact binomial (Clopper & Pearson 1934)."""
+    hits = float(stopped.mean()) * n
+    return 1.0 if hits <= 0 else float(betainc(hits, n - hits + 1, margin))
+
+
+def _p_share_below(stopped: Stopped, n: float, margin: float) -> float:
+    hits = float(stopped.mean()) * n
+    return 1.0 if hits >= n else float(1 - betainc(hits + 1, n - hits, margin))

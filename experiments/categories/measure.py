@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from experiments.categories.fits import FoldFit, fit_without
-from experiments.categories.geometry import READ_POSITION, geometry
 from experiments.categories.members import SETS, Category, DeclineSet, find_categories, folds_of
 from experiments.categories.results import (
     CategoryEffects,
-    CategoryOutcomes,
+    CategoryGeometry,
     FoldRecord,
+    PairGeometry,
     Places,
     SetEffects,
-    ablated_name,
-    common_name,
-    control_name,
 )
 from experiments.categories.tradeoff import measure_tradeoff
 from experiments.probing.geometry import over_refused_places
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
-from scoring.actions import OPENED
+from experiments.run.outcomes import Key, Outcomes, joined, write_outcomes
+from probes.contrast import Contrast
+from probes.geometry.cosines import compare_directions
+from probes.geometry.fitted_direction import fit_with_null
+from probes.means import difference_in_means
+from probes.statistics.intervals import NO_ESTIMATE, Estimate
+from probes.statistics.metrics import average, discrimination
+from steering.ablation import ablation
 
-Outcomes = dict[str, np.ndarray]  # by ablation: for each prompt, whether it stopped declining
+READ_POSITION = "inst_last"  # where what is asked is read (arXiv 2507.11878)
+Samples = tuple[Int[np.ndarray, " samples"], Bool[np.ndarray, " samples"]]  # rows of the run, and which are positive
 
 
 def measure_categories(loaded: LoadedRun) -> None:
-    """Write stages/category_effects.json; it does not depend on the margin and the level of the verdict."""
-    sets = {declines: measure_set(loaded, declines) for declines in SETS}
-    over = sets["over_refusal"]
-    CategoryEffects(
-        **{declines: one.effects for declines, one in sets.items()},
-        tradeoff=measure_tradeoff(loaded, over.categories, over.folds, over.fits) if over.fits else None,
-        places=_places(loaded),
-    ).write(loaded.file("stages/category_effects.json"))
+    """Write stages/category_effects.json and the outcomes; neither depends on the verdict's margin and level."""
+    effects, outcomes = dict[str, SetEffects](), dict[Key, Outcomes]()
+    for declines in SETS:
+        effects[declines], measured = measure_set(loaded, declines)
+        outcomes |= measured
+    path = loaded.file("outcomes.parquet/category_effects.parquet")
+    write_outcomes(path, [prompt.id for prompt in loaded.prompts], outcomes)
+    CategoryEffects(**effects, places=_places(loaded)).write(loaded.file("stages/category_effects.json"))
 
 
 def _places(loaded: LoadedRun) -> Places:
@@ -50,18 +56,12 @@ def _places(loaded: LoadedRun) -> Places:
     return {name: places for name, places in over_refused.items() if places}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The measurements on one set of declines, and what they were made with."""
+def measure_set(loaded: LoadedRun, declines: DeclineSet) -> tuple[SetEffects, dict[Key, Outcomes]]:
+    """Measure all categories of one set of declines.
 
-    effects: SetEffects
-    categories: Sequence[Category] = ()
-    folds: Int[np.ndarray, " prompts"] = field(default_factory=lambda: np.zeros(0, dtype=int))
-    fits: Sequence[FoldFit] = ()
-
-
-def measure_set(loaded: LoadedRun, declines: DeclineSet) -> Measured:
-    """Measure all categories of one set of declines."""
+    The condition of an outcome is the set, its intervention `ablate A`, `control A` (on A's decliners alone) or `first
+    k`; of refusals of benign prompts also a way of lowering them with its strength (`tradeoff`).
+    """
     settings = loaded.config.categories
     least = settings.least_over_refused if declines == "over_refusal" else settings.least
     categories, missing = find_categories(loaded.behaviour, declines, least)
@@ -69,62 +69,118 @@ def measure_set(loaded: LoadedRun, declines: DeclineSet) -> Measured:
         categories = [category for category in categories if category.name in settings.only]
     if len(categories) < 2:
         alone = {c.name: "no other category to compare it with" for c in categories}
-        return Measured(SetEffects(missing=missing | alone))
+        return SetEffects(missing=missing | alone), {}
     folds = folds_of(loaded.corpus, categories, settings.folds, loaded.config.seed)
     with loaded.reporter.task(f"directions of {len(categories)} categories ({declines})", settings.folds) as advance:
         fits = []
         for fold in range(settings.folds):
             fits.append(fit_without(loaded, categories, folds, fold))
             advance(1)
-    stopped = _ablated(loaded, declines, categories, folds, fits)
+    outcomes = _ablated(loaded, declines, categories, folds, fits)
     layer = Counter(fit.layer for fit in fits).most_common(1)[0][0]
+    angles, read = tuple[float, ...](), None
+    if declines == "over_refusal":  # refused and answered prompts of one label: nothing to read but the behaviour
+        angles, lowered = measure_tradeoff(loaded, categories, folds, fits)
+        outcomes |= lowered
+    else:
+        read = geometry(loaded, categories, folds, layer, READ_POSITION, by="label")
     effects = SetEffects(
         missing=missing,
+        categories=tuple(category.name for category in categories),
         folds=tuple(FoldRecord(layer=f.layer, within_label=f.within_label) for f in fits),
-        outcomes={category.name: _outcomes(category, categories, stopped) for category in categories},
         write_directions=geometry(loaded, categories, folds, layer, WRITE_POSITION, by="behaviour"),
-        read_directions=None
-        if declines == "over_refusal"  # refused and answered prompts of one label: nothing to read but the behaviour
-        else geometry(loaded, categories, folds, layer, READ_POSITION, by="label"),
+        read_directions=read,
+        angles=angles,
     )
-    return Measured(effects, categories, folds, fits)
+    return effects, outcomes
 
 
 def _ablated(
     loaded: LoadedRun, declines: DeclineSet, categories: Sequence[Category], folds: np.ndarray, fits: Sequence[FoldFit]
-) -> Outcomes:
+) -> dict[Key, Outcomes]:
     """Answer every decliner once under each ablation of the fold that holds it."""
     decliners = np.sort(np.concatenate([category.decliners for category in categories]))
-    own = {row: category.name for category in categories for row in category.decliners.tolist()}
-    n_all, stopped = 2 * len(categories), dict[str, np.ndarray]()
-    with loaded.reporter.task(f"ablations on held-out decliners ({declines})", (n_all + 1) * len(decliners)) as advance:
+    variant, by_fold = loaded.config.dissociate.variant, []
+    n = (2 * len(categories) + 1) * len(decliners)
+    with loaded.reporter.task(f"ablations on held-out decliners ({declines})", n) as advance:
         for fold, fit in enumerate(fits):
-            tested, edits = decliners[folds[decliners] == fold], fit.edits(loaded)
-            shared = {name: edit for name, edit in edits.items() if not name.startswith("control ")}
-            done = loaded.completer.complete_each(tested.tolist(), [Setting(e) for e in shared.values()], advance)
-            for name, completions in zip(shared, done, strict=True):
-                _note(stopped, name, tested, [one.action for one in completions], len(loaded.corpus))
+            tested, edits = decliners[folds[decliners] == fold], fit.edits(variant)
+            done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
+            under = {name: (tested, completions) for name, completions in zip(edits, done, strict=True)}
             for category in categories:
-                name = control_name(category.name)
-                rows = np.array([row for row in tested.tolist() if own[row] == category.name], dtype=int)
-                completions = loaded.completer.complete(rows.tolist(), edits=edits[name], advance=advance)
-                _note(stopped, name, rows, [one.action for one in completions], len(loaded.corpus))
-    return stopped
+                rows = category.decliners[folds[category.decliners] == fold]
+                edit = ablation(fit.control[category.name], variant)
+                completions = loaded.completer.complete(rows.tolist(), edits=edit, advance=advance)
+                under[f"control {category.name}"] = rows, completions
+            by_fold.append(
+                {(str(declines), name): Outcomes.completed(*of, loaded.prompts) for name, of in under.items()}
+            )
+    return joined(by_fold)
 
 
-def _note(stopped: Outcomes, name: str, rows: np.ndarray, actions: Sequence[str | None], n: int) -> None:
-    stopped.setdefault(name, np.zeros(n, dtype=bool))[rows] = [action in OPENED for action in actions]
+# -- geometry ----------------------------------------------------------------------------------------------------------
 
 
-def _outcomes(
-    category: Category, categories: Sequence[Category], stopped: Mapping[str, np.ndarray]
-) -> CategoryOutcomes:
-    rows = category.decliners
-    names = [
-        *(ablated_name(c.name) for c in categories),
-        control_name(category.name),
-        *(common_name(k + 1) for k in range(len(categories))),
-    ]
-    return CategoryOutcomes(
-        rows=tuple(rows.tolist()), stopped={name: tuple(stopped[name][rows].tolist()) for name in names}
-    )
+def geometry(
+    loaded: LoadedRun,
+    categories: Sequence[Category],
+    folds: np.ndarray,
+    layer: int,
+    position: str,
+    *,
+    by: Literal["behaviour", "label"],
+) -> CategoryGeometry | None:
+    """Compare categories' directions at one locus; None if it is not stored or some prompt lacks the position.
+
+    Args:
+        folds: the fold of each prompt; a probe is tested on folds that it was not fitted on.
+        by: declined against answered, or all declinable prompts of the category against all benign ones.
+    """
+    store = loaded.store
+    if layer not in store.layers or position not in store.positions:
+        return None
+    chosen = {c.name: (c.rows, c.declined) if by == "behaviour" else _by_label(loaded, c) for c in categories}
+    used = np.unique(np.concatenate([rows for rows, _ in chosen.values()]))
+    if not store.present[store.positions.index(position)][used].all():
+        return None
+    X, groups = store.read(layer, position), loaded.corpus.groups
+    fitted = {}
+    for name, (rows, y) in chosen.items():
+        contrast = Contrast(name, rows, y, groups[rows], np.full(len(rows), "train", dtype=object))
+        fitted[name] = fit_with_null(X, contrast, seed=loaded.config.seed)
+    pairs = {}
+    for a, b in combinations(fitted, 2):
+        comparison = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
+        p = float(comparison.p)
+        pairs[f"{a} and {b}"] = PairGeometry(
+            cosine=comparison.noise_free, fitted_cosine=comparison.fitted, p_permuted=None if np.isnan(p) else p
+        )
+    auroc = {a: {b: _transferred(X, chosen[a], chosen[b], groups, folds) for b in chosen} for a in chosen}
+    return CategoryGeometry(layer=layer, position=position, pairs=pairs, probe_auroc=auroc)
+
+
+def _by_label(loaded: LoadedRun, category: Category) -> Samples:
+    corpus = loaded.corpus
+    inside = np.array([prompt.category == category.name for prompt in corpus.prompts])
+    label = corpus.harmful if category.kind == "normative" else corpus.uncertain
+    rows = np.flatnonzero(inside & (label | corpus.benign))
+    return rows, label[rows]
+
+
+def _transferred(
+    X: np.ndarray, fitted_on: Samples, tested_on: Samples, groups: np.ndarray, folds: np.ndarray
+) -> Estimate:
+    """Return the AUROC on one category of the difference in means of another, averaged over held-out folds.
+
+    A prompt without a fold goes with its group, or else is fitted on.
+    """
+    (rows, y), (others, truth) = fitted_on, tested_on
+    aurocs = []
+    for fold in range(int(folds.max()) + 1):
+        held_out = groups[folds == fold]
+        train, test = ~np.isin(groups[rows], held_out), np.isin(groups[others], held_out)
+        if len(set(y[train].tolist())) == 2 == len(set(truth[test].tolist())):
+            direction = difference_in_means(X[rows[train]], y[train])
+            scores = X[others[test]].astype(np.float64) @ direction
+            aurocs.append(discrimination(truth[test], scores, groups[others[test]]))
+    return average(aurocs).auroc.counted(len(others)) if aurocs else NO_ESTIMATE

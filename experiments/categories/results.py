@@ -1,26 +1,17 @@
-"""Typed results on categories of declining: what was measured, and the verdicts."""
+"""Typed results on categories of declining: what was measured besides the outcomes, and the verdicts."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from experiments.categories.members import DeclineSet
-from experiments.categories.verdict import CategoryVerdict
 from experiments.probing.geometry_results import BoundaryRow
 from extract.record import Record
 from probes.statistics.intervals import Estimate
 
-STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-WAYS = ("one direction", "subspace", "trajectories")  # of lowering over-refusal (`tradeoff`)
+CategoryVerdict = Literal["one_knob", "distinct", "partly_shared", "no_effect", "not_applicable", "inconclusive"]
 Shares = dict[str, dict[str, Estimate]]  # by one category, then another
-
-
 Places = dict[str, tuple[BoundaryRow, ...]]  # of over-refused prompts at each layer, by category
-
-
-class CategoryOutcomes(Record):
-    """One category's baseline decliners, and which of them stop under each ablation, by its name."""
-
-    rows: tuple[int, ...]  # of the run's prompts
-    stopped: dict[str, tuple[bool, ...]]
 
 
 class FoldRecord(Record):
@@ -48,25 +39,23 @@ class CategoryGeometry(Record):
 
 
 class SetEffects(Record):
-    """The measurements on all categories of one set of declines."""
+    """The measurements on all categories of one set of declines, besides the outcomes."""
 
     missing: dict[str, str]  # categories that cannot be tested, and why
+    categories: tuple[str, ...] = ()  # those that are
     folds: tuple[FoldRecord, ...] = ()
-    outcomes: dict[str, CategoryOutcomes] = {}
     write_directions: CategoryGeometry | None = None
     read_directions: CategoryGeometry | None = None
+    angles: tuple[float, ...] = ()  # of the normative direction to the span of the over-refusal ones, a fold each
 
 
-class TradeoffOutcomes(Record):
-    """Which held-out refused prompts are answered under each way of lowering over-refusal, by its name."""
+class CategoryEffects(Record):
+    """stages/category_effects.json."""
 
-    benign: tuple[int, ...]  # rows of the run's prompts: refused benign ones
-    harmful: tuple[int, ...]  # refused harmful ones
-    benign_answered: dict[str, tuple[bool, ...]]
-    harmful_answered: dict[str, tuple[bool, ...]]
-    angles: tuple[float, ...]  # of the normative direction to the span of the over-refusal ones, a fold each, degrees
-    benign_recognised: tuple[bool, ...] = ()  # as of a task, and so moved by the trajectories
-    harmful_recognised: tuple[bool, ...] = ()
+    normative: SetEffects
+    epistemic: SetEffects
+    over_refusal: SetEffects
+    places: Places = {}
 
 
 class TradeoffPoint(Record):
@@ -83,18 +72,8 @@ class Tradeoff(Record):
     """How much over-refusal goes at which loss of harmful refusal."""
 
     points: tuple[TradeoffPoint, ...]
-    angles: tuple[float, ...]
+    angles: tuple[float, ...]  # as in SetEffects, degrees
     recognised: dict[str, Estimate] = {}  # by label: refused prompts whose task is recognised
-
-
-class CategoryEffects(Record):
-    """stages/category_effects.json."""
-
-    normative: SetEffects
-    epistemic: SetEffects
-    over_refusal: SetEffects
-    tradeoff: TradeoffOutcomes | None = None
-    places: Places = {}
 
 
 class PairResult(Record):
@@ -111,14 +90,14 @@ class SetResult(Record):
 
     verdict: CategoryVerdict
     reason: str
-    missing: dict[str, str]
+    missing: dict[str, str] = {}
     layers: tuple[int, ...] = ()  # of the folds
     matrix: Shares = {}  # by the ablated category, then the one whose declines stop
     controls: dict[str, Estimate] = {}  # by category: stopped by a direction of permuted labels
     common: dict[str, tuple[Estimate, ...]] = {}  # by category: stopped by the first 1, 2, … common directions
     pairs: tuple[PairResult, ...] = ()
-    rank: int | None = None
-    rank_settled: bool = False
+    rank: int | None = None  # least number of directions beyond which no category gains
+    rank_settled: bool = False  # it is also shown that the whole span gains less than the margin beyond the rank
     write_directions: CategoryGeometry | None = None
     read_directions: CategoryGeometry | None = None
 
@@ -139,23 +118,3 @@ class CategoryResults(Record):
         """Return the result of one set of declines."""
         result: SetResult = getattr(self, declines)
         return result
-
-
-def ablated_name(category: str) -> str:
-    """Name the ablation of a category's direction."""
-    return f"ablate {category}"
-
-
-def control_name(category: str) -> str:
-    """Name the ablation of a direction of a category's permuted labels."""
-    return f"control {category}"
-
-
-def common_name(k: int) -> str:
-    """Name the ablation of the first k directions of the span."""
-    return f"first {k}"
-
-
-def way_name(way: str, strength: float) -> str:
-    """Name one way of lowering over-refusal at one strength."""
-    return f"{way} {strength:g}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.categories.members import DECLINES, SETS, DeclineSet
@@ -46,23 +46,18 @@ def print_categories(directory: Path, results: CategoryResults) -> None:
 
 def category_blocks(results: CategoryResults | None) -> list[Block]:
     """Return the verdicts, matrices, pairs and charts; nothing if the run has not compared its categories."""
-    return [] if results is None else list(_blocks(results))
-
-
-def _blocks(results: CategoryResults) -> Iterator[Block]:
+    if results is None:
+        return []
+    blocks: list[Block] = []
     for declines in SETS:
         result = results.of(declines)
-        yield Heading(f"Categories: {DECLINES[declines]}")
-        yield category_sentence(result)
-        yield from missing_lines(result)
+        blocks += [Heading(f"Categories: {DECLINES[declines]}"), category_sentence(result), *missing_lines(result)]
         if result.matrix:
-            yield _matrix(declines, result)
-            yield from category_tables(declines, result)[1:]
+            blocks += [_matrix(declines, result), *category_tables(declines, result)[1:]]
     if results.tradeoff is not None:
-        yield Heading("Lowering over-refusal: what goes, what is lost")
-        yield from tradeoff_lines(results.tradeoff)
-        yield _lowering(results.tradeoff, results.margin)
-    yield from _places(results.places)
+        blocks.append(Heading("Lowering over-refusal: what goes, what is lost"))
+        blocks += [*tradeoff_lines(results.tradeoff), _lowering(results.tradeoff, results.margin)]
+    return blocks + _places(results.places)
 
 
 def category_sentence(result: SetResult) -> str:
@@ -117,45 +112,35 @@ def category_tables(declines: DeclineSet, result: SetResult) -> list[Table]:
         Table(title, ["ablated", *names], ablated),
         Table(f"Pairs of categories ({does}; percentage points)", head, pairs),
     ]
-    return [*tables, *_geometry_tables({"write": result.write_directions, "read": result.read_directions})]
+    for what, directions in {"write": result.write_directions, "read": result.read_directions}.items():
+        tables += [] if directions is None else _geometry_tables(what, directions)
+    return tables
 
 
 def _ablations(result: SetResult) -> dict[str, Mapping[str, Estimate]]:
     """Return the shares that stop by what is ablated: each category, permuted labels, the common directions."""
-    common = {
-        f"first {k + 1} of all": {name: result.common[name][k] for name in result.matrix}
-        for k in range(len(result.matrix))
-    }
+    names = list(result.matrix)
+    common = {f"first {k + 1} of all": {name: result.common[name][k] for name in names} for k in range(len(names))}
     return {**result.matrix, "permuted labels": result.controls, **common}
 
 
-def _geometry_tables(geometry: Mapping[str, CategoryGeometry | None]) -> Iterator[Table]:
-    for what, directions in geometry.items():
-        if directions is None:
-            continue
-        cosines = [
-            [pair, f"{cosine.cosine:.2f}", f"{cosine.fitted_cosine:.2f}", p_text(cosine.p_permuted)]
-            for pair, cosine in directions.pairs.items()
-        ]
-        head = ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"]
-        title = f"Cosines of {what} directions (layer {directions.layer}, {directions.position})"
-        yield Table(title, head, cosines, fold=True)
-        names = list(directions.probe_auroc)
-        auroc = [[name, *(f"{row[other]:.2f}" for other in names)] for name, row in directions.probe_auroc.items()]
-        title = f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)"
-        yield Table(title, ["fitted on", *names], auroc, fold=True)
+def _geometry_tables(what: str, directions: CategoryGeometry) -> list[Table]:
+    cosines = [
+        [pair, f"{cosine.cosine:.2f}", f"{cosine.fitted_cosine:.2f}", p_text(cosine.p_permuted)]
+        for pair, cosine in directions.pairs.items()
+    ]
+    head = ["categories", "noise-free (95 %)", "fitted", "p, permuted labels"]
+    title = f"Cosines of {what} directions (layer {directions.layer}, {directions.position})"
+    names = list(directions.probe_auroc)
+    auroc = [[name, *(f"{row[other]:.2f}" for other in names)] for name, row in directions.probe_auroc.items()]
+    transfer = f"AUROC of {what} directions (rows: fitted on; columns: tested on; held out)"
+    return [Table(title, head, cosines, fold=True), Table(transfer, ["fitted on", *names], auroc, fold=True)]
 
 
 def _tradeoff_table(tradeoff: Tradeoff) -> Table:
     rows = [
-        [
-            point.way,
-            f"{point.strength:g}",
-            f"{point.over_refusal_gone:.0%}",
-            f"{point.harmful_refusal_lost:.0%}",
-            "yes" if point.holds else "",
-        ]
-        for point in tradeoff.points
+        [p.way, f"{p.strength:g}", f"{p.over_refusal_gone:.0%}", f"{p.harmful_refusal_lost:.0%}", "yes" * p.holds]
+        for p in tradeoff.points
     ]
     angles = ", ".join(f"{angle:.0f}" for angle in tradeoff.angles)
     title = f"Ways of lowering over-refusal (held out; the normative direction is {angles} degrees off the subspace)"
@@ -171,16 +156,8 @@ def _matrix(declines: DeclineSet, result: SetResult) -> Figure:
         for ablated, shares in _ablations(result).items()
         for name, share in shares.items()
     ]
-    chart = heat_map(
-        cells,
-        title="",
-        columns="category of the prompts",
-        lines="ablated direction",
-        unit="stop",
-        domain=(0.0, 1.0),
-        number=".0%",
-        column_width=90,
-    )
+    axes = {"columns": "category of the prompts", "lines": "ablated direction", "unit": "stop"}
+    chart = heat_map(cells, title="", domain=(0.0, 1.0), number=".0%", column_width=90, **axes)
     caption = f"{DECLINES[declines].capitalize()} that stop when a category's direction is ablated, held out (95 %)"
     return figure(f"categories_{declines}", chart, caption, cells, NUMBERS)
 
@@ -188,12 +165,12 @@ def _matrix(declines: DeclineSet, result: SetResult) -> Figure:
 def _lowering(tradeoff: Tradeoff, margin: float) -> Figure:
     rows: list[Row] = [
         {
-            "way": point.way,
-            "strength": point.strength,
-            **fields(point.over_refusal_gone, "x"),
-            **fields(point.harmful_refusal_lost, "y"),
+            "way": p.way,
+            "strength": p.strength,
+            **fields(p.over_refusal_gone, "x"),
+            **fields(p.harmful_refusal_lost, "y"),
         }
-        for point in tradeoff.points
+        for p in tradeoff.points
     ]
     chart = lowering(rows, x_title="over-refusal gone", y_title="harmful refusal lost", limit=margin)
     caption = (
@@ -207,7 +184,8 @@ def _lowering(tradeoff: Tradeoff, margin: float) -> Figure:
 def _places(places: Mapping[str, tuple[BoundaryRow, ...]]) -> list[Block]:
     """Return where each category's over-refused prompts lie; a place that is hardly known would stretch the axis."""
     rows = [row for name, by_layer in places.items() for row in boundary_rows(by_layer, name)]
-    known = [row for row in rows if _width(row) <= WIDEST]
+    ends = [(row, row["low"], row["high"]) for row in rows]
+    known = [r for r, low, high in ends if isinstance(low, float) and isinstance(high, float) and high - low <= WIDEST]
     if not known:
         return []
     shown = list(dict.fromkeys(row["series"] for row in known))[:MOST_LINES]
@@ -219,8 +197,3 @@ def _places(places: Mapping[str, tuple[BoundaryRow, ...]]) -> list[Block]:
     )
     chart = boundary_chart([row for row in known if row["series"] in shown])
     return [Heading("Where categories part, over the layers"), figure("category_places", chart, caption, rows, PLACES)]
-
-
-def _width(row: Row) -> float:
-    low, high = row["low"], row["high"]
-    return high - low if isinstance(low, float) and isinstance(high, float) else float("inf")

@@ -2,47 +2,66 @@
 
 - one direction: of harmful refused against answered prompts, set towards the answering mean;
 - subspace: the span of the tasks' over-refusal directions, set towards their answering means (rank-k affine);
-- trajectories: each prompt moved towards its recognised task's answered mean (`trajectories`).
+- trajectories: each prompt moved towards its recognised task's answered mean (SafeConstellations, arXiv 2508.11290).
 
 Each is tried at several strengths; a strength of 1 reaches the answering mean.
+
+A task is a category whose benign prompts are sometimes refused. At each layer it has the mean stream of its answered
+and of its over-refused training prompts at the last prompt token. A prompt is recognised as of a task by a linear
+classifier on the stream below the first written layer, so that nothing is read that was written; one that is not
+recognised confidently is left as it is. It is fitted on benign prompts: a harmful one of a task's category may be
+recognised, and then it is moved too, or lie apart, and be spared; how many are is measured. A recognised prompt is
+moved by the difference of its task's means, at the layers at which the two part most. The stream carries what an
+earlier layer added, so each later layer adds what its own difference has beyond the one before: adding each whole would
+move the prompt several times as far. Only the last prompt token is moved, since the means are of that token: added to
+the tokens of the answer, they garble it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from experiments.categories.fits import FoldFit
 from experiments.categories.members import Category
-from experiments.categories.results import STRENGTHS, WAYS, TradeoffOutcomes, way_name
-from experiments.categories.trajectories import OTHER, Trajectories, fit_trajectories
 from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import WriteSamples
 from experiments.run.completion_file import Completion
-from extract.model.edit import Edit, site
+from experiments.run.outcomes import Key, Outcomes, joined
+from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, vector_digest
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
-from scoring.actions import OPENED
 from steering.ablation_variant import TokenScope
-from steering.interventions import DeviceCopies, place, set_projections
+from steering.interventions import DeviceCopies, add, place, set_projections
 
-RECOGNISED = "recognised"
+WAYS = ("one direction", "subspace", "trajectories")
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 MOST_HARMFUL = 200  # refused harmful prompts on which the loss is counted
+CONFIDENT = 0.8  # probability from which a task counts as recognised
+N_LAYERS = 3  # layers at which a prompt is moved
+OTHER = ""  # prompts of no task
 
 
 def measure_tradeoff(
     loaded: LoadedRun, tasks: Sequence[Category], folds: np.ndarray, fits: Sequence[FoldFit]
-) -> TradeoffOutcomes | None:
+) -> tuple[tuple[float, ...], dict[Key, Outcomes]]:
     """Answer refused benign and refused harmful prompts under each way, with what is fitted on the other folds.
 
     Args:
         folds: of the tasks' prompts; harmful prompts are divided into folds with the groups that they belong to.
+
+    Returns:
+        The angle of the normative direction to the span in each fold, in degrees, and the outcomes by way and strength.
     """
     benign = np.sort(np.concatenate([task.decliners for task in tasks]))
     refused = np.sort(loaded.behaviour.decliners("normative", "train", "validation", "calibration", "test"))
@@ -50,28 +69,18 @@ def measure_tradeoff(
     rng = named_rng(loaded.config.seed, "harmful prompts of the trade-off")
     harmful = np.sort(rng.permutation(refused)[:MOST_HARMFUL])
     if not len(harmful):
-        return None
-    answered: dict[str, np.ndarray] = {}
-    angles = []
+        return (), {}
+    angles, by_fold = [], []
     n = len(WAYS) * len(STRENGTHS) * (len(benign) + len(harmful))
     with loaded.reporter.task("ways of lowering over-refusal", n) as advance:
         for fold, fit in enumerate(fits):
             tested = np.concatenate([benign[fold_of[benign] == fold], harmful[fold_of[harmful] == fold]])
             training = fold_of != fold
             normative = _normative(loaded, refused, training, fit.span.locus)
-            angles.append(_angle(normative, fit.span))
-            for name, done in _answers(loaded, tasks, fit, normative, training, tested, advance).items():
-                answered.setdefault(name, np.zeros(len(loaded.corpus), dtype=bool))[tested] = done
-    recognised = answered.pop(RECOGNISED, None)
-    return TradeoffOutcomes(
-        benign=tuple(benign.tolist()),
-        harmful=tuple(harmful.tolist()),
-        benign_answered={name: tuple(of[benign].tolist()) for name, of in answered.items()},
-        harmful_answered={name: tuple(of[harmful].tolist()) for name, of in answered.items()},
-        benign_recognised=() if recognised is None else tuple(recognised[benign].tolist()),
-        harmful_recognised=() if recognised is None else tuple(recognised[harmful].tolist()),
-        angles=tuple(angles),
-    )
+            inside = float(np.linalg.norm(fit.span.basis.astype(np.float64) @ normative.vector))
+            angles.append(float(np.degrees(np.arccos(min(1.0, inside)))))
+            by_fold.append(_answers(loaded, tasks, fit, normative, training, tested, advance))
+    return tuple(angles), joined(by_fold)
 
 
 def _answers(
@@ -82,37 +91,27 @@ def _answers(
     training: Bool[np.ndarray, " prompts"],
     tested: Int[np.ndarray, " tested"],
     advance: Advance,
-) -> dict[str, Bool[np.ndarray, " tested"]]:
-    """Return which tested prompts are answered under each way, and which are recognised as of a task."""
-    tokens = loaded.config.dissociate.variant.tokens
-    one = Subspace.of(normative)
-    edits = {way_name("one direction", s): _towards(one, s, tokens) for s in STRENGTHS}
-    edits |= {way_name("subspace", s): _towards(fit.span, s, tokens) for s in STRENGTHS}
-    done = loaded.completer.complete_each(tested.tolist(), [Setting(e) for e in edits.values()], advance)
-    answered = {name: _opened(completions) for name, completions in zip(edits, done, strict=True)}
+) -> dict[Key, Outcomes]:
+    """Return the outcomes of tested prompts under each way; of trajectories with the likeliest task's probability."""
+    tokens, spans = loaded.config.dissociate.variant.tokens, {WAYS[0]: Subspace.of(normative), WAYS[1]: fit.span}
+    edits = {(way, f"{s:g}"): _towards(span, s, tokens) for way, span in spans.items() for s in STRENGTHS}
+    done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
+    outcomes = {key: Outcomes.completed(tested, each, loaded.prompts) for key, each in zip(edits, done, strict=True)}
     names = {task.name for task in tasks}
     others = [row for row in np.flatnonzero(training).tolist() if loaded.prompts[row].category not in names]
     moved = fit_trajectories(loaded, tasks, training, np.array(others, dtype=int), tested)
-    if moved is not None:
-        answered[RECOGNISED] = np.array([moved.task[row] != OTHER for row in tested.tolist()], dtype=bool)
-        answered |= {way_name("trajectories", s): _along(loaded, moved, s, tested, advance) for s in STRENGTHS}
-    return answered
-
-
-def _along(
-    loaded: LoadedRun, moved: Trajectories, strength: float, tested: Int[np.ndarray, " tested"], advance: Advance
-) -> Bool[np.ndarray, " tested"]:
-    """Return which tested prompts are answered when each is moved along its recognised task's trajectory."""
-    opened: dict[int, bool] = {}
-    for task in sorted(set(moved.task.values())):
-        rows = [row for row in tested.tolist() if moved.task[row] == task]
-        completions = loaded.completer.complete(rows, edits=moved.edits(task, strength), advance=advance)
-        opened |= dict(zip(rows, _opened(completions).tolist(), strict=True))
-    return np.array([opened[row] for row in tested.tolist()], dtype=bool)
-
-
-def _opened(completions: Sequence[Completion]) -> Bool[np.ndarray, " rows"]:
-    return np.array([one.action in OPENED for one in completions], dtype=bool)
+    if moved is None:
+        return outcomes
+    for strength in STRENGTHS:
+        completed: dict[int, Completion] = {}
+        for task in sorted(set(moved.task.values())):
+            rows = [row for row in tested.tolist() if moved.task[row] == task]
+            completions = loaded.completer.complete(rows, edits=moved.edits(task, strength), advance=advance)
+            completed |= zip(rows, completions, strict=True)
+        each = [completed[row] for row in tested.tolist()]
+        probability = np.array([moved.probability[row] for row in tested.tolist()])
+        outcomes["trajectories", f"{strength:g}"] = Outcomes.completed(tested, each, loaded.prompts, probability)
+    return outcomes
 
 
 def _normative(loaded: LoadedRun, refused: np.ndarray, training: np.ndarray, locus: Locus) -> Direction:
@@ -156,7 +155,84 @@ def _towards(span: Subspace, strength: float, tokens: TokenScope) -> list[Edit]:
     ]
 
 
-def _angle(direction: Direction, span: Subspace) -> float:
-    """Return the angle of a direction to a span, in degrees."""
-    inside = float(np.linalg.norm(span.basis.astype(np.float64) @ direction.vector))
-    return float(np.degrees(np.arccos(min(1.0, inside))))
+# -- trajectories ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """The means of each task by layer, the layers that are written, and what tested prompts are recognised as."""
+
+    shift: dict[str, dict[int, Float[np.ndarray, " d_model"]]]  # by task, then layer: answered minus over-refused
+    layers: tuple[int, ...]
+    task: Mapping[int, str]  # by row of the run; OTHER where no task's probability is CONFIDENT
+    probability: Mapping[int, float]  # of the likeliest task
+    site: Site = "resid_post"
+
+    def edits(self, task: str, strength: float) -> list[Edit]:
+        """Return the edits that move a prompt of a task; none of OTHER."""
+        if task == OTHER:
+            return []
+        moved, edits = np.zeros(1), []
+        for layer in self.layers:
+            edits.append(_adding((self.shift[task][layer] - moved) * strength, self.site, layer))
+            moved = self.shift[task][layer]
+        return edits
+
+
+def fit_trajectories(
+    loaded: LoadedRun,
+    tasks: Sequence[Category],
+    training: Bool[np.ndarray, " prompts"],
+    others: Int[np.ndarray, " others"],
+    tested: Int[np.ndarray, " tested"],
+) -> Trajectories | None:
+    """Fit trajectories on training prompts and recognise the task of tested ones; None without a layer to read below.
+
+    Args:
+        training: whether each prompt of the run is a training one.
+        others: training rows of other categories, which belong to no task.
+    """
+    layers = [layer for layer in loaded.store.layers if layer > min(loaded.store.layers)]
+    inside = {task.name: task.samples(loaded.corpus, training) for task in tasks}
+    shift: dict[str, dict[int, np.ndarray]] = {task.name: {} for task in tasks}
+    parted = dict.fromkeys(layers, 0.0)
+    for layer in layers:
+        X = loaded.write_activations(layer)
+        for name, samples in inside.items():
+            over, answered = X[samples.rows[samples.declined]], X[samples.rows[~samples.declined]]
+            shift[name][layer] = answered.mean(axis=0, dtype=np.float64) - over.mean(axis=0, dtype=np.float64)
+            parted[layer] += _separation(answered, over, shift[name][layer]) / len(inside)
+    chosen = tuple(sorted(sorted(layers, key=lambda layer: -parted[layer])[:N_LAYERS]))
+    if not chosen:
+        return None
+    below = max(layer for layer in loaded.store.layers if layer < chosen[0])
+    task, probability = _recognised(loaded, inside, others, tested, below)
+    return Trajectories(shift, chosen, task, probability, site(loaded.store.site))
+
+
+def _recognised(
+    loaded: LoadedRun, inside: Mapping[str, WriteSamples], others: np.ndarray, tested: np.ndarray, layer: int
+) -> tuple[dict[int, str], dict[int, float]]:
+    X = loaded.write_activations(layer)
+    rows = np.concatenate([*(samples.rows for samples in inside.values()), others])
+    names = [*(name for name, samples in inside.items() for _ in samples.rows), *[OTHER] * len(others)]
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+    model.fit(X[rows].astype(np.float64), names)
+    is_task = model.classes_ != OTHER
+    of_tasks = model.predict_proba(X[tested].astype(np.float64))[:, is_task]
+    likeliest, most = model.classes_[is_task][of_tasks.argmax(axis=1)], of_tasks.max(axis=1)
+    task = [str(name) if sure else OTHER for name, sure in zip(likeliest, most >= CONFIDENT, strict=True)]
+    return dict(zip(tested.tolist(), task, strict=True)), dict(zip(tested.tolist(), most.tolist(), strict=True))
+
+
+def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:
+    """Return the distance of two means along their difference, in standard deviations within the classes."""
+    along_a, along_b = a.astype(np.float64) @ shift, b.astype(np.float64) @ shift
+    spread = np.sqrt((along_a.var() + along_b.var()) / 2)
+    return float((along_a.mean() - along_b.mean()) / spread) if spread > 0 else 0.0
+
+
+def _adding(vector: Float[np.ndarray, " d_model"], where: Site, layer: int) -> Edit:
+    added = DeviceCopies(vector.astype(np.float32))
+    key = f"add {vector_digest(vector.astype(np.float32))}"
+    return place(where, layer, "last_prompt", lambda x: add(x, added.on(x.device), 1.0), key)

@@ -64,7 +64,7 @@ STAGES = (  # each after those it reads
         "category_effects",
         ("extract", "respond"),
         ("seed", "prompts", "categories", "selection"),
-        ("stages/category_effects.json",),
+        ("stages/category_effects.json", "outcomes.parquet/category_effects.parquet"),
     ),
     Stage("categories", ("category_effects",), ("verdict",), ("stages/categories.json",)),
     Stage("gate_open", ("effects",), (), ("stages/gate_open.json",)),

@@ -46,7 +46,7 @@ class Outcomes:
     rows: Int[np.ndarray, " n"]  # of the run's prompts, ascending
     action: Shaped[np.ndarray, " n"]  # object: names, None where unjudged
     right: Bool[np.ndarray, " n"]  # the known answer is stated
-    probability: Float[np.ndarray, " n"]  # that a dial reads; NaN: not read
+    probability: Float[np.ndarray, " n"]  # that a dial, or the intervention's own classifier, reads; NaN: not read
     onset: Float[
         np.ndarray, " n"
     ]  # log-odds of opening as the plain decline does, nats; NaN: not measured, inf: not finite
@@ -76,12 +76,16 @@ class Outcomes:
 
     @classmethod
     def completed(
-        cls, rows: Int[np.ndarray, " n"], completions: Sequence[Completion], prompts: Sequence[Prompt]
+        cls,
+        rows: Int[np.ndarray, " n"],
+        completions: Sequence[Completion],
+        prompts: Sequence[Prompt],
+        probability: Float[np.ndarray, " n"] | None = None,
     ) -> Self:
         """Return the outcomes of completions, one for each row of the run's prompts."""
         right = [is_right(one, prompts[row]) for row, one in zip(rows, completions, strict=True)]
         actions, tokens = [one.action for one in completions], [len(one.token_ids) for one in completions]
-        return cls.of(np.asarray(rows), actions, np.array(right, dtype=bool), tokens)
+        return cls.of(np.asarray(rows), actions, np.array(right, dtype=bool), tokens, probability)
 
     @property
     def judged(self) -> Bool[np.ndarray, " n"]:
@@ -102,6 +106,17 @@ class Outcomes:
     def hits(self, counted: Collection[str] | None) -> Bool[np.ndarray, " n"]:
         """Return which actions are among those counted; None: which prompts are answered right."""
         return self.right if counted is None else np.array([did in counted for did in self.action], dtype=bool)
+
+
+def joined(parts: Sequence[Mapping[Key, Outcomes]]) -> dict[Key, Outcomes]:
+    """Return the outcomes of parts that hold different prompts as one table."""
+    table: dict[Key, Outcomes] = {}
+    for key in dict.fromkeys(key for part in parts for key in part):
+        each = [vars(part[key]) for part in parts if key in part]
+        columns = {name: np.concatenate([of[name] for of in each]) for name in each[0]}
+        order = np.argsort(columns["rows"])
+        table[key] = Outcomes(**{name: column[order] for name, column in columns.items()})
+    return table
 
 
 def acted(actions: Shaped[np.ndarray, " n"]) -> Outcomes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
 
 from experiments.categories.members import find_categories, folds_of
 from experiments.run.behaviour import Behaviour
@@ -59,26 +60,24 @@ def test_decliners_are_compared_within_their_label_where_both_behaviours_occur()
     assert set(labels) == {"harmful"}
 
 
-def test_few_groups_or_nothing_to_compare_with_are_reasons() -> None:
-    alike = [("harmful", "theft", f"t{i % 5}", "refuse") for i in range(60)]
-    alike += [("benign", "theft", f"b{i}", "answer") for i in range(60)]
-    _, missing = find_categories(behaviour(alike), "normative", 50)
-    assert missing["theft"].startswith("its 60 refusals count as 5.0 independent ones")
-    _, missing = find_categories(
-        behaviour([("harmful", "theft", f"t{i}", "refuse") for i in range(60)]), "normative", 50
-    )
-    assert missing["theft"].startswith("0 answered prompts to compare its 60 refusals with, 20 are needed")
-
-
-def test_one_large_group_or_answers_of_few_groups_are_reasons() -> None:
-    large = [("harmful", "theft", f"t{max(0, i - 9)}", "refuse") for i in range(60)]
-    large += [("benign", "theft", f"b{i}", "answer") for i in range(60)]
-    _, missing = find_categories(behaviour(large), "normative", 50)
-    assert missing["theft"].startswith("one pair, entity or template holds 17% of its 60 refusals, at most 10% are")
-    few = [("harmful", "theft", f"t{i}", "refuse") for i in range(60)]
-    few += [("benign", "theft", f"b{i % 3}", "answer") for i in range(60)]
-    _, missing = find_categories(behaviour(few), "normative", 50)
-    assert missing["theft"].startswith("its 60 answered prompts count as 3.0 independent ones, 10 are needed")
+@pytest.mark.parametrize(
+    ("refused", "answered", "reason"),
+    [
+        (lambda i: i % 5, lambda i: i, "its 60 refusals count as 5.0 independent ones"),
+        (lambda i: i, None, "0 answered prompts to compare its 60 refusals with, 20 are needed"),
+        (lambda i: max(0, i - 9), lambda i: i,
+         "one pair, entity or template holds 17% of its 60 refusals, at most 10% are"),
+        (lambda i: i, lambda i: i % 3, "its 60 answered prompts count as 3.0 independent ones, 10 are needed"),
+    ],
+)  # fmt: skip
+def test_few_groups_a_large_one_or_nothing_to_compare_with_are_reasons(
+    refused: Callable[[int], int], answered: Callable[[int], int] | None, reason: str
+) -> None:
+    rows = [("harmful", "theft", f"t{refused(i)}", "refuse") for i in range(60)]
+    rows += [("benign", "theft", f"b{answered(i)}", "answer") for i in range(60) if answered]
+    found, missing = find_categories(behaviour(rows), "normative", 50)
+    assert found == []
+    assert missing["theft"].startswith(reason)
 
 
 def test_refused_benign_prompts_are_a_set_of_their_own() -> None:

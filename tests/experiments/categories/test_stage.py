@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from experiments.categories.judge import decliners_of
-from experiments.categories.results import CategoryEffects, CategoryResults
+from experiments.categories.results import CategoryResults
 from experiments.pipeline.stages import run
 from experiments.run.config import RunConfig, load_config, with_value
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import read_outcomes
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
@@ -55,15 +56,15 @@ def test_one_coordinate_is_one_knob(directory: Path) -> None:
 
 def test_every_decliner_is_tested_once_and_its_own_fold_fitted_nothing(config: RunConfig, directory: Path) -> None:
     inputs = RunInputs(config, directory)
-    measured = CategoryEffects.read(directory / "stages" / "category_effects.json").normative
-    for name, one in measured.outcomes.items():
+    path = directory / "outcomes.parquet" / "category_effects.parquet"
+    outcomes = read_outcomes(path, [prompt.id for prompt in inputs.prompts])
+    for name in TESTED:
         refused = [row for row in range(len(inputs.prompts))
                    if inputs.prompts[row].category == name and inputs.prompts[row].label == "harmful"
                    and inputs.behaviour.actions[row] == "refuse"]  # fmt: skip
-        assert list(one.rows) == refused
-        assert {len(stopped) for stopped in one.stopped.values()} == {len(refused)}
-    assert len(measured.folds) == 4
-    of = decliners_of(inputs, measured)
+        assert outcomes["normative", f"control {name}"].rows.tolist() == refused
+        assert set(refused) <= set(outcomes["normative", f"ablate {name}"].rows.tolist())
+    of = decliners_of(inputs, "normative", TESTED, outcomes)
     assert np.mean(of["order"].ablated["purpose"]) > 0.9
     assert [np.mean(stopped) > 0.9 for stopped in of["order"].common] == [True, True]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.run.outcomes import PLAIN, Outcomes, acted, contrast, read_outcomes, share, write_outcomes
+from experiments.run.outcomes import PLAIN, Outcomes, acted, contrast, joined, read_outcomes, share, write_outcomes
 from extract.errors import UserError
 
 IDS = [f"p{i}" for i in range(6)]
@@ -40,6 +40,15 @@ def test_rows_come_in_the_order_asked_for_and_never_from_another_prompt() -> Non
     assert some().among(np.array([4, 0])).action.tolist() == ["refuse", None]
     with pytest.raises(KeyError, match="1 prompts have no outcome"):
         some().among(np.array([0, 3]))
+
+
+def test_parts_that_hold_different_prompts_join_in_the_order_of_their_prompts() -> None:
+    key = (PLAIN, "none")
+    by_fold = [{key: some().among(np.array(rows)), ("late", "x"): some()} for rows in ([2], [0, 4])][::-1]
+    again = joined([by_fold[0], {key: by_fold[1][key]}])
+    assert {key: of.rows.tolist() for key, of in again.items()} == {key: [0, 2, 4], ("late", "x"): [0, 2, 4]}
+    for name, column in vars(some()).items():
+        np.testing.assert_array_equal(getattr(again[key], name), column)
 
 
 def test_the_unjudged_leave_a_share_and_count_against_a_contrast() -> None:

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.categories.verdict import CategoriesVerdict, Decliners, intervals_of, judge_categories, rank_of
+from experiments.categories.judge import Decliners, judge_categories, rank_of
+from experiments.categories.results import SetResult
 
 MARGIN, ALPHA = 0.15, 0.05
 NAMES = ("a", "b", "c")
@@ -41,7 +42,7 @@ def matrix(own: float, cross: float, names: tuple[str, ...] = NAMES) -> dict[tup
     return {(x, y): own if x == y else cross for x in names for y in names}
 
 
-def judged(effects: Effects, common: Mapping[str, tuple[float, ...]], **more: float) -> CategoriesVerdict:
+def judged(effects: Effects, common: Mapping[str, tuple[float, ...]], **more: float) -> SetResult:
     return judge_categories(drawn(effects, common, **more), MARGIN, ALPHA)  # type: ignore[arg-type]
 
 
@@ -52,7 +53,7 @@ SEVERAL = dict.fromkeys(NAMES, (0.3, 0.6, 0.97))
 def test_each_truth_is_found() -> None:
     assert judged(matrix(0.97, 0.96), ONE).verdict == "one_knob"
     distinct = judged(matrix(0.97, 0.02), SEVERAL)
-    assert (distinct.verdict, distinct.rank, distinct.settled) == ("distinct", 3, True)
+    assert (distinct.verdict, distinct.rank, distinct.rank_settled) == ("distinct", 3, True)
     assert {pair.verdict for pair in distinct.pairs} == {"distinct"}
     assert judged(matrix(0.03, 0.02), dict.fromkeys(NAMES, (0.02, 0.03, 0.03))).verdict == "no_effect"
     graded = judged(matrix(0.97, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.3, 0.97)))
@@ -66,7 +67,7 @@ def test_two_that_share_and_one_apart() -> None:
     assert found.verdict == "partly_shared"
     assert {pair.between: pair.verdict for pair in found.pairs} == {
         ("a", "b"): "one_knob", ("a", "c"): "distinct", ("b", "c"): "distinct"}  # fmt: skip
-    assert (found.rank, found.settled) == (2, True)
+    assert (found.rank, found.rank_settled) == (2, True)
 
 
 def test_content_in_each_direction_is_no_second_knob() -> None:
@@ -86,17 +87,13 @@ def test_the_first_common_direction_may_be_that_of_other_categories() -> None:
     assert {pair.between: pair.verdict for pair in found.pairs}["a", "b"] == "inconclusive"
 
 
-def test_alike_effects_of_a_direction_that_is_not_enough_are_no_one_knob() -> None:
+@pytest.mark.parametrize(("effect", "common"), [(0.4, (0.2, 0.6, 0.97)), (0.6, (0.6, 0.8, 0.97))])
+def test_alike_effects_of_a_part_of_what_all_directions_do_are_no_one_knob(
+    effect: float, common: tuple[float, ...]
+) -> None:
     """Three knobs with shuffled categories: every ablation does the same part, and three directions do all."""
-    found = judged(matrix(0.4, 0.4), dict.fromkeys(NAMES, (0.2, 0.6, 0.97)))
-    assert found.verdict == "inconclusive"
-    assert {pair.verdict for pair in found.pairs} == {"inconclusive"}
-
-
-def test_effects_alike_of_a_part_of_what_all_directions_do_are_no_one_knob() -> None:
-    found = judged(matrix(0.6, 0.6), dict.fromkeys(NAMES, (0.6, 0.8, 0.97)))
-    assert found.verdict == "inconclusive"
-    assert {pair.verdict for pair in found.pairs} == {"inconclusive"}
+    found = judged(matrix(effect, effect), dict.fromkeys(NAMES, common))
+    assert {found.verdict, *(pair.verdict for pair in found.pairs)} == {"inconclusive"}
 
 
 def test_an_ablation_that_stops_everything_on_any_labels_shows_nothing() -> None:
@@ -144,9 +141,9 @@ def test_the_rank_is_not_overestimated() -> None:
 
 
 def test_the_intervals_of_a_pair_are_its_effects_and_their_paired_differences() -> None:
-    found = intervals_of(drawn(matrix(0.97, 0.02), SEVERAL), "a", "b", ALPHA)
-    assert set(found) == {
+    [pair] = [pair for pair in judged(matrix(0.97, 0.02), SEVERAL).pairs if pair.between == ("a", "b")]
+    assert set(pair.intervals) == {
         "ablate a on a", "ablate a on b", "ablate b on a", "ablate b on b",
         "own minus other on a", "own minus other on b",
     }  # fmt: skip
-    assert found["ablate a on b"].high < 0.15 < 0.8 < found["own minus other on a"].low
+    assert pair.intervals["ablate a on b"].high < 0.15 < 0.8 < pair.intervals["own minus other on a"].low
