@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -40,3 +40,15 @@ class Record(BaseModel):
         except (OSError, ValidationError) as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise UserError(f"{path} cannot be read ({reason}); run again") from None
+
+
+class NotApplicable(Record):
+    """A question that is not applicable, with the reason: `{"applicable": false, "reason": …}`."""
+
+    applicable: Literal[False]
+    reason: str
+
+
+def not_applicable(reason: str) -> NotApplicable:
+    """Return the result "not applicable" with its reason."""
+    return NotApplicable(applicable=False, reason=reason)

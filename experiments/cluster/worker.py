@@ -14,8 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.responses.description import RunDescription, described
-from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.loaded_run import LoadedRun, RunDescription, described
 from experiments.responses.pool import Task
 from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line

@@ -12,9 +12,8 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
-from experiments.run.config import WRITE_POSITION
+from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
-from experiments.run.steer_config import SteerConfig
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
 from steering.actuator import ActuatorRecord, actuator_of

@@ -22,7 +22,7 @@ from experiments.factors.results import (
     RemovalResult,
     ValueEffect,
 )
-from experiments.run.not_applicable import NotApplicable
+from extract.record import NotApplicable
 from probes.statistics.intervals import Estimate
 
 ALPHA = 0.05

@@ -17,8 +17,7 @@ from experiments.dissociation.measure import measure_effects, measure_rank
 from experiments.pipeline.results import write_results
 from experiments.probing.stage import probe
 from experiments.report.stage import report
-from experiments.responses.description import described
-from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.loaded_run import LoadedRun, described
 from experiments.run.completion_file import write_completions
 from experiments.run.manifest import Manifest
 from experiments.triggers.judge import judge_triggers

@@ -19,9 +19,7 @@ from experiments.pipeline.graph import Stage, dependents, in_order, read_inputs,
 from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import warning
-from experiments.run.run_lock import RunLock
-from experiments.run.run_log import NAME as LOG
-from experiments.run.run_log import RunLog
+from experiments.run.run_lock import LOG, RunLock, RunLog
 from extract.atomic_write import write_text
 from extract.background import call_in_subprocess
 from extract.errors import UserError

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from pydantic import JsonValue
 
 from experiments.responses.completions import Completer
 from experiments.responses.pool import Here, Part, Pool, Result, Task
 from experiments.responses.response_cache import ResponseCache
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
+from extract.extraction import versions
 from extract.model.chat_model import ChatModel
 from extract.model.loading import open_model
 from extract.model.source import resolve
+from extract.prompts.prompt import prompts_hash
 from judging.judge_by_name import open_judge
 
 
@@ -69,3 +74,29 @@ class LoadedRun(RunInputs):
     def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
         """Do the parts of a task by the pool's workers, or here; see `Pool.map`."""
         return (self.pool or Here(self, self.reporter)).map(task, parts)
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """Versions, device, model and prompts of a run, under the manifest's keys."""
+
+    versions: Mapping[str, str]
+    device: str
+    dtype: str
+    seed: int
+    model: Mapping[str, JsonValue]
+    prompts: str  # their hash
+
+
+def described(loaded: LoadedRun) -> RunDescription:
+    """Describe a run; loads the model."""
+    model, asked = loaded.model, loaded.config.model
+    return RunDescription(
+        versions=versions() | {"refusal-probes": importlib.metadata.version("refusal-probes")},
+        device=str(model.device),
+        dtype=str(model.dtype),
+        seed=loaded.config.seed,
+        model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
+        | asked.model_dump(mode="json", include={"adapter", "template", "template_args", "system"}),
+        prompts=prompts_hash(loaded.prompts),
+    )

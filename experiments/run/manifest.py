@@ -57,14 +57,6 @@ class Manifest:
         write_json(self.path, self.read() | facts)
 
 
-def read_json(path: Path) -> Any:
-    """Read a stage's JSON; raises UserError if it cannot be read."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); run again") from None
-
-
 def inputs_hash(*parts: Any) -> str:
     """Return the SHA-256 of everything that a stage depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -74,8 +66,5 @@ def file_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file, or None if there is no such file."""
     if not path.is_file():
         return None
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue
 from experiments.pipeline.graph import continued, in_order, read_inputs, stages_of
 from experiments.run.config import RunConfig, RunName
 from experiments.run.manifest import Manifest
-from experiments.run.run_log import NAME as LOG
+from experiments.run.run_lock import LOG
 from extract.errors import UserError
 from extract.prompts.dataset import describe
 from extract.prompts.sources import DatasetConfig

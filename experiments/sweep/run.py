@@ -30,8 +30,7 @@ from experiments.cluster.connection import (
     resources_of_nodes,
     share,
 )
-from experiments.run.run_lock import is_held
-from experiments.run.run_log import NAME as LOG
+from experiments.run.run_lock import LOG, is_held
 from experiments.sweep.grid import FAILURE, CellState, Failure, state_of
 from extract.atomic_write import make_folder
 from extract.errors import in_one_line

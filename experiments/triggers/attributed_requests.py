@@ -11,10 +11,10 @@ from experiments.factors.decision_change import group_means
 from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.attribution import Attribution, attribute
 from experiments.triggers.results import AttributedRequest, FiredByTrigger, TriggerAttribution
 from extract.atomic_write import write_jsonl
+from extract.record import NotApplicable, not_applicable
 from probes.statistics.means import mean_interval
 
 SHOWN = 8  # examples in stages/triggers.json

@@ -26,10 +26,10 @@ from experiments.responses.onset import OnsetScorer
 from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
 from experiments.triggers.results import ErasedAnswers, ErasedDecisions, OnsetChange, TriggerErasure
 from extract.model.edit import Edit, site
+from extract.record import NotApplicable, not_applicable
 from probes.covariance import shrunk_covariance
 from probes.geometry.cross_reading import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means

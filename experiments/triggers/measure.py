@@ -13,7 +13,6 @@ from experiments.factors.results import LastTurnAuroc, LastTurnScores
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.attributed_requests import measure_attribution
 from experiments.triggers.erasure import measure_erasure
 from experiments.triggers.patched_pairs import measure_patching
@@ -22,6 +21,7 @@ from experiments.triggers.results import TriggerMeasures
 from experiments.triggers.text import draw_triggers
 from experiments.triggers.transfer import measure_transfer
 from extract.errors import UserError
+from extract.record import NotApplicable, not_applicable
 from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 

@@ -9,9 +9,9 @@ import numpy as np
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.inputs import RunInputs
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.patching import MIN_GROUPS, SITE, AlignedPair, align, patching_share
 from experiments.triggers.results import NotPatched, PairCounts, PatchedLayer, Patching
+from extract.record import NotApplicable, not_applicable
 from probes.statistics.seeds import named_rng
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.run.inputs import RunInputs
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.quadruples import Quadruples, quadruples
 from experiments.triggers.results import DirectionEffects, FactorialEffect, LocusEffect, Projection, ProjectionRows
+from extract.record import NotApplicable, not_applicable
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
 from probes.statistics.metrics import d_prime

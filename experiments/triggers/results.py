@@ -6,8 +6,7 @@ from math import nan
 from typing import Literal
 
 from experiments.factors.results import ActionsAfterRemoval, ContextResults, LastTurnScores
-from experiments.run.not_applicable import NotApplicable
-from extract.record import Record
+from extract.record import NotApplicable, Record
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 

@@ -14,7 +14,6 @@ from experiments.charts.blocks import Block, Figures, Heading, figure
 from experiments.charts.grids import by_layer, heat_map
 from experiments.charts.specification import Chart, Row, fields, save
 from experiments.factors.text import factor_lines, moved_lines
-from experiments.run.not_applicable import NotApplicable
 from experiments.run.wording import verdict_sentence
 from experiments.triggers.results import (
     NOTABLE,
@@ -29,6 +28,7 @@ from experiments.triggers.results import (
     TriggerResults,
     TriggerShareResult,
 )
+from extract.record import NotApplicable
 from extract.table import Paragraph, Request, Table, print_blocks
 
 SHOWN = 4  # examples on the terminal

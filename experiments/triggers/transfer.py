@@ -16,8 +16,8 @@ from experiments.probing.read_probes import fit_grid
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
-from experiments.run.not_applicable import NotApplicable, not_applicable
 from experiments.triggers.results import IntentTransfer, TransferredProbe
+from extract.record import NotApplicable, not_applicable
 from probes.contrast import Contrast
 from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.cluster.connection import Resources, WorkersWanted, connected, share
 from experiments.cluster.worker import WorkerFacts, refuse_different
-from experiments.responses.description import RunDescription
+from experiments.responses.loaded_run import RunDescription
 from extract.errors import UserError
 from extract.shipped import ROOT
 from refusal.cli.options import with_ray_address, workers_wanted

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.dials import policies
 from experiments.dials.policies import either_writers
-from experiments.run.steer_config import SteerConfig
+from experiments.run.config import SteerConfig
 from probes.direction import Direction, Locus
 from steering.actuator import Affine
 from steering.writer import Writer

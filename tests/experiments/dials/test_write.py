@@ -11,7 +11,7 @@ import pytest
 from experiments.dials.write import dial_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import MIN_BASELINE
 from experiments.run.completion_file import Completion
-from experiments.run.steer_config import SteerConfig
+from experiments.run.config import SteerConfig
 from extract.errors import UserError
 from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias

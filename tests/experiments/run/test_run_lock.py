@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run.command_line import command_line
-from experiments.run.run_lock import NAME, RunLock, is_held, lock_holder
-from experiments.run.run_log import RunLog
+from experiments.run.run_lock import NAME, RunLock, RunLog, command_line, is_held, lock_holder
 from extract.errors import UserError
 from extract.shipped import ROOT
 

@@ -12,11 +12,11 @@ from experiments.pipeline.stages import run
 from experiments.report.page.document import blocks_html
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
-from experiments.run.not_applicable import not_applicable
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.results import AttributedRequest, TriggerFindings, TriggerResults
 from experiments.triggers.text import draw_triggers, finding_blocks, finding_lines, marked_request, print_triggers
 from extract.progress import Reporter
+from extract.record import not_applicable
 from extract.table import Table
 from tests.conftest import ORGANISM
 
