@@ -7,13 +7,14 @@ import platform
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from experiments.cluster.workers import ProcessFacts, WorkerError
 from experiments.responses.loaded_run import LoadedRun, RunDescription, described
 from experiments.responses.pool import Task
 from experiments.run.config import RunConfig
@@ -22,20 +23,12 @@ from extract.extraction import Extraction
 from extract.progress import Reporter
 
 
-class WorkerError(Exception):
-    """A worker's error in one line, with its node and log."""
-
-
 @dataclass(frozen=True)
-class WorkerFacts:
-    """What a worker is: where it runs, and what its numbers depend on."""
+class WorkerFacts(ProcessFacts):
+    """What a worker with a model is."""
 
-    node: str
-    process: int
-    log: str
     threads: int
     description: RunDescription  # for the manifest
-    same: Mapping[str, str]  # what must be the same in all workers
     remarks: tuple[str, ...]  # on the chat template, for the user
 
 
@@ -74,9 +67,7 @@ class Worker:
             same = {**description.versions, "python": platform.python_version()}
             same |= {"weights": model.fingerprint(), "prompts": description.prompts}
             same |= {"dtype": description.dtype, "kind of device": model.device.type}
-            return WorkerFacts(
-                socket.gethostname(), os.getpid(), str(self._log), get_num_threads(), description, same, remarks
-            )
+            return WorkerFacts(socket.gethostname(), os.getpid(), same, get_num_threads(), description, remarks)
 
     def plan(self) -> StorePlan:
         """Open the store; return which shards are missing."""
@@ -91,11 +82,10 @@ class Worker:
         with self._reporting(f"prompts of shard {number}: {self._ids(extraction.files.rows(number))}"):
             extraction.add(number)
 
-    def finish(self) -> bool:
+    def finish(self) -> None:
         """Write the master file over the finished shards, and close the store."""
         with self._reporting(), self._one:
             self._extraction.finish()
-            return True
 
     def close(self) -> list[str]:
         """Close the store; return what there was to say."""
@@ -168,14 +158,3 @@ class Worker:
             self._remarks.append(line.removeprefix("Note: "))
         with self._log.open("a", encoding="utf-8") as log:
             log.write(line.rstrip() + "\n")
-
-
-def refuse_different(facts: WorkerFacts, others: Sequence[WorkerFacts]) -> None:
-    """Raise UserError if a worker differs from another in what numbers depend on, naming the field and the nodes."""
-    for other in others:
-        for name, value in other.same.items():
-            if facts.same.get(name) != value:
-                raise UserError(
-                    f"workers differ in {name}: {facts.node} has {facts.same.get(name)}, {other.node} has "
-                    f"{value}; all nodes need the same installation and the same files"
-                )

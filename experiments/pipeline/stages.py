@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -68,14 +68,15 @@ def run(
         if not left:
             _write_config(directory, config)
             return []
-        from experiments.cluster.ray_pool import ray_pool
+        from experiments.cluster.ray_pool import RayPool
         from experiments.pipeline.stage_functions import check_extraction
         from experiments.responses.loaded_run import LoadedRun
 
         loaded = LoadedRun(config, directory)
         if model is not None:
             loaded.__dict__["model"] = model
-        with nullcontext() if wanted_workers is None else ray_pool(config, directory, wanted_workers) as loaded.pool:
+        pool = nullcontext() if wanted_workers is None else closing(RayPool(config, directory, wanted_workers))
+        with pool as loaded.pool:
             if "extract" in left and wanted_workers is None and (directory / "manifest.json").is_file():
                 with reporter.stage("opening the model"):  # a layer that does not exist costs no files
                     check_extraction(loaded)

@@ -16,7 +16,7 @@ from experiments.dissociation.text import matrix_chart
 from experiments.probing.results import GridRow
 from experiments.probing.text import grid_figure
 from experiments.report.page.article import ReportedRun, article, scatter_chart
-from experiments.report.page.document import document
+from experiments.report.page.document import document, write_page
 from experiments.report.page.payload import payload
 from experiments.report.page.scoring_page import comparison_section, short_names
 from experiments.report.page.summary import rates_chart
@@ -28,7 +28,6 @@ from experiments.run.manifest import Manifest
 from experiments.triggers.results import ProjectionRows
 from experiments.triggers.text import draw_triggers
 from experiments.uncertainty.text import reliability_diagram
-from extract.atomic_write import atomic_file, make_folder
 from extract.prompts.prompt import prompts_hash
 from scoring.compare.comparison import compare_runs
 from scoring.right_action import load_adjacency
@@ -57,9 +56,7 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
         compared = compare_runs([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, anchors, records, compared))
     title = f"Refusal report: {', '.join(record.model.name for record in records)}"
-    make_folder(path.parent)
-    with atomic_file(path) as sink:
-        sink.write(document(title, parts).encode("utf-8", "backslashreplace"))
+    write_page(document(title, parts), path)
 
 
 def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:

@@ -8,10 +8,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -101,9 +101,7 @@ def cells_of(sweep: SweepConfig, path: Path, resolve: Resolve) -> list[Cell]:
     Raises:
         UserError: a key or value does not fit the configuration, or every cell is excluded.
     """
-    axes = {name: _labelled(values) for name, values in _axes(sweep).items()}
-    _check_exclude(sweep, axes, path)
-    cells = []
+    axes, cells = _axes(sweep), []
     for combination in product(*axes.values()):
         at = dict(zip(axes, combination, strict=True))
         if any(all(at[axis].given == value for axis, value in out.items()) for out in sweep.exclude):
@@ -118,7 +116,11 @@ def cells_of(sweep: SweepConfig, path: Path, resolve: Resolve) -> list[Cell]:
             config = resolve(target, overrides)
         except UserError as error:
             raise UserError(f"{path}, cell {name}: {error}") from None
-        cells.append(Cell(name, {axis: _scalar(value.given) for axis, value in at.items()}, target, overrides, config))
+        shown = {
+            axis: json.dumps(value.given) if isinstance(value.given, list | dict) else value.given
+            for axis, value in at.items()
+        }
+        cells.append(Cell(name, shown, target, overrides, config))
     if not cells:
         raise UserError(f"{path}: exclude leaves no cell; remove an entry of it")
     return cells
@@ -141,7 +143,8 @@ def _problems(sweep: SweepConfig) -> Iterator[str]:
         for where in ("keys", "set"):
             if key in getattr(sweep, where) and (getattr(sweep, axis) or where == "keys"):
                 yield f"{where}.{key}: give it under {axis}"
-    for axis, given in (("models", sweep.models), ("prompts", sweep.prompts), *_named(sweep.keys)):
+    keys = {f"keys.{key}": values for key, values in sweep.keys.items()}
+    for axis, given in {"models": sweep.models, "prompts": sweep.prompts, **keys}.items():
         if repeated := [value for value, n in Counter(map(_text, given)).items() if n > 1]:
             yield f"{axis}: {repeated[0]} is given twice"
     for name in [one.name if isinstance(one, DatasetConfig) else one for one in sweep.prompts]:
@@ -150,21 +153,40 @@ def _problems(sweep: SweepConfig) -> Iterator[str]:
                 describe(name)
             except UserError as error:
                 yield f"prompts: {error}; or a file that ends in {', '.join(FILES)}"
-
-
-def _named(keys: Mapping[str, tuple[JsonValue, ...]]) -> Iterator[tuple[str, tuple[JsonValue, ...]]]:
-    yield from ((f"keys.{key}", values) for key, values in keys.items())
+    axes = {axis: [one.given for one in values] for axis, values in _axes(sweep).items()}
+    for out in sweep.exclude:
+        if not out:
+            yield f"exclude: an entry names no axis; the axes are {', '.join(axes)}"
+        for axis, value in out.items():
+            if axis not in axes:
+                yield f"exclude: no axis {axis!r}; the axes are {', '.join(axes)}"
+            elif value not in axes[axis]:
+                yield f"exclude: {_text(value)} is no value of {axis}, which has {', '.join(map(_text, axes[axis]))}"
 
 
 def _axes(sweep: SweepConfig) -> dict[str, list[_Value]]:
+    """Return the values of each axis; those whose labels would be the same have a hash of their own."""
     axes = {
-        MODEL: [_Value(name, _last(name), {"model.name": name}) for name in sweep.models],
+        MODEL: [
+            _Value(
+                name,
+                _slug(os.path.basename(name.rstrip("/").removeprefix("package:").removesuffix(".gguf"))),
+                {"model.name": name},
+            )
+            for name in sweep.models
+        ],
         PROMPTS: [_prompts(one) for one in sweep.prompts],
     }
     axes |= {
         key: [_Value(value, _slug(_text(value)), {key: value}) for value in values]
         for key, values in sweep.keys.items()
     }
+    for values in axes.values():
+        labels = Counter(value.label.lower() for value in values)
+        values[:] = [
+            replace(one, label=f"{one.label}-{_hash(_text(one.overrides))}") if labels[one.label.lower()] > 1 else one
+            for one in values
+        ]
     return {name: values for name, values in axes.items() if values}
 
 
@@ -176,17 +198,6 @@ def _prompts(one: str | DatasetConfig) -> _Value:
     return _Value(name, _slug(Path(name).stem), {"prompts.path": None, "prompts.datasets": [given]})
 
 
-def _labelled(values: Sequence[_Value]) -> list[_Value]:
-    """Tell values apart whose labels are the same, by a hash of each."""
-    labels = Counter(value.label.lower() for value in values)
-    return [
-        _Value(one.given, f"{one.label}-{_hash(_text(one.overrides))}", one.overrides)
-        if labels[one.label.lower()] > 1
-        else one
-        for one in values
-    ]
-
-
 def _part(axis: str, value: _Value, axes: Collection[str]) -> str:
     """Return what one axis adds to a cell's name: `two-knobs`, `seed-0`."""
     if axis in (MODEL, PROMPTS):
@@ -194,10 +205,6 @@ def _part(axis: str, value: _Value, axes: Collection[str]) -> str:
     last = axis.rpartition(".")[2]
     alone = sum(other.rpartition(".")[2] == last for other in axes) == 1
     return f"{last if alone else axis}-{value.label}"
-
-
-def _last(model: str) -> str:
-    return _slug(os.path.basename(model.rstrip("/").removeprefix("package:").removesuffix(".gguf")))
 
 
 def _slug(text: str) -> str:
@@ -214,24 +221,6 @@ def _text(value: object) -> str:
     if isinstance(value, DatasetConfig):
         value = value.model_dump(mode="json")
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def _scalar(value: JsonValue) -> str | int | float | bool | None:
-    return json.dumps(value) if isinstance(value, list | dict) else value
-
-
-def _check_exclude(sweep: SweepConfig, axes: Mapping[str, Sequence[_Value]], path: Path) -> None:
-    for out in sweep.exclude:
-        if not out:
-            raise UserError(f"{path}: exclude: an entry names no axis; the axes are {', '.join(axes)}")
-        for axis, value in out.items():
-            if axis not in axes:
-                raise UserError(f"{path}: exclude: no axis {axis!r}; the axes are {', '.join(axes)}")
-            known = [one.given for one in axes[axis]]
-            if value not in known:
-                raise UserError(
-                    f"{path}: exclude: {_text(value)} is no value of {axis}, which has {', '.join(map(_text, known))}"
-                )
 
 
 FAILURE = "failure.json"
@@ -269,45 +258,34 @@ def state_of(cell: Cell, directory: Path, cut_to: float | None = None) -> CellSt
         directory: of the cell.
         cut_to: the minutes of the budget that the cell is run with.
     """
-    manifest = Manifest(directory / "manifest.json")
-    minutes = _minutes(manifest)
-    if minutes is not None and _is_done(cell.config, manifest, cut_to):
+    manifest, failure = Manifest(directory / "manifest.json"), directory / FAILURE
+    try:
+        marks = manifest.read()["stages"]
+    except UserError:  # damaged: its process says so
+        marks = {}
+    minutes = sum(float(mark["seconds"]) for mark in marks.values()) / 60 if marks else None
+    if marks and _is_done(cell.config, directory, marks, cut_to):
         return CellState(cell, directory, "done", minutes)
-    if (directory / FAILURE).is_file():
-        return CellState(cell, directory, "failed", minutes, Failure.read(directory / FAILURE))
+    if failure.is_file():
+        return CellState(cell, directory, "failed", minutes, Failure.read(failure))
     return CellState(cell, directory, "left", minutes)
 
 
-def states_of(cells: Sequence[Cell], directory: Path, cut_to: float | None = None) -> list[CellState]:
-    """Return the state of every cell of a sweep's directory."""
-    return [state_of(cell, directory / cell.name, cut_to) for cell in cells]
-
-
-def _minutes(manifest: Manifest) -> float | None:
-    """Return the minutes of the finished stages; None where there are none."""
-    try:
-        marks = manifest.read()["stages"].values()
-    except UserError:  # damaged: its process says so
-        return None
-    return sum(float(mark["seconds"]) for mark in marks) / 60 if marks else None
-
-
-def _is_done(config: RunConfig, manifest: Manifest, cut_to: float | None) -> bool:
+def _is_done(config: RunConfig, directory: Path, marks: Mapping[str, Any], cut_to: float | None) -> bool:
     """Return whether every stage finished with these inputs and its files are there; their bytes are not read."""
-    directory = manifest.path.parent
     try:
         if cut_to is not None:
             config = continued(config, directory, cut_to) or config
-        inputs, marks = read_inputs(config).hashes, manifest.read()["stages"]
+        inputs = read_inputs(config).hashes
     except UserError:  # prompts or a model that are gone: its process says so
         return False
     return all(
         stage.name in marks
         and marks[stage.name]["inputs"] == inputs[stage.name]
-        and all(_is_there(directory / name) for name in stage.outputs if marks[stage.name]["outputs"].get(name))
+        and all(
+            (directory / name).is_file() and (not name.endswith(".h5") or has_its_shards(directory / name))
+            for name in stage.outputs
+            if marks[stage.name]["outputs"].get(name)
+        )
         for stage in in_order(stages_of(config), ["report"])
     )
-
-
-def _is_there(output: Path) -> bool:
-    return output.is_file() and (output.suffix != ".h5" or has_its_shards(output))

@@ -1,4 +1,4 @@
-"""Runs the cells that are left, each as a process here or as a Ray task; a failed one is recorded, others are run.
+"""Runs the cells that are left, as processes here or of Ray workers; a failed one is recorded, others are run.
 
 A cell is `python -m refusal run …`, which ends with the process that started it.
 """
@@ -18,18 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Any
 
-from experiments.cluster.connection import (
-    Cluster,
-    ClusterLostError,
-    Resources,
-    WorkersWanted,
-    connected,
-    resources_of_nodes,
-    share,
-)
+from experiments.cluster.connection import Cluster, Resources, WorkersWanted, connected, resources_of_nodes, share
+from experiments.cluster.workers import ProcessFacts, Workers
 from experiments.run.run_lock import LOG, is_held
 from experiments.sweep.grid import FAILURE, CellState, Failure, state_of
 from extract.atomic_write import make_folder
@@ -52,7 +45,6 @@ class CellCommand:
     arguments: tuple[str, ...]  # of `refusal`
     directory: str  # of the cell; absolute
     cwd: str  # which relative paths are under
-    threads: int | None = None  # of the process; None: as the environment says
 
 
 @dataclass(frozen=True)
@@ -65,15 +57,23 @@ class Ended:
     node: str
 
 
+Finish = Callable[[CellState], None]
+Start = Callable[[Sequence[CellCommand]], Iterator[Ended]]  # yields how each ended, as they end
+
+
 class CellProcess:
     """A cell that runs."""
 
-    def __init__(self, command: CellCommand) -> None:
-        """Start it; what it prints on standard error goes into the log of the cell's run."""
+    def __init__(self, command: CellCommand, threads: int | None = None) -> None:
+        """Start it; what it prints on standard error goes into the log of the cell's run.
+
+        Args:
+            threads: of the process; None: as the environment says.
+        """
         self._command, self._log = command, Path(command.directory) / LOG
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))}
-        if command.threads is not None:
-            environment.setdefault("OMP_NUM_THREADS", str(command.threads))
+        if threads is not None:
+            environment.setdefault("OMP_NUM_THREADS", str(threads))
         words = [sys.executable, "-P", "-m", "refusal", *command.arguments, "--out", command.directory, "--quiet"]
         with self._log.open("ab") as log:
             self._begin = log.tell()
@@ -114,35 +114,8 @@ class CellProcess:
         said = (endings or lines or [f"exit code {code}"])[-1].removeprefix("refusal: ")
         if code < 0:
             memory = " (is there too little memory?)" if -code == signal.SIGKILL else ""
-            said = (
-                f"killed by {signal.Signals(-code).name}{memory}; last line: {said}"
-                if lines
-                else (f"killed by {signal.Signals(-code).name}{memory}")
-            )
+            said = f"killed by {signal.Signals(-code).name}{memory}" + (f"; last line: {said}" if lines else "")
         return said if len(said) <= MOST_CHARS else said[: MOST_CHARS - 1] + "…"
-
-
-def run_cell(command: CellCommand) -> Ended:
-    """Run a cell to its end: a Ray task. Its process may still be ending on another node, where that one was lost."""
-    directory = Path(command.directory)
-    if not directory.is_dir():
-        return Ended(
-            command.name,
-            2,
-            f"{socket.gethostname()}: there is no {directory}; put the sweep's directory "
-            "(--out) on a file system that all nodes share",
-            socket.gethostname(),
-        )
-    until = time.monotonic() + PATIENCE_S
-    while is_held(directory) and time.monotonic() < until:
-        time.sleep(POLL_S)
-    process = CellProcess(command)
-    try:
-        while (ending := process.ended()) is None:
-            time.sleep(POLL_S)
-        return ending
-    finally:
-        process.stop()
 
 
 def _ends_with_parent() -> Callable[[], None] | None:
@@ -159,23 +132,45 @@ def _ends_with_parent() -> Callable[[], None] | None:
     return end_with_parent
 
 
-LOST_WORKERS = 3  # of one cell, whose task is started again each time
-RAY_POLL_S = 1.0
-Finish = Callable[[CellState], None]
-Start = Callable[[Sequence[CellCommand]], Iterator[Ended]]  # yields how each ended, as they end
+class CellWorker:
+    """Runs one cell at a time on its node; Ray makes it an actor."""
+
+    def __init__(self) -> None:
+        self._process: CellProcess | None = None
+
+    def facts(self) -> ProcessFacts:
+        """Say where it runs."""
+        return ProcessFacts(socket.gethostname(), os.getpid(), {})
+
+    def run(self, command: CellCommand) -> Ended:
+        """Run a cell to its end. Its process may still be ending on another node, where that one was lost."""
+        directory, node = Path(command.directory), socket.gethostname()
+        if not directory.is_dir():
+            line = f"{node}: there is no {directory}; put the sweep's directory (--out) on a file system that all"
+            return Ended(command.name, 2, f"{line} nodes share", node)
+        until = time.monotonic() + PATIENCE_S
+        while is_held(directory) and time.monotonic() < until:
+            time.sleep(POLL_S)
+        try:
+            self._process = CellProcess(command)
+            while (ending := self._process.ended()) is None:
+                time.sleep(POLL_S)
+        except OSError as error:  # of its log, on a disk that is full
+            return Ended(command.name, 1, in_one_line(error), node)
+        return ending
+
+    def stop(self) -> None:
+        """End the cell that runs; see `CellProcess.stop`."""
+        if self._process is not None:
+            self._process.stop()
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where cells run: so many processes here at a time, or Ray tasks."""
+    """Where cells run: so many processes here at a time, or Ray workers."""
 
     workers: int = 1
     ray: WorkersWanted | None = None
-
-    @property
-    def threads(self) -> int | None:
-        """The threads of each process, where several run here; None: as torch chooses, or Ray."""
-        return None if self.ray or self.workers == 1 else max(1, (os.cpu_count() or 1) // self.workers)
 
     @contextmanager
     def opened(self, reporter: Reporter) -> Iterator[Start]:
@@ -199,7 +194,6 @@ def run_cells(
     reporter: Reporter,
     finish: Finish,
     *,
-    threads: int | None = None,
     budget: str | None = None,
     cut_to: float | None = None,
 ) -> None:
@@ -208,7 +202,6 @@ def run_cells(
     Args:
         states: of all cells.
         finish: called with the state of each cell that has ended, done or failed.
-        threads: of each cell's process.
         budget: of each cell, as --budget.
         cut_to: the minutes of that budget.
     """
@@ -217,7 +210,7 @@ def run_cells(
         make_folder(state.directory)
         (state.directory / FAILURE).unlink(missing_ok=True)
     commands = [
-        CellCommand(name, state.cell.arguments(budget), str(state.directory.absolute()), os.getcwd(), threads)
+        CellCommand(name, state.cell.arguments(budget), str(state.directory.absolute()), os.getcwd())
         for name, state in left.items()
     ]
     with reporter.stage("sweep") as step, step.task("cells", len(states)) as advance:
@@ -234,12 +227,13 @@ def run_cells(
 
 
 def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
-    """Run cells as processes of this one, so many at a time."""
+    """Run cells as processes of this one, so many at a time; several share the processors."""
     waiting, running = deque(commands), list[CellProcess]()
+    threads = None if workers == 1 else max(1, (os.cpu_count() or 1) // workers)
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                running.append(CellProcess(waiting.popleft()))
+                running.append(CellProcess(waiting.popleft(), threads))
             time.sleep(POLL_S)
             for process in list(running):
                 if (ending := process.ended()) is not None:
@@ -253,46 +247,16 @@ def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
 def _on_ray(
     commands: Sequence[CellCommand], cluster: Cluster, resources: Resources, say: Callable[[str], None]
 ) -> Iterator[Ended]:
-    """Run cells as Ray tasks; one whose worker, node or cluster is lost is started again, where it resumes."""
-    left = {command.name: command for command in commands}
+    """Run cells on Ray workers; one whose worker, node or cluster is lost is started again, where it resumes."""
+    resources = replace(resources, workers=min(resources.workers, len(commands)))
+    workers = Workers(cluster, resources, CellWorker, (), say, stalled_s=inf, ahead=1)
+
+    def failed(part: tuple[CellCommand], why: str) -> Ended:
+        return Ended(part[0].name, 1, why, "")
+
     try:
-        for ended in _as_tasks(commands, cluster, resources):
-            del left[ended.name]
+        for _, ended in workers.run("run", [(command,) for command in commands], give_up=failed):
             yield ended
-    except ClusterLostError as lost:
-        cluster.start_again(lost, say)
-        yield from _on_ray(list(left.values()), cluster, resources, say)
-
-
-def _as_tasks(commands: Sequence[CellCommand], cluster: Cluster, resources: Resources) -> Iterator[Ended]:
-    ray = cluster.ray
-    task = ray.remote(run_cell).options(
-        num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=LOST_WORKERS, name="cell"
-    )
-    waiting, running = deque(commands), dict[Any, CellCommand]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < resources.workers:
-                command = waiting.popleft()
-                running[task.remote(command)] = command
-            ready, _ = ray.wait(list(running), num_returns=1, timeout=RAY_POLL_S)
-            for reference in ready:
-                yield _result(cluster, reference, running.pop(reference))
-            if not ready:
-                cluster.check()
-    except ClusterLostError:
-        running.clear()
-        raise
     finally:
-        for reference in running:
-            ray.cancel(reference)
-
-
-def _result(cluster: Cluster, reference: Any, command: CellCommand) -> Ended:
-    try:
-        ending = cluster.ray.get(reference)
-    except cluster.ray.exceptions.RayError as error:  # lost with its worker, more often than it is started again
-        cluster.check()
-        return Ended(command.name, 1, f"{type(error).__name__}: {in_one_line(error)}", "")
-    assert isinstance(ending, Ended)
-    return ending
+        workers.each("stop")
+        workers.stop()

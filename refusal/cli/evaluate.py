@@ -173,7 +173,8 @@ def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most:
 
 
 def _write_pages(folder: Path, target: str) -> None:
-    from experiments.report.page.scoring_page import scorecard_page, write_page
+    from experiments.report.page.document import write_page
+    from experiments.report.page.scoring_page import scorecard_page
     from scoring.scorecard import Scorecard
     from scoring.scored_file import scored_entries
 

@@ -98,7 +98,8 @@ def score(
             reporter=Reporter(quiet=as_json),
         )
     if html:
-        from experiments.report.page.scoring_page import scorecard_page, write_page
+        from experiments.report.page.document import write_page
+        from experiments.report.page.scoring_page import scorecard_page
         from scoring.scored_file import scored_entries
 
         rows = list(scored_entries(folder / "scored.jsonl"))
@@ -177,7 +178,8 @@ def compare(
     if out is not None:
         write_comparison(comparison, out)
     if html and out is not None:
-        from experiments.report.page.scoring_page import comparison_page, write_page
+        from experiments.report.page.document import write_page
+        from experiments.report.page.scoring_page import comparison_page
 
         write_page(comparison_page(comparison), out / "comparison.html")
     if markdown is not None:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from experiments.sweep.run import Places
 
 RATES_SHOWN = ("over_refusal", "missed_harm", "overconfidence")  # on the screen; the files have all
-HEADS = ("over-\nrefusal", "missed\nharm", "over-\nconfidence")
-MOST_NAMED = 30  # characters of a cell's name in one line
 
 
 def sweep(
@@ -96,9 +94,9 @@ def _sweep(
     import yaml
 
     from experiments.run.run_lock import RunLock
-    from experiments.sweep.grid import cells_of, load_sweep, states_of
+    from experiments.sweep.grid import cells_of, load_sweep, state_of
     from experiments.sweep.run import run_cells
-    from experiments.sweep.table import row_of, write_page, write_table
+    from experiments.sweep.table import row_of, write_sweep_page, write_table
     from extract.atomic_write import make_folder, write_text
     from extract.errors import UserError
     from extract.progress import Reporter
@@ -113,7 +111,7 @@ def _sweep(
     directory, cut_to = out or Path("runs") / sweep.name, _cut_to(budget, sweep)
     if is_run(directory):
         raise UserError(f"{directory} is a run's directory; choose another with --out")
-    states = states_of(cells, directory, cut_to)
+    states = [state_of(cell, directory / cell.name, cut_to) for cell in cells]
     if dry_run:
         _print_plan(states, directory, as_json=as_json)
         return 0
@@ -132,9 +130,9 @@ def _sweep(
 
             write_table([row for _, row in ended.values()], directory)
             if start is not None:
-                run_cells(states, start, reporter, update, threads=places.threads, budget=budget, cut_to=cut_to)
+                run_cells(states, start, reporter, update, budget=budget, cut_to=cut_to)
             states, rows = [state for state, _ in ended.values()], [row for _, row in ended.values()]
-            write_page(sweep, states, rows, directory / "table.html")
+            write_sweep_page(sweep, states, rows, directory / "table.html")
     failed = [state for state in states if state.state == "failed"]
     _print_results(rows, failed, directory, as_json=as_json)
     return 1 if failed else 0
@@ -168,18 +166,10 @@ def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: 
         names = [state.cell.name for state in failed]
         print(json.dumps({"directory": str(directory), "cells": rows, "failed": names}, indent=1))
     else:
-        from rich.box import SIMPLE
-        from rich.console import Console
-        from rich.table import Column, Table
+        from extract.table import Table, print_blocks
 
-        width = min(MOST_NAMED, max(len(str(row["cell"])) for row in rows))
-        rates = [Column(head, no_wrap=True) for head in HEADS]
-        verdicts = [Column(head, max_width=most) for head, most in (("one or\ntwo?", 12), ("word or\nintent?", 12))]
-        columns = (Column("cell", overflow="fold", min_width=width), *verdicts, *rates)
-        shown = Table(*columns, box=SIMPLE, show_edge=False, collapse_padding=True)
-        for row in rows:
-            shown.add_row(*_line(row))
-        Console(highlight=False).print(shown)
+        head = ["cell", "one or two?", "word or intent?", *RATES_SHOWN]
+        print_blocks([Table("", head, [_line(row) for row in rows])])
         print("Rates: on test prompts, without the dials → with them")
         print(f"Table: {directory / 'table.html'} (also table.csv and table.parquet)")
     for state in failed:
@@ -188,12 +178,10 @@ def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: 
 
 
 def _line(row: Row) -> list[str]:
-    from rich.markup import escape
-
     if row["verdict"] is None:
-        return [escape(str(row["cell"])), str(row["status"])]
+        return [str(row["cell"]), str(row["status"]), *[""] * (1 + len(RATES_SHOWN))]
     verdicts = [str(row[name]).replace("_", " ") for name in ("verdict", "trigger_verdict")]
-    return [escape(str(row["cell"])), *verdicts, *(_change(row, rate) for rate in RATES_SHOWN)]
+    return [str(row["cell"]), *verdicts, *(_change(row, rate) for rate in RATES_SHOWN)]
 
 
 def _change(row: Row, rate: str) -> str:

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from experiments.charts.blocks import Block
+from extract.atomic_write import atomic_file, make_folder
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = ("dom.js", "charts.js", "tokens.js", "prompts.js", "page.js")  # in this order
@@ -91,6 +92,13 @@ def document(title: str, parts: Sequence[Markup]) -> str:
         parts=parts,
         terms=TERMS,
     )
+
+
+def write_page(html: str, path: Path) -> None:
+    """Write a page; renamed into place when it is whole."""
+    make_folder(path.parent)
+    with atomic_file(path) as sink:
+        sink.write(html.encode("utf-8", "backslashreplace"))
 
 
 def render(template: str, **values: object) -> Markup:

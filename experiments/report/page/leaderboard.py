@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
@@ -115,14 +115,24 @@ def _cells(model: RankedModel, best: bool) -> Iterator[Shown]:
     yield Shown(model.name, model.name, link=model.report)
     for rate in RATES:
         number = NO_ESTIMATE if model.card.rates is None else model.card.rates.of(rate)
-        yield _estimate(number, 100.0, "{:.1f} %", "[{:.1f}, {:.1f}]")
-    yield _estimate(model.card.right_action.score, 1.0, "{:.2f}", "[{:.2f}, {:.2f}]")
+        yield shown_numbers({"": number}, percent=True, unknown="none judged")
+    yield shown_numbers({"": model.card.right_action.score}, percent=False, unknown="none judged")
     yield Shown(f"{model.card.n:,}", model.card.n)
     yield Shown("yes" if best else "", int(best))
 
 
-def _estimate(number: Estimate, scale: float, estimate: str, interval: str) -> Shown:
-    if not number.known:
-        return Shown("none judged")
-    ends = interval.format(scale * number.low, scale * number.high)
-    return Shown(by=number.estimate, estimates=[("", estimate.format(scale * number.estimate), ends)])
+def shown_numbers(numbers: Mapping[str, Estimate], *, percent: bool, unknown: str = "") -> Shown:
+    """Return a cell of numbers with their intervals, one a line; sorted by the first.
+
+    Args:
+        numbers: by the CSS class of the line.
+        unknown: the text where none is known.
+    """
+    scale, digits, unit = (100.0, ".1f", " %") if percent else (1.0, ".2f", "")
+    lines = []
+    for style, number in numbers.items():
+        if number.known:
+            estimate, low, high = (f"{scale * value:{digits}}" for value in number.limits())
+            lines.append((style, f"{estimate}{unit}", f"[{low}, {high}]"))
+    first = next(iter(numbers.values()))
+    return Shown("" if lines else unknown, first.estimate if first.known else None, lines)

@@ -14,7 +14,6 @@ from experiments.charts.specification import BLUE, Row, fields
 from experiments.report.page.document import document, render, shortened
 from experiments.report.page.summary import runs_table
 from experiments.report.results import RunResults
-from extract.atomic_write import atomic_file
 from extract.table import Cell, Paragraph, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import ComparedRun, Comparison, Flip
@@ -76,12 +75,6 @@ def comparison_page(comparison: Comparison) -> str:
     head: list[Block] = [*failed, chart]
     changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have") for name, run in later]
     return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
-
-
-def write_page(html: str, path: Path) -> None:
-    """Write a page; renamed into place when it is whole."""
-    with atomic_file(path) as sink:
-        sink.write(html.encode("utf-8", "backslashreplace"))
 
 
 def _page(title: str, sections: Sequence[Section]) -> str:

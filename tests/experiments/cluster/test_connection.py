@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cluster.connection import Resources, WorkersWanted, connected, share
-from experiments.cluster.worker import WorkerFacts, refuse_different
-from experiments.responses.loaded_run import RunDescription
+from experiments.cluster.workers import ProcessFacts, refuse_different
 from extract.errors import UserError
 from extract.shipped import ROOT
 from refusal.cli.options import with_ray_address, workers_wanted
@@ -53,10 +52,8 @@ def test_more_than_there_is_is_refused(wanted: WorkersWanted, told: str) -> None
         share(TWO_GPU_NODES, wanted)
 
 
-def facts(**changed: str) -> WorkerFacts:
-    same = {"torch": "2.13.0", "weights": "abc"} | changed
-    description = RunDescription({}, "cpu", "float32", 0, {}, "")
-    return WorkerFacts(changed.get("node", "a"), 1, "log", 1, description, same, ())
+def facts(**changed: str) -> ProcessFacts:
+    return ProcessFacts("a", 1, {"torch": "2.13.0", "weights": "abc"} | changed)
 
 
 @pytest.mark.parametrize("field", ["torch", "weights"])

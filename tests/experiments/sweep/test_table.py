@@ -11,7 +11,7 @@ import pytest
 
 from experiments.run.config import RunConfig, load_config
 from experiments.sweep.grid import Cell, CellState, Failure, SweepConfig
-from experiments.sweep.table import row_of, write_page, write_table
+from experiments.sweep.table import row_of, write_sweep_page, write_table
 from extract.shipped import ROOT
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 
@@ -49,7 +49,7 @@ def written(states: list[CellState], tmp_path_factory: pytest.TempPathFactory) -
     folder, rows = tmp_path_factory.mktemp("written"), [row_of(state) for state in states]
     write_table(rows, folder)
     sweep = SweepConfig(name="some", models=("a", "b"), keys={"seed": (9, 10)})
-    write_page(sweep, states, rows, folder / "table.html")
+    write_sweep_page(sweep, states, rows, folder / "table.html")
     return folder
 
 

@@ -1,0 +1,82 @@
+"""The executor against workers that die, fail or hang and clusters that are lost: each part's result is taken once."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+
+import pytest
+
+from extract.errors import UserError
+from tests.support.fake_ray import doubled, workers
+
+PARTS = range(12)
+DOUBLED = [(place, 2 * place) for place in PARTS]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("n", [1, 3])
+def test_every_result_is_taken_once_whatever_happens(seed: int, n: int) -> None:
+    rng, said = random.Random(seed), list[str]()
+    script = {place: ["dies"] * rng.randrange(3) for place in rng.sample(PARTS, 4)}
+    script[rng.choice(PARTS)] = ["loses the cluster"]
+    executor = workers(script, said, n)
+    assert sorted(doubled(executor, PARTS)) == DOUBLED
+    assert sorted(doubled(executor, PARTS)) == DOUBLED
+    assert sum("it is started again" in line for line in said) == 1
+    executor.stop()
+    assert all(actor.dead for actor in executor._ray.actors[-n:])
+
+
+def test_what_fails_is_tried_by_one_other_worker_and_the_first_gets_no_more() -> None:
+    said = list[str]()
+    executor = workers({3: ["fails"]}, said)
+    assert sorted(doubled(executor, PARTS)) == DOUBLED
+    assert said == ["the disk is full; its work goes to others, and it gets no more"]
+    assert len(executor.facts()) == 1
+    for script, n in (({3: ["fails", "fails"]}, 3), ({3: ["fails"]}, 1)):
+        with pytest.raises(UserError, match="the disk is full"):
+            list(doubled(workers(script, [], n), PARTS))
+
+
+def test_workers_that_only_die_end_the_command() -> None:
+    with pytest.raises(UserError, match="5 workers died and finished nothing in between; the last one: the actor died"):
+        list(doubled(workers({0: ["dies"] * 9}, [], 1), PARTS))
+
+
+def test_a_worker_that_wakes_later_is_not_believed_about_the_parts_of_another_run() -> None:
+    said = list[str]()
+    executor = workers({2: ["hangs"]}, said, stalled_s=0.05)
+    assert sorted(doubled(executor, PARTS)) == DOUBLED
+    assert any("has not answered for" in line for line in said)
+    for actor in executor._ray.actors:
+        for call in actor.queue:
+            call.hangs = False
+    others = range(100, 112)
+    assert sorted(doubled(executor, others)) == [(place, 200 + 2 * place) for place in PARTS]
+    assert executor.each("close") == [None, None]
+
+
+def test_if_all_hang_the_command_ends() -> None:
+    with pytest.raises(UserError, match="all 1 workers have not answered for"):
+        list(doubled(workers({0: ["hangs"]}, [], 1, stalled_s=0.05), PARTS))
+
+
+@pytest.mark.parametrize("lost", [(2,), (2, 9), (2, 2)])
+def test_a_cluster_of_the_command_s_own_is_started_again_once(lost: tuple[int, ...]) -> None:
+    script = {place: ["loses the cluster"] * lost.count(place) for place in lost}
+    executor, taken = workers(script, []), list[tuple[int, int]]()
+    if len(lost) == 1:
+        assert sorted(doubled(executor, PARTS)) == DOUBLED
+        return
+    with pytest.raises(UserError, match=r"no living node; what is finished is kept: give the same command again"):
+        for result in doubled(executor, PARTS):
+            taken.append(result)
+    assert executor._ray.starts == 1
+    assert sorted({*taken}) == sorted(taken)
+
+
+def test_a_part_that_kills_every_worker_is_given_up_where_that_is_asked_and_the_others_are_done() -> None:
+    executor = workers({1: ["dies"] * 9, 5: ["dies"] * 9, 7: ["dies"] * 3}, [], stalled_s=inf, ahead=1)
+    found = dict(doubled(executor, PARTS, give_up=lambda part, why: f"{part[0]}: {why}"))
+    assert found == dict(DOUBLED) | {1: "1: the actor died", 5: "5: the actor died"}

@@ -1,0 +1,130 @@
+"""A stand-in for Ray in one process: actors do their calls in turn, and die, fail, hang or lose the cluster by a script."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+from experiments.cluster.connection import Cluster, Resources
+from experiments.cluster.workers import ProcessFacts, WorkerError, Workers
+
+Script = dict[int, list[str]]  # what happens at the first tries of a part; then it is done
+
+
+class RayError(Exception):
+    """Of an actor that has died."""
+
+
+class RayTaskError(RayError):
+    """Of a call that has raised an error."""
+
+    cause = WorkerError("the disk is full")
+
+
+class Actor:
+    """Doubles numbers as the script says."""
+
+    def __init__(self, ray: Ray) -> None:
+        self.ray, self.queue, self.dead = ray, list[SimpleNamespace](), False
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(*given: Any) -> SimpleNamespace:
+            call = SimpleNamespace(actor=self, method=method, given=given, hangs=False)
+            if given and self.ray.script[given[-1]][:1] == ["hangs"]:
+                self.ray.script[given[-1]].pop(0)
+                call.hangs = True
+            self.queue.append(call)
+            return Reference(call)
+
+        return SimpleNamespace(remote=remote)
+
+
+class Reference:
+    """Of a call; equal to another one of it."""
+
+    def __init__(self, call: SimpleNamespace) -> None:
+        self.call = call
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other.call is self.call
+
+    def __hash__(self) -> int:
+        return id(self.call)
+
+
+class Ray:
+    """As much of Ray's module as the executor uses."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def __init__(self, script: Script) -> None:
+        self.script, self.lost, self.starts, self.processes = defaultdict(list, script), False, 0, count()
+        self.actors = list[Actor]()
+
+    def remote(self, _: type) -> SimpleNamespace:
+        def made(*_: Any) -> Actor:
+            self.actors.append(Actor(self))
+            return self.actors[-1]
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=made))
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def wait(self, references: list[Reference], num_returns: int = 1, timeout: float = 0.0) -> tuple[list, list]:
+        for call in (reference.call for reference in references):
+            if call.actor.dead or (call.actor.queue[0] is call and not call.hangs):
+                return [Reference(call)], []
+        time.sleep(0.002)
+        return [], references
+
+    def get(self, reference: Reference) -> Any:
+        call = reference.call
+        if call.actor.dead:
+            raise RayError("the actor died")
+        call.actor.queue.remove(call)
+        if call.method == "facts":
+            return ProcessFacts("node", next(self.processes), {})
+        if not call.given:
+            return None
+        tries = self.script[call.given[-1]]
+        match tries.pop(0) if tries else "done":
+            case "dies":
+                call.actor.dead = True
+                raise RayError("the actor died")
+            case "fails":
+                raise RayTaskError
+            case "loses the cluster":
+                self.lost = True
+                raise RayError("the node died")
+        return 2 * call.given[-1]
+
+    def kill(self, actor: Actor) -> None:
+        actor.dead = True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [] if self.lost else [{"Alive": True, "Resources": {"CPU": 2.0}}]
+
+    def shutdown(self) -> None:
+        self.lost = True
+
+    def init(self, **_: Any) -> None:
+        self.lost, self.starts = False, self.starts + 1
+
+    def get_runtime_context(self) -> SimpleNamespace:
+        return SimpleNamespace(gcs_address="")
+
+
+def workers(script: Script, said: list[str], n: int = 2, **settings: Any) -> Workers:
+    """Return n workers of a cluster of this command's own."""
+    cluster = Cluster(Ray(script), None, started=True)
+    return Workers(cluster, Resources(n, 1.0, 0.0), Actor, (), said.append, **settings)
+
+
+def doubled(executor: Workers, numbers: range, **settings: Any) -> Iterator[tuple[int, Any]]:
+    """Have numbers doubled."""
+    return executor.run("double", [(number,) for number in numbers], "shared", **settings)
