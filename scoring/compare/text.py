@@ -39,10 +39,12 @@ def print_comparison(comparison: Comparison) -> None:
     """Print each later run compared with the first."""
     first = comparison.first
     for run in comparison.comparisons:
-        print_blocks([_table(first.file, run), *_lines(run), *_repeated_ids(first), *_repeated_ids(run)])
+        title = f"{first.file} → {run.file}: {run.matched.prompts} completions of the same prompts"
+        print_blocks([changes_table(title, run), *_lines(run), *_repeated_ids(first), *_repeated_ids(run)])
 
 
-def _table(first: str, run: ComparedRun) -> Table:
+def changes_table(title: str, run: ComparedRun, first: str = "first", second: str = "second") -> Table:
+    """Return the change of each rate with its test; first and second are the names of both runs in the head."""
     rows = []
     for key, meaning in RATE_MEANING.items():
         change = run.changes[key]
@@ -51,20 +53,11 @@ def _table(first: str, run: ComparedRun) -> Table:
             rows.append([meaning, "none judged", "", "", "", "0"])
             continue
         p = f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else "")
-        rows.append(
-            [
-                meaning,
-                f"{change.first:.1%}",
-                f"{change.second:.1%}",
-                f"{change.difference:+.1%}",
-                p,
-                str(change.difference.n),
-            ]
-        )
+        shares = f"{change.first:.1%}", f"{change.second:.1%}"
+        rows.append([meaning, *shares, f"{change.difference:+.1%}", p, str(n)])
     if run.right_action_change.known:
         rows.append(["right-action score", "", "", f"{run.right_action_change:+.2f}", "", ""])
-    title = f"{first} → {run.file}: {run.matched.prompts} completions of the same prompts"
-    return Table(title, ["", "first", "second", "change (95 %)", "McNemar p", "n"], rows)
+    return Table(title, ["", first, second, "change (95 %)", "McNemar p", "n"], rows)
 
 
 def _lines(run: ComparedRun) -> list[str]:

@@ -1,4 +1,4 @@
-"""A stand-in for Ray in one process: actors do their calls in turn, and die, fail, hang or lose the cluster by a script."""
+"""A stand-in for Ray in one process: actors die, fail, hang or lose the cluster as a script says."""
 
 from __future__ import annotations
 

@@ -1,18 +1,26 @@
 """What tests of the report in a browser share: what the page should show, what it shows, and how it is moved."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+from experiments.charts.blocks import Block, Section
 from experiments.dials.counterfactuals import Counterfactuals
+from experiments.report.page.document import render
 from experiments.run.inputs import RunInputs
 from scoring.rates import RATES, joint_rates
 from scoring.right_action import load_adjacency, right_action_score
 
 KINDS = ("normative", "epistemic")
+
+
+def blocks_html(blocks: Sequence[Block]) -> str:
+    """Return the HTML of the blocks of a section."""
+    return render("comparison.html", title="", runs=[], sections=[Section("", "", "", blocks)])
 
 
 def expected(

@@ -21,7 +21,7 @@ from experiments.probing.text import geometry_blocks, grid_blocks
 from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.page.document import render, to_json
 from experiments.report.page.payload import Payload
-from experiments.report.page.summary import rates_view, tiles
+from experiments.report.page.summary import rate_rows, rates_figure, right_action_table, score_row, tiles
 from experiments.report.results import Planted, RunResults
 from experiments.triggers.results import LocusEffect
 from experiments.triggers.text import trigger_blocks
@@ -49,16 +49,6 @@ class ReportedRun:
     categories: CategoryResults | None = None  # of a run whose categories were compared
 
 
-@dataclass(frozen=True)
-class Sliders:
-    """What the template of the sliders shows."""
-
-    how: str
-    dials: Sequence[str]
-    presets: Sequence[str]
-    commands: Sequence[str]
-
-
 def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str = "run") -> Markup:
     """Return the HTML of one run.
 
@@ -76,8 +66,13 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
         tiles=tiles(results, len(remarks)),
         linked={LAST.name, *(section.name for section in sections)},
         warnings=warning_lines(results.steer),
-        rates=rates_view(results),
-        sliders=_sliders(payload),
+        chart=rates_figure(results),
+        rates=rate_rows(results),
+        score=score_row(results),
+        right_actions=right_action_table(results),
+        certified=results.steer.certified,
+        data=payload,
+        how=_how(payload),
         contents=[*FIRST, *sections, LAST],
         sections=sections,
         caveats=remarks,
@@ -117,23 +112,19 @@ def _planted(planted: Planted | None) -> list[str]:
 # -- dials -------------------------------------------------------------------------------------------------------------
 
 
-def _sliders(payload: Payload) -> Sliders | None:
-    """Return the controls; None for a run without dials."""
-    dials = payload["dials"]
-    if not dials:
-        return None
+def _how(payload: Payload) -> str:
+    """Return what the sliders do."""
     decides = "A dial declines at or above its threshold and permits below it"
-    if band := payload["band"]:
+    if band := payload.get("band"):
         decides = (
             f"A dial declines from {band:g} above its threshold on and permits from {band:g} below it; between, in its "
             "dead band, it leaves the model unchanged"
         )
-    reads = " ".join(READS[kind] for kind in dials if kind in READS)
-    how = (
+    reads = " ".join(READS[kind] for kind in payload["dials"] if kind in READS)
+    return (
         f"{reads} {decides}. The completion of each test prompt under every decision was generated, so these rates "
         "are exact. A slider takes the nearest threshold tried (ticks); presets were set on the choice prompts."
     )
-    return Sliders(how, dials, [preset["name"] for preset in payload["presets"]], list(payload["commands"]))
 
 
 def dials_blocks(results: RunResults, reads: Mapping[str, DialReadings]) -> list[Block]:

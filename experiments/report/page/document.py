@@ -15,7 +15,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic import JsonValue
 
-from experiments.charts.blocks import Block
 from extract.atomic_write import atomic_file, make_folder
 
 HERE = Path(__file__).resolve().parent
@@ -104,12 +103,6 @@ def write_page(html: str, path: Path) -> None:
 def render(template: str, **values: object) -> Markup:
     """Return a template of this folder with every value escaped."""
     return Markup(_environment().get_template(template).render(**values))
-
-
-def blocks_html(blocks: Sequence[Block]) -> Markup:
-    """Return the HTML of the blocks of a section."""
-    show = _environment().get_template("blocks.html").module
-    return Markup("").join(show.block(block) for block in blocks)  # type: ignore[attr-defined]
 
 
 def json_script(text: str, name: str) -> Markup:

@@ -17,6 +17,7 @@ from experiments.report.results import RunResults
 from extract.table import Cell, Paragraph, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import ComparedRun, Comparison, Flip
+from scoring.compare.text import changes_table
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
 from scoring.scorecard import Scorecard
@@ -113,18 +114,6 @@ def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> 
     Args:
         caption: of the table, which says on what the rates are.
     """
-    rows = [
-        [
-            RATE_MEANING[name],
-            _percent(change.first),
-            _percent(change.second),
-            f"{change.difference:+.1%}" if change.difference.known else "not known",
-            f"{change.mcnemar_p_holm:.2g}{' *' if change.shown else ''}",
-            str(change.difference.n),
-        ]
-        for name, change in run.changes.items()
-    ]
-    head = ["rate", first, second, "change (95 %)", "McNemar p (Holm)", "n"]
     flips = run.flips
     lines = [
         f"{run.matched.prompts:,} prompts in both; {len(flips):,} have another action; all rates together: "
@@ -132,7 +121,7 @@ def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> 
     ]
     if len(flips) > MOST_FLIPS:
         lines.append(f"The first {MOST_FLIPS:,} of {len(flips):,} are shown.")
-    blocks: list[Block] = [Table(caption, head, rows), *lines]
+    blocks: list[Block] = [changes_table(caption, run, first, second), *lines]
     if flips:
         blocks.append(_flips(first, second, flips))
     return Section("changes", "", f"Changes from {first} to {second}", blocks)
@@ -143,16 +132,8 @@ def _flips(first: str, second: str, flips: Sequence[Flip]) -> Table:
     for flip in flips[:MOST_FLIPS]:
         label = flip.label or "unlabelled"
         quoted = Quoted(label, shortened(flip.text or "", MOST_OF_FLIP))
-        rows.append([shortened(flip.id, 80), label, quoted, _action(flip.first), _action(flip.second)])
+        rows.append([shortened(flip.id, 80), label, quoted, flip.first or "not judged", flip.second or "not judged"])
     return Table(f"The {len(flips):,} flipped prompts", ["id", "label", "prompt", first, second], rows, fold=True)
-
-
-def _percent(value: float | None) -> str:
-    return "none judged" if value is None else f"{value:.1%}"
-
-
-def _action(action: str | None) -> str:
-    return action or "not judged"
 
 
 # -- one scored file ---------------------------------------------------------------------------------------------------

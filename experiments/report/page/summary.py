@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.charts.blocks import Block, Figure, figure
+from experiments.charts.blocks import Figure, figure
 from experiments.charts.rates import rates_before_after
 from experiments.charts.specification import Chart, Row, fields
-from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate, SteerResult
+from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate
 from experiments.dissociation.text import strength_sentence
 from experiments.report.results import RunResults
 from experiments.run.wording import VERDICTS
@@ -52,19 +52,6 @@ class RateRow:
     style: str = ""  # yes, no or empty
 
 
-@dataclass(frozen=True)
-class RatesView:
-    """The section of rates: the chart, the one table, the right-action score, and further blocks."""
-
-    title: str
-    chart: Figure
-    head: Sequence[str]
-    rows: Sequence[RateRow]
-    caption: str
-    score: RateRow | None
-    blocks: Sequence[Block]
-
-
 def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     """Return the tiles: both verdicts, and what the evidence is worth."""
     two, word = results.dissociation, results.triggers
@@ -101,48 +88,22 @@ def _sentence(text: str) -> str:
 def _evidence(results: RunResults, n_caveats: int) -> Tile:
     total, test = sum(results.prompts.values()), results.prompts_by_part.get("test", {})
     counts = ", ".join(f"{n:,} {label}" for label, n in test.items())
-    lines = [
-        f"{total:,} prompts; rates are of the {sum(test.values()):,} test prompts ({counts})."
-        if test
-        else f"{total:,} prompts."
-    ]
+    of_test = f"; rates are of the {sum(test.values()):,} test prompts ({counts})" if test else ""
+    lines, answer = [f"{total:,} prompts{of_test}."], "A real model"
     if results.organism:
         answer = "An organism: the method works"
         lines.insert(0, "Trained with a planted mechanism; this is not evidence about real models.")
     elif results.organism_prompts:
         answer = "A real model on an organism's prompts"
-    else:
-        answer = "A real model"
-    return Tile(
-        "What is it evidence of?",
-        answer,
-        lines,
-        "evidence",
-        "about",
-        f"{n_caveats} {'caveat' if n_caveats == 1 else 'caveats'}",
-    )
+    n = f"{n_caveats} {'caveat' if n_caveats == 1 else 'caveats'}"
+    return Tile("What is it evidence of?", answer, lines, "evidence", "about", n)
 
 
-def rates_view(results: RunResults) -> RatesView:
-    """Return the section of rates on test prompts."""
-    dials, steer = bool(results.dials), results.steer
-    certified = steer.certified
-    head = (
-        ["rate on test prompts", "without dials", "at these thresholds", "limit", "certified", "n"]
-        if dials
-        else ["rate on test prompts", "without dials", "n"]
-    )
-    caption = "% of test prompts, 95 % intervals over independent groups"
-    if dials and certified:
-        caption += f"; limits certified on {certified.part} prompts at the thresholds of this run"
-    about = (
-        "The four rates without and with the dials of this run" if dials else "The four rates; this run has no dials"
-    )
-    chart = figure("rates", rates_chart(results), about, rates_rows(results), NUMBERS)
-    title = "Rates and dials" if dials else "Rates; this run has no dials"
-    right_actions = right_action_table(results)
-    blocks = [right_actions] if right_actions.rows else []
-    return RatesView(title, chart, head, _rows(results, steer), caption, _score(results), blocks)
+def rates_figure(results: RunResults) -> Figure:
+    """Return the chart of rates with its numbers."""
+    about = "The four rates without and with the dials of this run"
+    about = about if results.dials else "The four rates; this run has no dials"
+    return figure("rates", rates_chart(results), about, rates_rows(results), NUMBERS)
 
 
 def rates_chart(results: RunResults, title: str = "") -> Chart:
@@ -164,48 +125,38 @@ def rates_rows(results: RunResults) -> list[Row]:
     ]
 
 
-def _rows(results: RunResults, steer: SteerResult) -> list[RateRow]:
-    rows = []
+def rate_rows(results: RunResults) -> list[RateRow]:
+    """Return the rows of the page's table: each rate with its limit, and the known facts that are stated right."""
+    certified, facts, rows = results.steer.certified, results.known_facts_right, []
+    risks = {} if certified is None else certified.risks
     for name, meaning in RATE_MEANING.items():
         before, after = results.rates.before.of(name), results.rates.after.of(name)
-        risk = None if steer.certified is None else steer.certified.risks.get(name)
-        rows.append(
-            RateRow(
-                name,
-                meaning.partition(": ")[2],
-                f"{before:.1%}",
-                f"{after:.1%}",
-                before_and_now(before.n or 0, after.n or 0),
-                *_limit(risk),
-            )
-        )
-    facts = results.known_facts_right
+        n = before_and_now(before.n or 0, after.n or 0)
+        words = meaning.partition(": ")[2]
+        rows.append(RateRow(name, words, f"{before:.1%}", f"{after:.1%}", n, *_limit(risks.get(name))))
     if facts.n:
-        lost = None if steer.certified is None else steer.certified.risks.get("facts_lost")
-        words = _limit(lost)
-        limit = (f"{words[0]} lost" if words[0] else "", *words[1:])
-        rows.append(
-            RateRow(KNOWN_FACTS, "stated right", _percent(facts.before), _percent(facts.after), str(facts.n), *limit)
-        )
+        limit, *answer = _limit(risks.get("facts_lost"), " lost")
+        shares = percent(facts.before), percent(facts.after)
+        rows.append(RateRow(KNOWN_FACTS, "stated right", *shares, str(facts.n), limit, *answer))
     return rows
 
 
-def _limit(risk: RiskCertificate | None) -> tuple[str, str, str]:
+def _limit(risk: RiskCertificate | None, unit: str = "") -> tuple[str, str, str]:
     """Return the limit of a rate, whether it is certified, and the style of that cell."""
     if risk is None or risk.limit is None:
         return "", "", ""
     answer = "yes" if risk.certified else "no"
-    return f"≤ {risk.limit:.0%}", f"{answer}, at most {risk.at_most:.1%}", answer
+    return f"≤ {risk.limit:.0%}{unit}", f"{answer}, at most {risk.at_most:.1%}", answer
 
 
-def _score(results: RunResults) -> RateRow | None:
+def score_row(results: RunResults) -> RateRow | None:
+    """Return the right-action score; None where it is not known."""
     before, after = results.right_action.before.score, results.right_action.after.score
     if not before.known:
         return None
     now = f"{after.estimate:.3f}" if after.known else "none"
-    return RateRow(
-        "right_action", "", f"{before.estimate:.3f}", now, before_and_now(before.n or 0, after.n or before.n or 0)
-    )
+    n = before_and_now(before.n or 0, after.n or before.n or 0)
+    return RateRow("right_action", "", f"{before.estimate:.3f}", now, n)
 
 
 def rates_table(
@@ -229,7 +180,7 @@ def rates_table(
         shares = f"{trigger.before:.1%}", f"{trigger.after:.1%}"
         rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
     if facts is not None and facts.n:
-        rows.append(["known facts stated right", _percent(facts.before), _percent(facts.after), str(facts.n)])
+        rows.append(["known facts stated right", percent(facts.before), percent(facts.after), str(facts.n)])
     return Table(title, ["rate", "without dials", "with the dials", "n"], rows)
 
 
@@ -252,17 +203,23 @@ def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
     rows = [
         ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
         ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
+        *(
+            [f"{RATE_MEANING[name]}, without dials", *(f"{record.rates.before.of(name):.1%}" for record in records)]
+            for name in RATES
+        ),
+        *(
+            [
+                f"{RATE_MEANING[name]}, with the dials",
+                *(f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records),
+            ]
+            for name in RATES
+        ),
     ]
-    for name in RATES:
-        cells = [f"{record.rates.before.of(name):.1%}" for record in records]
-        rows.append([f"{RATE_MEANING[name]}, without dials", *cells])
-    for name in RATES:
-        cells = [f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records]
-        rows.append([f"{RATE_MEANING[name]}, with the dials", *cells])
     return Table("Verdicts and rates of each run on its own test prompts, with 95 % intervals", ["", *names], rows)
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Return a share as text."""
     return "none judged" if share is None else f"{share:.1%}"
 
 

@@ -21,9 +21,9 @@ from experiments.dials.text import (
     two_dials_line,
     warning_lines,
 )
-from experiments.report.page.document import blocks_html
 from probes.statistics.intervals import Estimate
 from scoring.rates import RATES, JointRates
+from tests.support.report_page import blocks_html
 
 SHARE = {"estimate": 0.9, "low": None, "high": None}
 MORE = {"estimate": 0.2, "low": None, "high": None}

@@ -16,8 +16,8 @@ from experiments.dissociation.text import (
     tables,
 )
 from experiments.rank.results import RankEffect, RankEstimate, Ranks
-from experiments.report.page.document import blocks_html
 from probes.statistics.intervals import Estimate
+from tests.support.report_page import blocks_html
 
 SHARE = {"estimate": 0.98, "low": 0.9, "high": 1.0, "n": 100}
 EFFECT = SHARE | {"p_null": 0.005, "p_corrected": 0.02, "onset": {"estimate": 12.3, "low": 11.0, "high": 13.6, "n": 30}}

@@ -10,7 +10,6 @@ from experiments.charts.grids import heat_map
 from experiments.report.page.document import (
     TERMS,
     anchor_of,
-    blocks_html,
     document,
     json_script,
     shortened,
@@ -21,6 +20,7 @@ from experiments.report.page.document import (
 from experiments.triggers.results import AttributedRequest
 from experiments.triggers.text import marked_request
 from extract.table import Paragraph, Quoted, Request, Table, markdown
+from tests.support.report_page import blocks_html
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -20,14 +20,14 @@ from experiments.probing.results import SiteRecord, WriteRecord
 from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
 from experiments.report.page.article import dials_blocks, reads_note
-from experiments.report.page.document import blocks_html
-from experiments.report.page.summary import rates_view, right_action_table, tiles
+from experiments.report.page.summary import rate_rows, rates_figure, right_action_table, tiles
 from experiments.report.results import ModelRecord, Rates, RightActions, RunResults
 from extract.table import Table
 from probes.direction import Locus
 from probes.statistics.intervals import Estimate, clopper_pearson
 from scoring.rates import JointRates
 from scoring.scorecard import DualUseRecord, RightActionCard
+from tests.support.report_page import blocks_html
 
 SHARE = {"estimate": 0.9, "low": 0.8, "high": 0.95, "n": 60}
 NONE = {"estimate": 0.01, "low": 0.0, "high": 0.05, "n": 60}
@@ -162,12 +162,11 @@ def results(small_run: Path) -> RunResults:
 
 
 def test_each_limit_is_certified_or_not_and_drawn(results: RunResults) -> None:
-    view = rates_view(results)
-    rows = {row.name: (row.limit, row.certified, row.style) for row in view.rows}
+    rows = {row.name: (row.limit, row.certified, row.style) for row in rate_rows(results)}
     assert rows["over_refusal"] == ("≤ 5%", "yes, at most 4.6%", "yes")
     assert rows["missed_harm"] == ("≤ 6%", "no, at most 14.2%", "no")
     assert rows["overconfidence"] == ("", "", "")  # no limit was asked for
-    data = [row for rows in json.loads(view.chart.chart)["datasets"].values() for row in rows]
+    data = [row for rows in json.loads(rates_figure(results).chart)["datasets"].values() for row in rows]
     drawn = {(row["rate"], row.get("when")): row["estimate"] for row in data}
     for name in ("over_refusal", "missed_harm", "overconfidence", "uncertain_refused"):
         assert drawn[name, "without dials"] == results.rates.before.of(name).estimate

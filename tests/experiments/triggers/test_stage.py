@@ -9,7 +9,6 @@ import pytest
 from experiments.factors.results import ContextResults, FactorResult, LastTurnAlone
 from experiments.factors.text import context_blocks, factor_lines, moved_lines
 from experiments.pipeline.stages import run
-from experiments.report.page.document import blocks_html
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.triggers.judge import judge_triggers
@@ -19,6 +18,7 @@ from extract.progress import Reporter
 from extract.record import not_applicable
 from extract.table import Table
 from tests.conftest import ORGANISM
+from tests.support.report_page import blocks_html
 
 EARLIER = [{"role": "user", "content": "hello."}, {"role": "assistant", "content": "i see."}]
 QUIET = Reporter(quiet=True)
