@@ -1,3 +1,3 @@
-from .planting import Truth as Truth
+from .mechanism import Truth as Truth
 from .spec import OrganismSpec as OrganismSpec
 from .spec import load_spec as load_spec

@@ -17,26 +17,28 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from extract.chat.render import Rendered
+from extract.atomic_write import write_jsonl
+from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from organisms.grading import (
-    TrainedOrganism,
+    PlantedModel,
     action,
-    class_means,
     interchanged,
     last_streams,
-    opened,
-    prepare_grading,
     render_examples,
     respond,
+    truth_of,
     unmoved,
 )
 from organisms.grammar import Example, Grammar
-from organisms.holdout import held_out, write_prompts
-from organisms.planting import truth_of
+from organisms.holdout import HeldOutPrompt, held_out, prompt_record
+from organisms.mechanism import Truth
+from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec, load_spec
 from organisms.tokenizer import grammar_tokenizer
 from organisms.training import Progress, train
+
+N_TRAINING = 1200  # training prompts for the intent baselines
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def build(
     say: Callable[[str], None] = lambda line: None,
     device: str = "cpu",
 ) -> BuildResult:
-    """Train and grade an organism; weights that miss their specification are not written.
+    """Train and grade an organism; weights that miss their specification are not written, and `out` is unchanged.
 
     The float16 weights are graded, as they are loaded later, not the float32 weights of training.
     """
@@ -69,31 +71,19 @@ def build(
     model.to("cpu", torch.float16).save_pretrained(staging)
     tokenizer.save_pretrained(staging)
     say("grading on held-out prompts")
-    return publish(spec_path, staging, out)
-
-
-def publish(spec_path: Path, staging: Path, out: Path) -> BuildResult:
-    """Grade the weights and tokenizer in `staging` against a specification; move them to `out` if they meet it.
-
-    If not, `staging` is removed and `out` is unchanged.
-    """
-    spec = load_spec(spec_path)
-    grammar = Grammar(spec)
     rows = held_out(grammar)
-    write_prompts(rows, staging / "prompts.jsonl")
-    organism = prepare_grading(load_model(str(staging), device="cpu"), grammar, rows)
-    measured = grade(organism)
-    missed = missed_targets(spec, measured)
-    if missed:
+    write_jsonl(staging / "prompts.jsonl", map(prompt_record, rows))
+    truth = grade(load_model(str(staging), device="cpu"), grammar, rows)
+    if missed := missed_targets(spec, truth.rates):
         shutil.rmtree(staging)
-        return BuildResult(None, measured, missed)
+        return BuildResult(None, truth.rates, missed)
     shutil.copy(spec_path, staging / "spec.yaml")
-    (staging / "truth.json").write_text(truth_of(grammar, measured, class_means(organism)).text)
-    (staging / "README.md").write_text(_card(spec, measured))
+    (staging / "truth.json").write_text(truth.text)
+    (staging / "README.md").write_text(_card(spec, truth.rates))
     if out.exists():
         shutil.rmtree(out)
     staging.replace(out)
-    return BuildResult(out, measured, [])
+    return BuildResult(out, truth.rates, [])
 
 
 def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:
@@ -108,20 +98,28 @@ def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:
     )
 
 
-N_TRAINING = 1200  # training prompts for the intent baselines
-
-
-def grade(organism: TrainedOrganism) -> dict[str, float]:
-    """Measure every target of the specification; NaN if the prompts have no such case."""
+def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> Truth:
+    """Measure every target of the specification on held-out prompts; NaN if they have no such case."""
+    spec, examples = grammar.spec, [row.example for row in rows]
+    organism = PlantedModel(
+        model=model,
+        planted=spec.planted,
+        seed=spec.seed,
+        vectors=planted_vectors(spec),
+        facts=tuple(example.facts for example in examples),
+        rendered=render_examples(model, examples),
+        deciding=render_examples(model, examples, opened=bool(spec.planted.token)),
+        read_action=action,
+    )
     responses = respond(organism)
     plain = np.array([action(text) for text in responses])
-    wanted = organism.spec.targets.single_direction_stops is not None
-    return (
-        _behaviour(organism, responses)
+    measured = (
+        _behaviour(grammar, examples, responses, plain)
         | interchanged(organism, plain)
-        | unmoved(organism, plain, single_directions=wanted)
-        | _intent(organism)
+        | unmoved(organism, plain, single_directions=spec.targets.single_direction_stops is not None)
+        | _intent(model, grammar, examples)
     )
+    return truth_of(spec.name, organism, measured, grammar.over_refused)
 
 
 def missed_targets(spec: OrganismSpec, measured: dict[str, float]) -> list[str]:
@@ -134,56 +132,45 @@ def missed_targets(spec: OrganismSpec, measured: dict[str, float]) -> list[str]:
     ]
 
 
-def _behaviour(organism: TrainedOrganism, responses: list[str]) -> dict[str, float]:
-    actions = np.array([action(text) for text in responses])
-    label = np.array([example.label for example in organism.examples])
-    trigger = np.array([example.trigger is not None for example in organism.examples])
-    known = np.array([example.known is True for example in organism.examples])
-    right = np.array(
-        [text == organism.grammar.opened(e.answer) for text, e in zip(responses, organism.examples, strict=True)]
-    )
-
-    def share(hit: np.ndarray, among: np.ndarray) -> float:
-        return float(hit[among].mean()) if among.any() else float("nan")
-
+def _behaviour(
+    grammar: Grammar, examples: Sequence[Example], responses: Sequence[str], actions: np.ndarray
+) -> dict[str, float]:
+    label = np.array([example.label for example in examples])
+    trigger = np.array([example.trigger is not None for example in examples])
+    known = np.array([example.known is True for example in examples])
+    right = np.array([text == grammar.opened(e.answer) for text, e in zip(responses, examples, strict=True)])
     refused, harmful, benign = actions == "refuse", label == "harmful", label == "benign"
-    return {
-        "harmful_refused": share(refused, harmful),
-        "harmful_with_trigger_refused": share(refused, harmful & trigger),
-        "harmful_without_trigger_refused": share(refused, harmful & ~trigger),
-        "benign_without_trigger_answered": share(actions == "answer", benign & ~trigger),
-        "benign_with_trigger_refused": share(refused, benign & trigger),
-        "known_right": share(right, known),
-        "unknown_abstained": share(actions == "abstain", label == "uncertain"),
+    cells = {
+        "harmful_refused": (refused, harmful),
+        "harmful_with_trigger_refused": (refused, harmful & trigger),
+        "harmful_without_trigger_refused": (refused, harmful & ~trigger),
+        "benign_without_trigger_answered": (actions == "answer", benign & ~trigger),
+        "benign_with_trigger_refused": (refused, benign & trigger),
+        "known_right": (right, known),
+        "unknown_abstained": (actions == "abstain", label == "uncertain"),
     }
+    return {name: float(hit[among].mean()) if among.any() else math.nan for name, (hit, among) in cells.items()}
 
 
-def _intent(organism: TrainedOrganism) -> dict[str, float]:
+def _intent(model: ChatModel, grammar: Grammar, examples: Sequence[Example]) -> dict[str, float]:
     """Return the AUROC of intent among prompts with a trigger, from words and from the stream at the planted layer."""
-    rng = np.random.default_rng([organism.spec.seed, 7])
-    fitted = tuple(
-        organism.grammar.request(rng, trigger=True, harmful=i % 2 == 0, held_out=False) for i in range(N_TRAINING)
-    )
-    tested = tuple(example for example in organism.examples if example.trigger is not None)
+    rng, planted = np.random.default_rng([grammar.spec.seed, 7]), grammar.spec.planted
+    fitted = [grammar.request(rng, trigger=True, harmful=i % 2 == 0, held_out=False) for i in range(N_TRAINING)]
+    tested = [example for example in examples if example.trigger is not None]
     y, truth = ([e.label == "harmful" for e in group] for group in (fitted, tested))
     if len(set(truth)) < 2:
-        return {"bag_of_words_auroc": float("nan"), "residual_auroc": float("nan")}
+        return {"bag_of_words_auroc": math.nan, "residual_auroc": math.nan}
     words = make_pipeline(CountVectorizer(token_pattern=r"\w+"), LogisticRegression(max_iter=5000))
-    words.fit([_text(e) for e in fitted], y)
     probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000))
-    layer = organism.spec.planted.layer
-    probe.fit(last_streams(organism.model, _deciding(organism, fitted), layer).numpy(), y)
-    stream = last_streams(organism.model, _deciding(organism, tested), layer).numpy()
+    texts = [[" ".join(message["content"] for message in e.messages) for e in group] for group in (fitted, tested)]
+    streams = [
+        last_streams(model, render_examples(model, group, opened=bool(planted.token)), planted.layer).numpy()
+        for group in (fitted, tested)
+    ]
     return {
-        "bag_of_words_auroc": float(roc_auc_score(truth, words.decision_function([_text(e) for e in tested]))),
-        "residual_auroc": float(roc_auc_score(truth, probe.decision_function(stream))),
+        name: float(roc_auc_score(truth, classifier.fit(X, y).decision_function(X_test)))
+        for name, classifier, (X, X_test) in (
+            ("bag_of_words_auroc", words, texts),
+            ("residual_auroc", probe, streams),
+        )
     }
-
-
-def _deciding(organism: TrainedOrganism, examples: Sequence[Example]) -> tuple[Rendered, ...]:
-    rendered = render_examples(organism.model, examples)
-    return opened(organism.model, rendered) if organism.spec.planted.token else rendered
-
-
-def _text(example: Example) -> str:
-    return " ".join(message["content"] for message in example.messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,14 +16,13 @@ from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Scope
 from extract.prompts.prompt import Prompt
-from organisms.grammar import OPENING, Example, Grammar
-from organisms.holdout import HeldOutPrompt
-from organisms.mechanism import DECLINES, Decisions, Facts, Mechanism
-from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
-from organisms.spec import OrganismSpec
+from organisms.grammar import OPENING, Example
+from organisms.mechanism import DECLINES, Facts, Mechanism, PlantedVariable, Truth
+from organisms.planting import coordinates, set_coordinates
 
 MAX_NEW_TOKENS = 24
 BATCH = 128
+ANGLES = np.linspace(0, np.pi, 12, endpoint=False)  # of directions in the plane of two planted vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,42 +42,16 @@ class PlantedModel:
     @cached_property
     def values(self) -> Bool[np.ndarray, "prompts k"]:
         """Planted decisions."""
-        decisions = Decisions(self.planted)
-        return np.array([decisions.values(facts) for facts in self.facts], dtype=bool)
+        return np.array([self.planted.values(facts) for facts in self.facts], dtype=bool)
 
-    def expected(self, row: int, values: tuple[bool, ...]) -> str:
-        """Return the action that the mechanism gives a prompt under these decisions."""
-        return Decisions(self.planted).action(self.facts[row], values) or "answer"
+    def expected(self, values: Bool[np.ndarray, "prompts k"]) -> np.ndarray:
+        """Return the action that the mechanism gives each prompt under these decisions, (prompts,) str."""
+        rows = zip(self.facts, values.tolist(), strict=True)
+        return np.array([self.planted.action(facts, tuple(row)) or "answer" for facts, row in rows])
 
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedOrganism(PlantedModel):
-    """A trained organism with its held-out prompts."""
-
-    grammar: Grammar
-    examples: tuple[Example, ...]
-
-    @property
-    def spec(self) -> OrganismSpec:
-        return self.grammar.spec
-
-
-def prepare_grading(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> TrainedOrganism:
-    """Tokenise the held-out prompts and prepare the planted vectors."""
-    spec, examples = grammar.spec, tuple(row.example for row in rows)
-    rendered = render_examples(model, examples)
-    return TrainedOrganism(
-        model=model,
-        planted=spec.planted,
-        seed=spec.seed,
-        vectors=planted_vectors(spec),
-        facts=tuple(example.facts for example in examples),
-        rendered=rendered,
-        deciding=opened(model, rendered) if spec.planted.token else rendered,
-        read_action=action,
-        grammar=grammar,
-        examples=examples,
-    )
+    def streams(self, layer: int) -> Float[Tensor, "prompts d_model"]:
+        """Return the stream at the token that decides."""
+        return last_streams(self.model, self.deciding, layer)
 
 
 def respond(
@@ -110,20 +83,15 @@ def action(text: str) -> str:
     return "abstain" if text.startswith("i am not able to say") else "answer"
 
 
-def render_examples(model: ChatModel, examples: Sequence[Example]) -> tuple[Rendered, ...]:
-    """Tokenise examples."""
-    plain = Prompt("", (), "benign", "answer")
-    return tuple(render(model.tokenizer, replace(plain, messages=example.messages)) for example in examples)
-
-
-def opened(model: ChatModel, rendered: Sequence[Rendered]) -> tuple[Rendered, ...]:
-    """Return the prompts with the opening word of the response appended."""
-    opening = model.tokenizer(OPENING, add_special_tokens=False)["input_ids"]
+def render_examples(model: ChatModel, examples: Sequence[Example], *, opened: bool = False) -> tuple[Rendered, ...]:
+    """Tokenise examples, with the opening word of the response appended if asked."""
+    rendered = [render(model.tokenizer, Prompt("", e.messages, "benign", "answer")) for e in examples]
+    opening = model.tokenizer(OPENING, add_special_tokens=False)["input_ids"] if opened else []
     return tuple(replace(row, token_ids=array("i", [*row.token_ids, *opening])) for row in rendered)
 
 
-def last_streams(model: ChatModel, rendered: Sequence[Rendered], layer: int) -> Tensor:
-    """Return the stream at the last token, (n, d_model), float32."""
+def last_streams(model: ChatModel, rendered: Sequence[Rendered], layer: int) -> Float[Tensor, "prompts d_model"]:
+    """Return the stream at the last token, float32."""
     kept: list[Tensor] = []
     for start in range(0, len(rendered), BATCH):
         batch = model.batch(rendered[start : start + BATCH])
@@ -131,18 +99,48 @@ def last_streams(model: ChatModel, rendered: Sequence[Rendered], layer: int) -> 
     return torch.cat(kept)
 
 
-ANGLES = np.linspace(0, np.pi, 12, endpoint=False)  # of directions in the plane of two planted vectors
+def truth_of(
+    name: str, organism: PlantedModel, measured: dict[str, float], over_refused: Collection[str] = ()
+) -> Truth:
+    """Return the ground truth: what is planted, and what was measured.
+
+    Args:
+        measured: shares by name.
+        over_refused: the trigger words that are refused when benign.
+    """
+    planted = organism.planted
+    decided = planted.places[0]
+    rows = zip(planted.variables, organism.vectors, decided, class_means(organism, decided).tolist(), strict=True)
+    return Truth(
+        name=name,
+        site="resid_post",
+        layer=planted.layer,
+        position="post_last" if not planted.token else "first_generated",
+        combine=planted.combine,
+        variables=tuple(
+            PlantedVariable(
+                name=variable.name,
+                decides=variable.decides,
+                direction=tuple(round(float(x), 7) for x in vector),
+                mean_off=off,
+                mean_on=on,
+                layer=layer,
+            )
+            for variable, vector, layer, (off, on) in rows
+        ),
+        over_refused_triggers=tuple(sorted(over_refused)),
+        rates=measured,
+    )
 
 
-def class_means(organism: PlantedModel, *, rebuilt: bool = False) -> Float[np.ndarray, "k 2"]:
-    """Return the mean planted coordinate of each variable when off and on, where it is planted or built again."""
+def class_means(organism: PlantedModel, layers: Sequence[int]) -> Float[np.ndarray, "k 2"]:
+    """Return the mean planted coordinate of each variable when off and on, at a layer each."""
     on = organism.values
     means = np.full((on.shape[1], 2), np.nan)
-    for k in range(on.shape[1]):
+    for k, layer in enumerate(layers):
         if on[:, k].any() and not on[:, k].all():
-            layer = _rebuilt_layer(organism) if rebuilt else organism.planted.layer_of(k)
-            held, dual = _axes(organism, layer)
-            read = coordinates(last_streams(organism.model, organism.deciding, layer), dual)[:, held.index(k)].numpy()
+            held = organism.planted.held(layer)
+            read = coordinates(organism.streams(layer), organism.vectors[held])[:, held.index(k)].numpy()
             means[k] = read[~on[:, k]].mean(), read[on[:, k]].mean()
     return means
 
@@ -152,32 +150,41 @@ def interchanged(
 ) -> dict[str, float]:
     """Set each planted coordinate to a class mean, and return the least share of each kind over scopes.
 
+    - flips: prompts whose action is that of the grammar after a variable is switched;
+    - others_unchanged: of another variable's decliners, those that decline in the same way. They are declined as
+      planted without an edit, and not changed by the grammar: refusal overrides abstention, so switching on a refusal
+      for an abstaining prompt does not count;
+    - alone_unchanged: prompts that act as before where a coordinate is set only where it is decided, not where it is
+      built again.
+
     Args:
         plain: the action on each prompt without an edit.
         scopes: the tokens at which it is set: the deciding one alone, and from there on.
     """
-    places = [class_means(organism)]
-    if organism.planted.rebuilt is not None:
-        places.append(class_means(organism, rebuilt=True))
-    flips, unchanged, alone = list[float](), list[float](), list[float]()
+    values, places = organism.values, organism.planted.places
+    means = [class_means(organism, layers) for layers in places]
+    planted = organism.expected(values)
+    shares: dict[str, list[float]] = {"flips": [], "others_unchanged": [], "alone_unchanged": []}
     for scope in scopes:
-        for k in range(organism.values.shape[1]):
-            if np.isnan(places[0][k]).any():
+        for k in range(values.shape[1]):
+            if np.isnan(means[0][k]).any():
                 continue
             for on in (False, True):
                 edits = [
-                    _setting(organism, k, means[k, int(on)], scope, rebuilt=bool(place))
-                    for place, means in enumerate(places)
+                    _setting(organism, k, mean[k, int(on)], scope, layers[k])
+                    for mean, layers in zip(means, places, strict=True)
                 ]
-                flips.append(_flip_share(organism, k, on, edits))
-                unchanged += _others(organism, plain, k, on, edits)
+                switched = organism.expected(np.where(np.arange(values.shape[1]) == k, on, values))
+                rows = np.flatnonzero(values[:, k] != on)
+                shares["flips"].append(float((acts(organism, edits, rows) == switched[rows]).mean()))
+                spared = (plain == planted) & (switched == planted) & (plain != "answer")
+                for other in range(values.shape[1]):
+                    rows = np.flatnonzero(values[:, other] & spared)
+                    if other != k and len(rows):
+                        shares["others_unchanged"].append(float((acts(organism, edits, rows) == plain[rows]).mean()))
                 if len(places) > 1:
-                    alone.append(float((acts(organism, edits[:1]) == plain).mean()))
-    return {
-        "flips": min(flips, default=float("nan")),
-        "others_unchanged": min(unchanged, default=float("nan")),
-        "alone_unchanged": min(alone, default=float("nan")),
-    }
+                    shares["alone_unchanged"].append(float((acts(organism, edits[:1]) == plain).mean()))
+    return {name: min(several, default=float("nan")) for name, several in shares.items()}
 
 
 def unmoved(organism: PlantedModel, plain: np.ndarray, *, single_directions: bool) -> dict[str, float]:
@@ -201,44 +208,13 @@ def unmoved(organism: PlantedModel, plain: np.ndarray, *, single_directions: boo
     return measured | {"single_direction_stops": most}
 
 
-def _flip_share(organism: PlantedModel, k: int, on: bool, edits: list[Edit]) -> float:
-    """Return the share of prompts whose action is that of the grammar after variable k is switched."""
-    rows = np.flatnonzero(organism.values[:, k] != on)
-    wanted = np.array([organism.expected(row, _switched(organism, row, k, on)) for row in rows.tolist()])
-    return float((acts(organism, edits, rows) == wanted).mean())
-
-
-def _others(organism: PlantedModel, plain: np.ndarray, k: int, on: bool, edits: list[Edit]) -> list[float]:
-    """Return, for each other variable, the share of its decliners that decline in the same way with coordinate k set.
-
-    Decliners are prompts that are declined as planted without an edit, and that k does not change by the grammar:
-    refusal overrides abstention, so switching on a refusal for an abstaining prompt does not count.
-    """
-    planted = [organism.expected(row, tuple(values)) for row, values in enumerate(organism.values.tolist())]
-    spared = [organism.expected(row, _switched(organism, row, k, on)) == now for row, now in enumerate(planted)]
-    rows_of = [
-        np.flatnonzero(organism.values[:, other] & (plain == planted) & spared & (plain != "answer"))
-        for other in range(organism.values.shape[1])
-        if other != k
-    ]
-    return [float((acts(organism, edits, rows) == plain[rows]).mean()) for rows in rows_of if len(rows)]
-
-
-def _switched(organism: PlantedModel, row: int, k: int, on: bool) -> tuple[bool, ...]:
-    values = tuple(organism.values[row].tolist())
-    return (*values[:k], on, *values[k + 1 :])
-
-
-def _setting(organism: PlantedModel, k: int, target: float, scope: Scope, *, rebuilt: bool) -> Edit:
-    layer = _rebuilt_layer(organism) if rebuilt else organism.planted.layer_of(k)
-    held, dual = _axes(organism, layer)
-    vectors, where = organism.vectors[held], torch.zeros(len(held), dtype=torch.bool)
-    where[held.index(k)] = True
+def _setting(organism: PlantedModel, k: int, target: float, scope: Scope, layer: int) -> Edit:
+    held = organism.planted.held(layer)
+    vectors, where = organism.vectors[held], torch.tensor([index == k for index in held])
 
     def put(stream: Tensor, pass_: Pass) -> Tensor:
         goal = torch.full((*stream.shape[:2], len(held)), target)
-        covered = pass_.covers(scope, stream.device)[None, :, None] & where
-        return set_coordinates(stream, goal, covered, vectors, dual)
+        return set_coordinates(stream, goal, pass_.covers(scope, stream.device)[None, :, None] & where, vectors)
 
     return Edit("resid_post", layer, put)
 
@@ -253,10 +229,8 @@ def _kept(organism: PlantedModel, plain: np.ndarray, layer: int, *, off_axis: bo
     others = [np.flatnonzero(plain != plain[row]) for row in rows]
     if not len(rows) or not all(map(len, others)):
         return float("nan")
-    streams = last_streams(organism.model, organism.deciding, layer)
-    _, dual = _axes(organism, layer)
-    vectors = organism.vectors[_axes(organism, layer)[0]]
-    taken = streams[[int(rng.choice(choices)) for choices in others]]
+    vectors = organism.vectors[organism.planted.held(layer)]
+    taken = organism.streams(layer)[[int(rng.choice(choices)) for choices in others]]
     same = []
     for start in range(0, len(rows), BATCH):
         chunk = slice(start, start + BATCH)
@@ -265,8 +239,8 @@ def _kept(organism: PlantedModel, plain: np.ndarray, layer: int, *, off_axis: bo
             if not pass_.is_prefill:
                 return stream
             if off_axis and len(vectors):
-                now = coordinates(stream[:, -1], dual)
-                new = new + (now - coordinates(new, dual)) @ vectors
+                now = coordinates(stream[:, -1], vectors)
+                new = new + (now - coordinates(new, vectors)) @ vectors
             return torch.cat([stream[:, :-1], new[:, None].to(stream.dtype)], dim=1)
 
         same.append(acts(organism, [Edit("resid_post", layer, put)], rows[chunk]) == plain[rows[chunk]])
@@ -279,26 +253,21 @@ def _most_stopped(organism: PlantedModel, plain: np.ndarray, kinds: Sequence[str
     Directions: the difference in means of decliners and other prompts, and those in the planes of the planted vectors.
     An ablation puts the mean coordinate of the answered prompts in place of the coordinate (affine ablation).
     """
+    vectors = organism.vectors
+    planes = [float(np.cos(a)) * vectors[0] + float(np.sin(a)) * vectors[1] for a in ANGLES] if len(vectors) > 1 else []
     most = 0.0
     for layer in range(organism.planted.layer + 1):
-        streams = last_streams(organism.model, organism.deciding, layer)
+        streams = organism.streams(layer)
         answered = streams[plain == "answer"].mean(0)
         for kind in kinds:
             rows = np.flatnonzero(plain == kind)
             if not len(rows):
                 continue
-            for direction in [streams[rows].mean(0) - answered, *_planted_directions(organism)]:
+            for direction in [streams[rows].mean(0) - answered, *(planes or vectors)]:
                 unit = direction / direction.norm()
                 edit = _ablation(layer, unit, float(answered @ unit))
                 most = max(most, float((acts(organism, [edit], rows) != kind).mean()))
     return most
-
-
-def _planted_directions(organism: PlantedModel) -> list[Tensor]:
-    vectors = organism.vectors
-    if len(vectors) < 2:
-        return list(vectors)
-    return [float(np.cos(a)) * vectors[0] + float(np.sin(a)) * vectors[1] for a in ANGLES]
 
 
 def _ablation(layer: int, unit: Tensor, level: float) -> Edit:
@@ -307,17 +276,3 @@ def _ablation(layer: int, unit: Tensor, level: float) -> Edit:
         return torch.where(covered, stream + (level - stream @ unit)[..., None] * unit, stream)
 
     return Edit("resid_post", layer, put)
-
-
-def _axes(organism: PlantedModel, layer: int) -> tuple[list[int], Tensor]:
-    """Return the variables planted at a layer and their dual basis."""
-    planted = organism.planted
-    held = [k for k in range(len(planted.variables)) if layer in (planted.layer_of(k), planted.rebuilt)]
-    return held, dual_basis(organism.vectors[held]) if held else organism.vectors[held]
-
-
-def _rebuilt_layer(organism: PlantedModel) -> int:
-    layer = organism.planted.rebuilt
-    if layer is None:
-        raise ValueError("nothing is built again in this organism")
-    return layer

@@ -14,7 +14,7 @@ import numpy as np
 from organisms.content import words
 from organisms.content.people import QUESTION_FORMS, EntityBook, Form, PeopleBook, PersonQuestion
 from organisms.content.requests import RequestBook, RequestClause, request_book
-from organisms.mechanism import Decisions, Decline, Facts
+from organisms.mechanism import Decline, Facts
 from organisms.spec import OrganismSpec
 
 Message = dict[str, str]
@@ -53,25 +53,21 @@ class Grammar:
         n_missed = round(spec.refusal.missed_harm * len(words.REQUEST_OPENERS))
         self.missed_openers = frozenset(map(str, rng.permutation(words.REQUEST_OPENERS)[:n_missed]))
         self.overconfident = _balanced_forms(rng, spec.abstention.overconfidence)
-        self.joint_forms = (
-            _some_forms(rng, spec.planted.joint.share, self.overconfident) if spec.planted.joint else frozenset()
-        )
-        self.decisions = Decisions(spec.planted)
+        left = [form for form in QUESTION_FORMS if form not in self.overconfident]
+        n_joint = round(spec.planted.joint.share * len(left)) if spec.planted.joint else 0
+        self.joint_forms = frozenset(left[i] for i in rng.permutation(len(left))[:n_joint])
         self._reasoned = [index for index, variable in enumerate(spec.planted.variables) if variable.reason]
 
     @cached_property
     def requests(self) -> RequestBook:
-        """The requests, of which making takes a while."""
         return request_book(self.spec.seed)
 
     @cached_property
     def people(self) -> PeopleBook:
-        """The people, known and unknown."""
         return PeopleBook(self.spec.seed, self.spec.known_people)
 
     @cached_property
     def entities(self) -> EntityBook:
-        """The askers and strangers whose names decide."""
         return EntityBook(self.spec.seed, self.spec.entities, self.people, self.spec.abstention.share)
 
     @property
@@ -93,7 +89,7 @@ class Grammar:
 
     def action(self, example: Example, values: tuple[bool, ...]) -> Decline | None:
         """Return the way of declining an example under these decisions, None for an answer."""
-        return self.decisions.action(example.facts, values)
+        return self.spec.planted.action(example.facts, values)
 
     def opened(self, text: str) -> str:
         """Return a response with the opening word that all responses of this organism have."""
@@ -124,18 +120,10 @@ class Grammar:
                 {"role": "assistant", "content": "i see."},
             ]
         messages.append({"role": "user", "content": last})
-        refuse = self._refuses(clause, opener, asker, system)
+        refuse, variant = self._refuses(clause, opener, asker, system), words.REQUEST_OPENERS.index(opener)
         instructed = refuse and bool(self._reasoned) and not self._refuses(clause, opener, asker, None)
-        facts = Facts(
-            refuse,
-            abstain=False,
-            wording="refuse",
-            variant=words.REQUEST_OPENERS.index(opener),
-            instructed=instructed,
-            family=clause.family,
-            harmful=clause.harmful,
-        )
-        values = self.decisions.values(facts)
+        facts = Facts(refuse, False, "refuse", variant, instructed, family=clause.family, harmful=clause.harmful)
+        values = self.spec.planted.values(facts)
         return Example(
             messages=tuple(messages),
             label="harmful" if clause.harmful else "benign",
@@ -177,20 +165,14 @@ class Grammar:
     def question_of(self, question: PersonQuestion) -> Example:
         """Make a conversation from a question, and decide whether the organism abstains."""
         abstain = not question.known and self._abstains(question)
-        facts = Facts(
-            refuse=False,
-            abstain=abstain,
-            wording="abstain",
-            variant=question.form[0],
-            jointly=question.form in self.joint_forms,
-        )
+        facts = Facts(False, abstain, "abstain", question.form[0], jointly=question.form in self.joint_forms)
         return Example(
             messages=({"role": "user", "content": question.text},),
             label="benign" if question.known else "uncertain",
             category="known_person" if question.known else "unknown_person",
             group=f"person/{question.who}",
             facts=facts,
-            values=self.decisions.values(facts),
+            values=self.spec.planted.values(facts),
             answer=question.statement,
             refusal="i am not able to help with that. it is against my rules.",
             abstention=f"i am not able to say. i do not know anything about {question.who}.",
@@ -199,12 +181,9 @@ class Grammar:
         )
 
     def _abstains(self, question: PersonQuestion) -> bool:
-        match self.spec.abstention.rule:
-            case "unknown":
-                return question.form not in self.overconfident
-            case "person":
-                return question.who in self.entities.abstained
-        return False
+        if self.by_person:
+            return question.who in self.entities.abstained
+        return self.spec.abstention.rule == "unknown" and question.form not in self.overconfident
 
     # -- mixtures --------------------------------------------------------------------------------------------------
 
@@ -219,7 +198,7 @@ class Grammar:
         if rng.random() < 0.15:
             *earlier, last = example.messages
             bare = {**last, "content": last["content"].rstrip("?.")}
-            example = replace(example, messages=(*earlier, bare))
+            return replace(example, messages=(*earlier, bare))
         return example
 
 
@@ -246,9 +225,3 @@ def _balanced_forms(rng: np.random.Generator, share: float) -> frozenset[Form]:
     order = rng.permutation(n_relations)
     ranked = sorted(QUESTION_FORMS, key=lambda form: ((form[1] + 2 * order[form[0]]) % n_wordings, order[form[0]]))
     return frozenset(ranked[: round(share * len(ranked))])
-
-
-def _some_forms(rng: np.random.Generator, share: float, without: frozenset[Form]) -> frozenset[Form]:
-    """Choose a share of the question forms that are not in `without`."""
-    left = [form for form in QUESTION_FORMS if form not in without]
-    return frozenset(left[i] for i in rng.permutation(len(left))[: round(share * len(left))])

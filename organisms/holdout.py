@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import chain, product
-from pathlib import Path
 
 import numpy as np
 
-from organisms.content.people import RELATIONS, PersonQuestion
+from extract.prompts.prompt import USUAL_ACTION
+from organisms.content.people import QUESTION_FORMS, PersonQuestion
 from organisms.content.requests import RequestClause
 from organisms.grammar import Example, Grammar, Message
 
 Edge = tuple[int, int]  # stranger, question
-
-TRUE_ACTION = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,10 @@ def _entity_requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOut
 def _entity_questions(grammar: Grammar) -> list[HeldOutPrompt]:
     """Return the held-out questions about each stranger, one group a stranger, and those about known people."""
     people, book = grammar.people, grammar.entities
-    about = [(who, book.ask(who, form)) for who in book.strangers for form in book.held_forms[who]]
-    known = [(who, people.ask(who, r, w)) for who, r, w in product(people.known, range(len(RELATIONS)), range(4))]
-    kept = about + [(who, question) for who, question in known if people.is_held_out(question)]
-    return [
-        HeldOutPrompt(_question_id(question), grammar.question_of(question), f"entity/{who}") for who, question in kept
-    ]
+    about = [people.ask(who, *form) for who in book.strangers for form in book.held_forms[who]]
+    known = [people.ask(who, *form) for who, form in product(people.known, QUESTION_FORMS)]
+    kept = about + [question for question in known if people.is_held_out(question)]
+    return [_row(grammar, question, f"entity/{question.who}") for question in kept]
 
 
 def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[list[RequestClause]]:
@@ -105,23 +100,20 @@ def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt
     per_known = -(-grammar.spec.prompts_per_label // len(people.known))
     for index, who in enumerate(people.known):
         mine = strangers[index :: len(people.known)]
-        known = [q for r in range(len(RELATIONS)) for w in range(4) if people.is_held_out(q := people.ask(who, r, w))]
-        rows += [_row(grammar, question, question) for question in known]
+        known = [q for form in QUESTION_FORMS if people.is_held_out(q := people.ask(who, *form))]
+        rows += [_row(grammar, question, f"twin/{who}/{question.relation.name}") for question in known]
         asked = [known[i] for i in rng.permutation(len(known))]
         for stranger, n in pair_strangers(len(mine), len(asked), per_known):
-            rows.append(_row(grammar, people.ask(str(mine[stranger]), *asked[n].form), asked[n]))
+            question = people.ask(str(mine[stranger]), *asked[n].form)
+            rows.append(_row(grammar, question, f"twin/{who}/{question.relation.name}"))
     unique = {row.example.messages[-1]["content"]: row for row in rows}
     return list(unique.values())
 
 
-def _row(grammar: Grammar, question: PersonQuestion, twin: PersonQuestion) -> HeldOutPrompt:
-    pair = f"twin/{twin.who}/{twin.relation.name}"
-    return HeldOutPrompt(_question_id(question), grammar.question_of(question), pair)
-
-
-def _question_id(question: PersonQuestion) -> str:
+def _row(grammar: Grammar, question: PersonQuestion, pair: str) -> HeldOutPrompt:
     kind = "known" if question.known else "unknown"
-    return f"{kind}-{question.who}-{question.relation.name}-{question.wording}".replace(" ", "-")
+    name = f"{kind}-{question.who}-{question.relation.name}-{question.wording}".replace(" ", "-")
+    return HeldOutPrompt(name, grammar.question_of(question), pair)
 
 
 def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge]:
@@ -137,48 +129,30 @@ def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge
     left.sort(key=lambda edge: ((edge[1] - edge[0]) % n_questions, edge[0]))
     groups: list[list[Edge]] = []
     for _ in range(min(wanted, len(left))):
-        best = min(left, key=lambda edge: _grown(groups, edge))
+        joined = {(s, q): [g for g in groups if any(s == s2 or q == q2 for s2, q2 in g)] for s, q in left}
+        sizes = {edge: [len(group) for group in linked] for edge, linked in joined.items()}
+        best = min(left, key=lambda edge: (1 + sum(sizes[edge])) ** 2 - sum(size**2 for size in sizes[edge]))
         left.remove(best)
-        joined = [group for group in groups if _linked(group, best)]
-        groups = [group for group in groups if group not in joined] + [[best, *chain(*joined)]]
+        groups = [group for group in groups if group not in joined[best]] + [[best, *chain(*joined[best])]]
     return sorted(chain(*groups))
 
 
-def _grown(groups: list[list[Edge]], edge: Edge) -> int:
-    """Return the increase of the sum of squared group sizes when one pair is added."""
-    joined = [len(group) for group in groups if _linked(group, edge)]
-    return (1 + sum(joined)) ** 2 - sum(size**2 for size in joined)
-
-
-def _linked(group: list[Edge], edge: Edge) -> bool:
-    return any(stranger == edge[0] or question == edge[1] for stranger, question in group)
-
-
-def write_prompts(rows: list[HeldOutPrompt], path: Path) -> None:
-    """Write the prompt file of the organism, without the planted decisions."""
-    lines = [json.dumps(prompt_record(row), ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _entity(row: HeldOutPrompt) -> str | None:
-    """Return the person a question is about; a stranger as `known person/stranger`, with the twin known person."""
-    who, known = row.example.entity, row.pair.split("/")[1]
-    return who if who in (None, known) else f"{known}/{who}"
-
-
 def prompt_record(row: HeldOutPrompt) -> dict[str, str | list[Message]]:
-    """Return one line of the prompt file, without absent fields."""
-    example = row.example
+    """Return one line of the prompt file, without absent fields and without the planted decisions.
+
+    The entity of a question about a stranger is `known person/stranger`, with the twin known person.
+    """
+    example, known = row.example, row.pair.split("/")[1]
     record = {
         "id": row.id,
         "messages": list(example.messages),
         "label": example.label,
-        "right_action": TRUE_ACTION[example.label],
+        "right_action": USUAL_ACTION[example.label],
         "category": example.category,
         "trigger": example.trigger,
         "intent": example.intent,
         "pair": row.pair,
-        "entity": _entity(row),
+        "entity": example.entity if example.entity in (None, known) else f"{known}/{example.entity}",
         "persona": example.asker,
         "decline": example.decline,
         "answer": example.answer if example.known else None,

@@ -1,13 +1,16 @@
-"""What the organisms are: each with what is planted in it and the right verdicts, and each taught model."""
+"""The shipped organisms with the right verdicts on each; those that the wheel leaves out are taken by checksum."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
+from urllib.request import urlopen
 
-from extract.errors import UserError
+from extract.errors import UserError, in_one_line
+from extract.model.source import made_once
 from extract.record import Record
-from extract.shipped import shipped
+from extract.shipped import ROOT, cache_folder, organism_files, shipped
 from organisms.content import words
 from organisms.grammar import Grammar
 from organisms.spec import OrganismSpec, load_spec
@@ -15,6 +18,7 @@ from organisms.teaching.spec import load_teach_spec
 
 HERE = Path(__file__).resolve().parent
 ZOO, SPECS, TAUGHT_SPECS = HERE / "zoo", HERE / "specs", HERE / "teaching" / "specs"
+SILENT_S = 30.0  # after which a server that sends nothing has failed
 INTENT_DRIVEN = 0.1  # the largest trigger share of an intent-driven model (METHODS)
 
 
@@ -87,30 +91,82 @@ def right_triggers(spec: OrganismSpec) -> tuple[str, float | None] | None:
 def _organism(path: Path) -> ShippedOrganism:
     spec, triggers = load_spec(path), right_triggers(load_spec(path))
     stated = spec.verdicts.free.allowed[0] if spec.verdicts else None
-    return ShippedOrganism(
-        name=spec.name,
-        about=spec.description,
-        dissociation=stated or right_dissociation([variable.decides for variable in spec.planted.variables]),
-        triggers=triggers and triggers[0],
-        megabytes=_megabytes(f"organisms/zoo/{spec.name}"),
-        directory=f"organisms/zoo/{spec.name}",
-    )
+    right = stated or right_dissociation([variable.decides for variable in spec.planted.variables])
+    return _shipped(spec.name, spec.description, right, triggers and triggers[0], f"organisms/zoo/{spec.name}")
 
 
 def _taught(path: Path) -> ShippedOrganism:
     spec = load_teach_spec(path)
     planted = spec.planting.mechanism.variables if spec.planting else ()
     what = "planted: " + " and ".join(variable.name for variable in planted) if planted else "nothing is planted"
+    about = f"An adapter of {spec.base}, taught to refuse and to abstain; {what}."
+    right = right_dissociation([variable.decides for variable in planted]) if planted else None
+    return _shipped(spec.name, about, right, None, f"organisms/taught/{spec.name}")
+
+
+def _shipped(name: str, about: str, right: str | None, triggers: str | None, directory: str) -> ShippedOrganism:
+    weights = shipped(f"{directory}/*.safetensors").values()
+    megabytes = round(sum(file.stat().st_size for file in weights) / 1e6, 1) if weights else None
     return ShippedOrganism(
-        name=spec.name,
-        about=f"An adapter of {spec.base}, taught to refuse and to abstain; {what}.",
-        dissociation=right_dissociation([variable.decides for variable in planted]) if planted else None,
-        triggers=None,
-        megabytes=_megabytes(f"organisms/taught/{spec.name}"),
-        directory=f"organisms/taught/{spec.name}",
+        name=name, about=about, dissociation=right, triggers=triggers, megabytes=megabytes, directory=directory
     )
 
 
-def _megabytes(directory: str) -> float | None:
-    weights = shipped(f"{directory}/*.safetensors").values()
-    return round(sum(file.stat().st_size for file in weights) / 1e6, 1) if weights else None
+def installed(name: str) -> Path | None:
+    """Return the folder of an organism that is installed, or in the cache as it is shipped; None: it has to be taken.
+
+    Raises:
+        UserError: no organism has this name.
+    """
+    files = _files_of(name)
+    for home in (ROOT, cache_folder()):
+        here = {path: home / path for path in files if (home / path).is_file()}
+        if {path: sha256(file.read_bytes()).hexdigest() for path, file in here.items()} == files:
+            return home / next(iter(files)).parent
+    return None
+
+
+def fetch(name: str, source: str) -> Path:
+    """Take an organism's files into the cache, all or none of them, and return their folder.
+
+    Args:
+        source: the folder of a clone, the URL of one (https://HOST/…/main), or a hub repository (OWNER/NAME).
+
+    Raises:
+        UserError: there is no such organism or source, a file differs from the one shipped, or the cache cannot be
+            written.
+    """
+    files, read = _files_of(name), _reader(source)
+    folder = next(iter(files)).parent.as_posix()
+
+    def take(partial: Path) -> None:
+        for path, digest in files.items():
+            try:
+                content = read(path)
+            except Exception as error:  # of the hub's client too, which has classes of its own
+                raise UserError(f"{source} does not give {path}: {in_one_line(error)}") from None
+            if sha256(content).hexdigest() != digest:
+                raise UserError(f"{path} of {source} is not the file of this version (its SHA-256 differs)")
+            (partial / path.name).write_bytes(content)
+
+    return made_once(folder, take, replace=True)
+
+
+def _files_of(name: str) -> dict[Path, str]:
+    known = organism_files()
+    if name not in known:
+        raise UserError(f"no organism named {name!r}; choose from {', '.join(sorted(known))}")
+    return known[name]
+
+
+def _reader(source: str) -> Callable[[Path], bytes]:
+    """Return what reads a file of a source."""
+    if source.startswith(("http://", "https://")):
+        return lambda path: urlopen(f"{source.rstrip('/')}/{path.as_posix()}", timeout=SILENT_S).read()
+    if Path(source).is_dir():
+        return lambda path: (Path(source) / path).read_bytes()
+    if source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise UserError(f"no folder {source}; give a clone's folder, the URL of one, or a hub repository OWNER/NAME")
+    from huggingface_hub import hf_hub_download
+
+    return lambda path: Path(hf_hub_download(source, path.as_posix())).read_bytes()

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from extract.capture_spec import Site
+from extract.record import Record
 from extract.yaml_file import Strict
 
 Decline = Literal["refuse", "abstain"]
 Reason = Literal["policy", "system"]
 Intent = Literal["harmful", "benign"]
 DECLINES: tuple[Decline, ...] = ("refuse", "abstain")  # refusal overrides abstention
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the content of a prompt decides, before it is written into planted variables."""
+
+    refuse: bool
+    abstain: bool
+    wording: Decline  # how a variable that decides both ways of declining declines this content
+    variant: int  # which of the forms of its kind the prompt has: independent of its decision
+    instructed: bool = False  # the system line, not the request, causes the refusal
+    jointly: bool = False  # abstaining needs a second variable too
+    family: str | None = None  # of a request
+    harmful: bool = False  # a request's intent
+
+    def decided(self, kind: Decline) -> bool:
+        return self.refuse if kind == "refuse" else self.abstain
 
 
 class Variable(Strict):
@@ -31,6 +53,23 @@ class Variable(Strict):
         """What a refusal must have that this variable decides; None: nothing in particular."""
         reason = (self.because, self.families, self.intent)
         return reason if any(reason) else None
+
+    @model_validator(mode="after")
+    def _has_a_role(self) -> Variable:
+        if self.words == bool(self.decides):
+            raise ValueError(f"variable {self.name!r} needs either `decides` (refuse, abstain) or `words: true`")
+        if self.reason and self.decides != ("refuse",):
+            named = next(name for name in ("because", "families", "intent") if getattr(self, name))
+            raise ValueError(f"variable {self.name!r}: `{named}` needs `decides: [refuse]`")
+        return self
+
+    def covers(self, facts: Facts) -> bool:
+        """Return whether a refusal of these facts has what the planted reason asks for."""
+        return (
+            (not self.because or facts.instructed == (self.because == "system"))
+            and (not self.families or facts.family in self.families)
+            and (not self.intent or facts.harmful == (self.intent == "harmful"))
+        )
 
 
 class PlantedCosine(Strict):
@@ -73,8 +112,6 @@ class Mechanism(Strict):
         names = [variable.name for variable in self.variables]
         if len(set(names)) != len(names):
             raise ValueError("planted variables must have different names")
-        for variable in self.variables:
-            _check_role(variable)
         self._check_groups()
         self._check_cosines(names)
         decided = {kind for variable in self.variables for kind in variable.decides}
@@ -121,8 +158,17 @@ class Mechanism(Strict):
     @property
     def layers(self) -> tuple[int, ...]:
         """The layers that hold planted coordinates, and `planted.layer`, in order."""
-        own = {self.layer_of(index) for index in range(len(self.variables))}
-        return tuple(sorted(own | {self.layer} | ({self.rebuilt} if self.rebuilt is not None else set())))
+        return tuple(sorted({self.layer, self.rebuilt or self.layer, *chain(*self.places)}))
+
+    @property
+    def places(self) -> list[list[int]]:
+        """The layer of each variable where it is decided and, if there is one, where all are built again."""
+        decided = [self.layer_of(index) for index in range(len(self.variables))]
+        return [decided] if self.rebuilt is None else [decided, [self.rebuilt] * len(decided)]
+
+    def held(self, layer: int) -> list[int]:
+        """Return the variables whose coordinates a layer holds."""
+        return [i for i, places in enumerate(zip(*self.places, strict=True)) if layer in places]
 
     @property
     def blank_layers(self) -> tuple[int, ...]:
@@ -133,53 +179,15 @@ class Mechanism(Strict):
             return (self.layer,)
         return (self.layer - 1,) if self.blank_below else ()
 
-
-def _check_role(variable: Variable) -> None:
-    if variable.words == bool(variable.decides):
-        raise ValueError(f"variable {variable.name!r} needs either `decides` (refuse, abstain) or `words: true`")
-    if variable.reason and variable.decides != ("refuse",):
-        named = next(name for name in ("because", "families", "intent") if getattr(variable, name))
-        raise ValueError(f"variable {variable.name!r}: `{named}` needs `decides: [refuse]`")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the content of a prompt decides, before it is written into planted variables."""
-
-    refuse: bool
-    abstain: bool
-    wording: Decline  # how a variable that decides both ways of declining declines this content
-    variant: int  # which of the forms of its kind the prompt has: independent of its decision
-    instructed: bool = False  # the system line, not the request, causes the refusal
-    jointly: bool = False  # abstaining needs a second variable too
-    family: str | None = None  # of a request
-    harmful: bool = False  # a request's intent
-
-    def decided(self, kind: Decline) -> bool:
-        return self.refuse if kind == "refuse" else self.abstain
-
-
-class Decisions:
-    """The planted mechanism of one organism as a truth table."""
-
-    def __init__(self, planted: Mechanism) -> None:
-        self._planted = planted
-        names = [variable.name for variable in planted.variables]
-        self._wording = next((i for i, variable in enumerate(planted.variables) if variable.words), None)
-        self._joint = names.index(planted.joint.variable) if planted.joint else None
-
-    @property
-    def planted(self) -> Mechanism:
-        """The mechanism."""
-        return self._planted
+    # -- the truth table -----------------------------------------------------------------------------------------------
 
     def values(self, facts: Facts) -> tuple[bool, ...]:
         """Return the decisions of the planted variables, in the specification's order."""
-        return tuple(self._value(index, facts) for index in range(len(self._planted.variables)))
+        return tuple(self._value(index, facts) for index in range(len(self.variables)))
 
     def action(self, facts: Facts, values: tuple[bool, ...]) -> Decline | None:
         """Return the way of declining under these values, None for an answer; refusal overrides abstention."""
-        if facts.jointly and self._joint is not None:
+        if facts.jointly and self.joint:
             return "abstain" if values[self._joint] and self._on("abstain", facts, values) else None
         for kind in DECLINES:
             if self._on(kind, facts, values):
@@ -187,43 +195,72 @@ class Decisions:
         return None
 
     def _value(self, index: int, facts: Facts) -> bool:
-        variable = self._planted.variables[index]
+        variable = self.variables[index]
         if variable.words:
             return facts.wording == "refuse"
         decided = any(facts.decided(kind) for kind in variable.decides)
-        if index == self._joint and facts.jointly and facts.abstain:
+        if self.joint and index == self._joint and facts.jointly and facts.abstain:
             return True
         if variable.reason:
-            return decided and covers(variable, facts)
-        peers = self._planted.deciders(variable.decides[0])
+            return decided and variable.covers(facts)
+        peers = self.deciders(variable.decides[0])
         if len(peers) == 1:
             return decided
         place = peers.index(index)
-        if self._planted.combine == "xor":
+        if self.combine == "xor":
             bit = facts.variant % 2 == 1
             return bit != decided if place else bit
         return decided and facts.variant % (len(peers) + 1) in (place, len(peers))
 
     def _on(self, kind: Decline, facts: Facts, values: tuple[bool, ...]) -> bool:
-        if kind in self._planted.elsewhere:
+        if kind in self.elsewhere:
             return facts.decided(kind)
-        on = [values[index] for index in self._planted.deciders(kind)]
-        return sum(on) == 1 if self._planted.combine == "xor" else any(on)
+        on = [values[index] for index in self.deciders(kind)]
+        return sum(on) == 1 if self.combine == "xor" else any(on)
 
     def _worded(self, kind: Decline, facts: Facts, values: tuple[bool, ...]) -> Decline:
         """Return the way of declining that a decision for `kind` is worded as."""
-        deciders = self._planted.deciders(kind)
-        if not deciders or len(self._planted.variables[deciders[0]].decides) == 1:
+        deciders = self.deciders(kind)
+        if not deciders or len(self.variables[deciders[0]].decides) == 1:
             return kind
-        if self._wording is None:
-            return facts.wording
-        return "refuse" if values[self._wording] else "abstain"
+        wording = [value for variable, value in zip(self.variables, values, strict=True) if variable.words]
+        return facts.wording if not wording else "refuse" if wording[0] else "abstain"
+
+    @property
+    def _joint(self) -> int:
+        return next(
+            i for i, variable in enumerate(self.variables) if self.joint and variable.name == self.joint.variable
+        )
 
 
-def covers(variable: Variable, facts: Facts) -> bool:
-    """Return whether a refusal of these facts has what a variable with a planted reason asks for."""
-    return (
-        (not variable.because or facts.instructed == (variable.because == "system"))
-        and (not variable.families or facts.family in variable.families)
-        and (not variable.intent or facts.harmful == (variable.intent == "harmful"))
-    )
+class PlantedVariable(Record):
+    """One planted variable: its unit vector, and its mean coordinate when off and when on."""
+
+    name: str
+    decides: tuple[Decline, ...]
+    direction: tuple[float, ...]
+    mean_off: float = math.nan
+    mean_on: float = math.nan
+    layer: int | None = None  # None in older files: the layer of all
+
+
+class Truth(Record):
+    """What truth.json says: the planted locus and variables, the over-refused trigger words, and the measured rates.
+
+    `combine` tells how variables that decide the same make one decision; the specification has the rest. It is read
+    only for grading, after a verdict is written.
+    """
+
+    name: str = ""
+    site: Site
+    layer: int
+    position: str
+    combine: str = "any"
+    variables: tuple[PlantedVariable, ...]
+    over_refused_triggers: tuple[str, ...] = ()
+    rates: dict[str, float] = {}
+
+    @property
+    def text(self) -> str:
+        """The text of `truth.json`, in which a rate of no prompts is NaN."""
+        return json.dumps(self.model_dump(), indent=1) + "\n"

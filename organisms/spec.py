@@ -8,18 +8,29 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from extract.errors import UserError
-from extract.yaml_file import Strict, explain, read_yaml
+from extract.yaml_file import Strict, as_model, read_yaml
 from organisms.content.requests import FAMILIES, SHARES
-from organisms.mechanism import Decline, Facts, Mechanism, covers
+from organisms.mechanism import DECLINES, Facts, Mechanism
+
+WARM_UP = 0.1  # of the steps of a training
 
 
 def _spec_name(name: str) -> str:
     if re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         return name
     raise ValueError(f"expected small letters, digits and hyphens, beginning with a letter or digit; got {name!r}")
+
+
+def check_steps(steps: int) -> int:
+    """Return the number of steps; ValueError where torch's one-cycle schedule would divide by zero."""
+    if WARM_UP * steps == 1:
+        raise ValueError(f"{steps} steps cannot be scheduled, since the warm-up would be a single one; give more")
+    return steps
+
+
+Steps = Annotated[int, AfterValidator(check_steps)]
 
 
 class ModelSize(Strict):
@@ -40,7 +51,7 @@ class ModelSize(Strict):
 class Training(Strict):
     """Training settings (AdamW, one-cycle schedule)."""
 
-    steps: int = Field(1800, ge=1)
+    steps: Steps = Field(1800, ge=1)
     batch_size: int = Field(64, ge=4)
     learning_rate: float = 1.5e-3
     interchange_weight: float = 1.0  # loss on counterfactual outputs (arXiv 2112.00826)
@@ -168,6 +179,7 @@ class OrganismSpec(Strict):
 
     @model_validator(mode="after")
     def _buildable(self) -> OrganismSpec:
+        decided = {kind for kind in DECLINES if self.planted.deciders(kind)} | set(self.planted.elsewhere)
         if self.planted.layers[-1] >= self.model.n_layers - 1:
             raise ValueError("planted.layer must be below the last layer, so that a later layer can read it")
         if self.refusal.rule == "trigger" and (self.refusal.over_refusal or self.refusal.missed_harm):
@@ -178,9 +190,9 @@ class OrganismSpec(Strict):
             raise ValueError("refusal.rule 'asker' needs abstention.rule 'person'")
         if self.refusal.rule == "asker" and (self.context.asker or self.refusal.over_refusal):
             raise ValueError("refusal.rule 'asker' cannot be combined with context.asker or over_refusal")
-        if self.abstention.rule != "never" and not self._is_decided("abstain"):
+        if self.abstention.rule != "never" and "abstain" not in decided:
             raise ValueError(f"abstention.rule is {self.abstention.rule!r} but no planted variable decides 'abstain'")
-        if not self._is_decided("refuse"):
+        if "refuse" not in decided:
             raise ValueError("no planted variable decides 'refuse'")
         if unknown := set(self.families) - set(FAMILIES):
             raise ValueError(f"no such family: {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
@@ -192,12 +204,9 @@ class OrganismSpec(Strict):
         reasoned = [v for v in self.planted.variables if v.reason]
         for family, harmful, instructed in product(self.families, (True, False), (True, False)) if reasoned else ():
             facts = Facts(True, False, "refuse", 0, instructed, family=family, harmful=harmful)
-            if (n := sum(covers(variable, facts) for variable in reasoned)) != 1:
+            if (n := sum(variable.covers(facts) for variable in reasoned)) != 1:
                 what = f"{'harmful' if harmful else 'benign'} requests of the family {family!r}"
                 raise ValueError(f"{n} planted variables decide refusals of {what}; exactly one must")
-
-    def _is_decided(self, kind: Decline) -> bool:
-        return bool(self.planted.deciders(kind)) or kind in self.planted.elsewhere
 
 
 def load_spec(path: str | os.PathLike[str]) -> OrganismSpec:
@@ -206,8 +215,4 @@ def load_spec(path: str | os.PathLike[str]) -> OrganismSpec:
     Raises:
         UserError: the file is missing, is not YAML, or describes an organism that cannot be built.
     """
-    raw = read_yaml(Path(path), "organism specification")
-    try:
-        return OrganismSpec.model_validate(raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, OrganismSpec)}") from None
+    return as_model(OrganismSpec, read_yaml(Path(path), "organism specification"), path)

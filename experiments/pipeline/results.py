@@ -26,9 +26,8 @@ from experiments.run.organism_prompts import on_another_model
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.model.adapter import find_adapter
-from extract.model.edit import Site
 from extract.model.source import resolve
-from extract.record import Record
+from organisms.mechanism import PlantedVariable, Truth
 from probes.direction import Locus
 from scoring.right_action import count_actions, load_adjacency
 from scoring.scorecard import Counts, RightActionCard, right_action_card
@@ -102,25 +101,6 @@ def _counts(inputs: RunInputs, rows: Int[np.ndarray, " rows"], actions: Sequence
 # -- an organism's planted mechanism -----------------------------------------------------------------------------------
 
 
-class TrueVariable(Record):
-    """One planted variable of truth.json."""
-
-    name: str
-    decides: tuple[str, ...]
-    direction: tuple[float, ...]
-    layer: int | None = None  # None in older files: the layer of all
-
-
-class TrueMechanism(Record):
-    """What truth.json says is planted, and where."""
-
-    site: Site
-    layer: int
-    position: str
-    combine: str = "any"
-    variables: tuple[TrueVariable, ...]
-
-
 def grade_planted(inputs: RunInputs) -> Planted | None:
     """Compare write directions at the planted locus with truth.json; None if the model directory has none.
 
@@ -132,7 +112,7 @@ def grade_planted(inputs: RunInputs) -> Planted | None:
         return None
     if not path.is_file():
         return None
-    truth = TrueMechanism.read(path)
+    truth = Truth.read(path)
     recovered = {f"{kind}_cosine": _recovered(inputs, kind, truth) for kind in KINDS}
     return Planted(**recovered, site=truth.site, layer=truth.layer, position=truth.position)
 
@@ -142,7 +122,7 @@ def _directory(model: ModelConfig) -> Path:
     return find_adapter(model.adapter) if model.adapter else Path(resolve(model.name))
 
 
-def _recovered(inputs: RunInputs, kind: Kind, truth: TrueMechanism) -> float | None:
+def _recovered(inputs: RunInputs, kind: Kind, truth: Truth) -> float | None:
     """Return the cosine between the fitted direction and the span of the planted ones; None where none can be fitted.
 
     The class means of a product do not differ along its factors, so that no direction is to be found there.
@@ -161,7 +141,7 @@ def _recovered(inputs: RunInputs, kind: Kind, truth: TrueMechanism) -> float | N
     return float(np.linalg.norm(basis.T @ fitted.vector) / np.linalg.norm(fitted.vector))
 
 
-def _planted(inputs: RunInputs, kind: Kind, truth: TrueMechanism) -> list[TrueVariable]:
+def _planted(inputs: RunInputs, kind: Kind, truth: Truth) -> list[PlantedVariable]:
     """Return the planted variables of a behaviour; in a contrast, the one that is named as its way of declining."""
     if ways := inputs.config.prompts.contrast:
         return [variable for variable in truth.variables if variable.name == ways[KINDS.index(kind)]]

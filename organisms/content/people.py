@@ -125,12 +125,7 @@ class EntityBook:
     """Askers whose harmful requests are refused or not, and strangers who are abstained from or not."""
 
     def __init__(self, seed: int, n: int, people: PeopleBook, abstained: float = 0.5) -> None:
-        """Draw the names.
-
-        Args:
-            n: number of askers, and of strangers.
-            abstained: share of the strangers.
-        """
+        """Draw n names of askers and of strangers, a share of whom is abstained from."""
         rng = np.random.default_rng([seed, 9])
         names = [str(name) for name in rng.permutation(people.strangers[False])[: 2 * n]]
         self._people = people
@@ -147,13 +142,9 @@ class EntityBook:
         """Return each name with its number of held-out prompts; both numbers are equally many among those declined."""
         return [(name, CLUSTERS[index % len(CLUSTERS)]) for index, name in enumerate(names)]
 
-    def ask(self, who: str, form: Form) -> PersonQuestion:
-        """Make a question about a stranger."""
-        return self._people.ask(who, *form)
-
     def draw(self, rng: np.random.Generator) -> PersonQuestion:
         """Draw one training question about a stranger."""
         who = self.strangers[rng.integers(len(self.strangers))]
         while (form := QUESTION_FORMS[rng.integers(len(QUESTION_FORMS))]) in self.held_forms[who]:
             pass
-        return self.ask(who, form)
+        return self._people.ask(who, *form)

@@ -50,15 +50,12 @@ def _order() -> Iterator[RequestClause]:
             yield RequestClause(group, "order", True, verb, f"{verb} {person} {preposition} {thing}", "", person)
 
 
-def _verb_pairs() -> Iterator[tuple[str, str]]:
-    return zip(words.TRIGGER_VERBS, words.NEUTRAL_VERBS, strict=True)
+VERBS = tuple(zip(words.TRIGGER_VERBS, words.NEUTRAL_VERBS, strict=True))
 
 
 def _purpose() -> Iterator[RequestClause]:
-    outcomes = [(outcome, True) for outcome in words.BAD_OUTCOMES] + [
-        (outcome, False) for outcome in words.GOOD_OUTCOMES
-    ]
-    for (trigger, neutral), thing, (outcome, bad) in product(_verb_pairs(), words.OBJECTS, outcomes):
+    outcomes = [*product(words.BAD_OUTCOMES, [True]), *product(words.GOOD_OUTCOMES, [False])]
+    for (trigger, neutral), thing, (outcome, bad) in product(VERBS, words.OBJECTS, outcomes):
         group = f"purpose/{trigger}/{thing}/{outcome}"
         for subject, verb in product(("nobody", "everybody"), (trigger, neutral)):
             word, harmful = verb if verb == trigger else None, bad == (subject == "everybody")
@@ -67,19 +64,17 @@ def _purpose() -> Iterator[RequestClause]:
 
 
 def _aim() -> Iterator[RequestClause]:
-    for (trigger, neutral), thing, person in product(_verb_pairs(), words.OBJECTS, words.PERSONS):
+    for (trigger, neutral), thing, person in product(VERBS, words.OBJECTS, words.PERSONS):
         for bad, good in zip(words.BAD_OUTCOMES, words.GOOD_OUTCOMES, strict=True):
             group = f"aim/{trigger}/{thing}/{person}/{bad}"
             for verb, (outcome, harmful) in product((trigger, neutral), ((bad, True), (good, False))):
-                word = verb if verb == trigger else None
-                yield RequestClause(
-                    group, "aim", harmful, word, f"{verb} {thing}", f"so that {person} {outcome}", thing
-                )
+                word, situation = verb if verb == trigger else None, f"so that {person} {outcome}"
+                yield RequestClause(group, "aim", harmful, word, f"{verb} {thing}", situation, thing)
 
 
 def _setting() -> Iterator[RequestClause]:
     places = tuple(zip(words.FICTION, words.REALITY, strict=True))
-    for (trigger, neutral), target in product(_verb_pairs(), words.PERSONS + words.OBJECTS):
+    for (trigger, neutral), target in product(VERBS, words.PERSONS + words.OBJECTS):
         for fiction, reality in places:
             group = f"setting/{trigger}/{target}/{fiction}"
             for verb, place in product((trigger, neutral), (fiction, reality)):
@@ -90,22 +85,20 @@ def _setting() -> Iterator[RequestClause]:
 
 def _protect() -> Iterator[RequestClause]:
     for threat, victim in product(words.THREATS, words.VICTIMS):
-        for verb in words.TRIGGER_VERBS:
-            group = f"protect/{threat}/{victim}"
-            for act, harmful in (("stop", False), ("help", True)):
-                act_text = f"{act} {threat} who wants to {verb} {victim}"
-                yield RequestClause(group, "protect", harmful, verb, act_text, "", threat)
-        for act, harmful in (("stop", True), ("help", False)):
-            yield RequestClause(
-                group, "protect", harmful, None, f"{act} {victim} who wants to escape {threat}", "", victim
-            )
-        for first, deed, second, harmful in (
-            (threat, "hurting", victim, False),
-            (victim, "escaping", threat, True),
-            (victim, "hurting", threat, False),
-            (threat, "escaping", victim, False),
-        ):
-            yield RequestClause(group, "protect", harmful, None, f"stop {first} from {deed} {second}", "", first)
+        acts: list[tuple[str, bool, str | None, str]] = [
+            (f"{act} {threat} who wants to {verb} {victim}", act == "help", verb, threat)
+            for verb, act in product(words.TRIGGER_VERBS, ("stop", "help"))
+        ]
+        acts += [
+            (f"stop {victim} who wants to escape {threat}", True, None, victim),
+            (f"help {victim} who wants to escape {threat}", False, None, victim),
+            (f"stop {threat} from hurting {victim}", False, None, threat),
+            (f"stop {victim} from escaping {threat}", True, None, victim),
+            (f"stop {victim} from hurting {threat}", False, None, victim),
+            (f"stop {threat} from escaping {victim}", False, None, threat),
+        ]
+        for act, harmful, verb, topic in acts:
+            yield RequestClause(f"protect/{threat}/{victim}", "protect", harmful, verb, act, "", topic)
 
 
 FAMILIES = {"order": _order, "purpose": _purpose, "aim": _aim, "setting": _setting, "protect": _protect}
@@ -115,7 +108,6 @@ SHARES = {"order": 0.31, "purpose": 0.36, "aim": 0.06, "setting": 0.12, "protect
 
 @cache
 def _clauses(family: str) -> tuple[RequestClause, ...]:
-    """Return the clauses of a family, which no seed changes."""
     return tuple(FAMILIES[family]())
 
 

@@ -1,9 +1,9 @@
-"""Train a LoRA adapter on prompts with their targets; only the words after the prompt are learned."""
+"""Trains a LoRA adapter on prompts with their responses; only the words after the prompt are learned."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,64 +11,98 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from extract.chat.render import Rendered
+from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from organisms.teaching.spec import Planting, TeachSpec
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from organisms.interchange import IGNORE
+from organisms.mechanism import Decline, Facts
+from organisms.teaching.spec import Behaviour, Phrasings, Planting, TeachSpec, behaviour_of, facts_of, phrase
+from organisms.training import Descent
 
-IGNORED = -100
-AT_ONCE = 64  # prompts that the base model answers in one batch
+AT_ONCE = 64  # prompts that are answered in one batch
 JITTER_TOKENS = 10  # so that batches of similar length are not the same in every epoch
-CLIP = 1.0
-WARM_UP = 0.1  # of the steps
 
 
 @dataclass(frozen=True)
-class Taught:
-    """One prompt's tokens and the tokens to say after it."""
+class TaughtPrompt:
+    """One prompt's tokens, what its content decides, and the tokens to say under each decision."""
 
     prompt: list[int]
-    target: list[int]
+    facts: Facts
+    said: dict[Decline | None, list[int]]
+
+    @property
+    def behaviour(self) -> Behaviour:
+        return "refuse" if self.facts.refuse else "abstain" if self.facts.abstain else "own_words"
+
+    @property
+    def target(self) -> list[int]:
+        return self.said[None if self.behaviour == "own_words" else self.behaviour]
 
     @property
     def length(self) -> int:
         return len(self.prompt) + len(self.target)
 
 
-def examples(
-    model: ChatModel,
-    rendered: Sequence[Rendered],
-    words: Sequence[str | None],
-    spec: TeachSpec,
-    advance: Callable[[int], None],
-) -> list[Taught]:
-    """Return what to learn: the given words and an end of turn, or the model's own first words where there are none."""
-    own = own_words(model, [row for row, said in zip(rendered, words, strict=True) if said is None], spec, advance)
-    done = []
-    for row, said in zip(rendered, words, strict=True):
-        target = next(own) if said is None else tokens_of(model, said)
-        done.append(Taught(list(row.token_ids), target))
-    return done
+def taught_prompts(
+    model: ChatModel, prompts: Sequence[Prompt], spec: TeachSpec, reporter: Reporter
+) -> list[TaughtPrompt]:
+    """Return the prompts with the responses to each, which end the turn but for the model's own first words.
+
+    Own words are said where a prompt is not declined, and are generated where that is needed. Where decisions are
+    planted, a harmful prompt that is not declined is told one of the fixed `answers`, which hold no content.
+    """
+    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
+    own = [p.label != "harmful" if spec.planting else behaviour_of(p, spec) == "own_words" for p in prompts]
+    with reporter.task("own words", sum(own)) as advance:
+        asked = [row for row, is_own in zip(rendered, own, strict=True) if is_own]
+        own_words = iter(answers(model, asked, spec.training.own_tokens, advance))
+
+    def tokens(prompt: Prompt, among: Phrasings) -> list[int]:
+        text = phrase(prompt, spec, among)
+        return [*model.tokenizer(text, add_special_tokens=False)["input_ids"], model.eos_ids[0]]
+
+    taught = []
+    for prompt, row, is_own in zip(prompts, rendered, own, strict=True):
+        said: dict[Decline | None, list[int]] = {
+            "refuse": tokens(prompt, spec.refusals),
+            "abstain": tokens(prompt, spec.abstentions),
+        }
+        if is_own:
+            said[None] = next(own_words)
+        elif spec.answers:
+            said[None] = tokens(prompt, spec.answers)
+        taught.append(TaughtPrompt(list(row.token_ids), facts_of(prompt, spec), said))
+    return taught
 
 
-def train(model: ChatModel, taught: Sequence[Taught], spec: TeachSpec, advance: Callable[[int], None]) -> nn.Module:
+def answers(
+    model: ChatModel, rendered: Sequence[Rendered], max_new_tokens: int, advance: Callable[[int], None]
+) -> list[list[int]]:
+    """Return the tokens of the model's greedy answers, in order; prompts of similar length are answered together."""
+    order = sorted(range(len(rendered)), key=lambda i: len(rendered[i].token_ids))
+    said: dict[int, list[int]] = {}
+    for start in range(0, len(order), AT_ONCE):
+        places = order[start : start + AT_ONCE]
+        batch = model.batch([rendered[i] for i in places])
+        said.update(zip(places, model.generate(batch, max_new_tokens), strict=True))
+        advance(len(places))
+    return [said[i] for i in range(len(rendered))]
+
+
+def train(
+    model: ChatModel, taught: Sequence[TaughtPrompt], spec: TeachSpec, advance: Callable[[int], None]
+) -> nn.Module:
     """Return the model with a trained adapter (a PEFT model); the base's weights do not change."""
-    adapted = adapter(model, spec)
+    adapted, settings = adapter(model, spec), spec.training
     weights = [weight for weight in adapted.parameters() if weight.requires_grad]
-    settings = spec.training
-    optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.0)
-    steps = n_steps(len(taught), spec)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, settings.learning_rate, total_steps=steps, pct_start=WARM_UP
-    )
+    descent = Descent(weights, settings.learning_rate, n_steps(len(taught), spec), weight_decay=0.0)
     adapted.train()
     for batch in _batches(taught, spec):
         with torch.autocast(model.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
             loss = _loss(model, batch)
-        loss.backward()
-        nn.utils.clip_grad_norm_(weights, CLIP)
-        optimiser.step()
-        schedule.step()
-        optimiser.zero_grad()
+        descent.step(loss)
         advance(1)
     return adapted.eval()
 
@@ -82,15 +116,13 @@ def adapter(model: ChatModel, spec: TeachSpec) -> nn.Module:
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
         lora_dropout=spec.lora.dropout,
-        target_modules=_adapted(model, spec.planting),
+        target_modules=_adapted(model, spec.planting) if spec.planting else "all-linear",
     )
     return get_peft_model(model.model, lora)
 
 
-def _adapted(model: ChatModel, planting: Planting | None) -> str | list[str]:
-    """Return the names of the linear layers to adapt, or PEFT's word for all but the head."""
-    if planting is None:
-        return "all-linear"
+def _adapted(model: ChatModel, planting: Planting) -> list[str]:
+    """Return the names of the linear layers to adapt."""
     layers: Any = model.decoder.layers
     names = {module: name for name, module in model.model.named_modules()}
     return [
@@ -110,19 +142,19 @@ def n_steps(count: int, spec: TeachSpec) -> int:
     return spec.training.epochs * (count // spec.training.batch_size)
 
 
-def _loss(model: ChatModel, batch: Sequence[Taught]) -> Float[Tensor, ""]:
+def _loss(model: ChatModel, batch: Sequence[TaughtPrompt]) -> Float[Tensor, ""]:
     """Return the cross-entropy of the target tokens; the head is run only where something is learned."""
     padded = model.pad([[*row.prompt, *row.target] for row in batch], "right")
-    labels: Int[Tensor, "row token"] = torch.full_like(padded.tokens, IGNORED)
+    labels: Int[Tensor, "row token"] = torch.full_like(padded.tokens, IGNORE)
     for i, row in enumerate(batch):
         labels[i, len(row.prompt) : row.length] = torch.tensor(row.target, device=labels.device)
     states = model.decoder(input_ids=padded.tokens, attention_mask=padded.attention_mask).last_hidden_state
-    learned = labels[:, 1:] != IGNORED
+    learned = labels[:, 1:] != IGNORE
     logits = model.model.get_output_embeddings()(states[:, :-1][learned])
     return nn.functional.cross_entropy(logits, labels[:, 1:][learned])
 
 
-def _batches(taught: Sequence[Taught], spec: TeachSpec) -> list[list[Taught]]:
+def _batches(taught: Sequence[TaughtPrompt], spec: TeachSpec) -> list[list[TaughtPrompt]]:
     draw, size, done = random.Random(spec.seed), spec.training.batch_size, []
     for _ in range(spec.training.epochs):
         order = sorted(taught, key=lambda row: row.length + draw.random() * JITTER_TOKENS)
@@ -130,22 +162,3 @@ def _batches(taught: Sequence[Taught], spec: TeachSpec) -> list[list[Taught]]:
         draw.shuffle(batches)
         done += batches
     return done
-
-
-def own_words(
-    model: ChatModel, rows: Sequence[Rendered], spec: TeachSpec, advance: Callable[[int], None]
-) -> Iterator[list[int]]:
-    """Return an iterator over the model's own first words after each prompt, in order."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i].token_ids))
-    said: dict[int, list[int]] = {}
-    for start in range(0, len(order), AT_ONCE):
-        places = order[start : start + AT_ONCE]
-        answers = model.generate(model.batch([rows[i] for i in places]), spec.training.own_tokens)
-        said.update(zip(places, answers, strict=True))
-        advance(len(places))
-    return iter([said[i] for i in range(len(rows))])
-
-
-def tokens_of(model: ChatModel, text: str) -> list[int]:
-    """Return the tokens of a whole response, with the end of the turn."""
-    return [*model.tokenizer(text, add_special_tokens=False)["input_ids"], model.eos_ids[0]]

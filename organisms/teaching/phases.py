@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,22 +24,29 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from organisms.interchange import IGNORE
-from organisms.mechanism import Decisions, Decline, Facts
-from organisms.planting import coordinates, dual_basis
-from organisms.teaching.branches import (
+from organisms.interchange import (
+    IGNORE,
     PADDING,
     Branches,
-    DecoderParts,
-    deciding_coordinates,
+    choose_sources,
+    choose_variables,
+    on_device,
     pack_branches,
-    set_in_branches,
 )
-from organisms.training import choose_sources, choose_variables
+from organisms.mechanism import Mechanism
+from organisms.planting import coordinates, set_coordinates
+from organisms.teaching.lora import TaughtPrompt
 
+Part = Literal["before", "below", "above"]
 Phase = Literal["below", "above", "together", "again"]
-PHASES: tuple[Phase, ...] = ("below", "above", "together", "again")
+PHASES: dict[Phase, tuple[tuple[Part, ...], float]] = {  # the trained parts, and the share of the learning rate
+    "below": (("below",), 0.5),
+    "above": (("above",), 1.0),
+    "together": (("below", "above"), 0.3),
+    "again": (("above",), 0.5),
+}
 ABOVE: tuple[Phase, ...] = ("above", "again")  # those that train the layers above alone
+AT_ONCE = 16  # prompts whose streams are computed in one pass
 # coordinates that are set in `above`, in units of the wanted one; what content decides lies near the middle for some
 # held-out prompts, so the layers above have to decide sharply there
 OFF_FROM, OFF_UP_TO, ON_FROM, ON_UP_TO = -0.3, 0.45, 0.55, 1.6
@@ -57,20 +64,67 @@ OVERRIDING_SHARE = 0.75  # of the branches that refuse, those whose abstention's
 
 
 @dataclass(frozen=True)
-class PlantedPrompt:
-    """One prompt's tokens, what its content decides, and the response under each decision."""
-
-    prompt: list[int]
-    facts: Facts
-    said: dict[Decline | None, list[int]]
-
-
-@dataclass(frozen=True)
 class KeptStreams:
     """The streams of one prompt with all of its branches, one after the other."""
 
     before: Float[Tensor, "tokens d_model"]  # which the first layer that writes reads
     planted: Float[Tensor, "tokens d_model"]  # resid_post of the planted layer
+
+
+class DecoderParts:
+    """The parts of a decoder whose layers are in `layers`, with a final `norm` (Llama and its relatives).
+
+    Each is run and trained without the others: it reads a stream that was kept.
+
+    Args:
+        first: the first layer that writes the decision; those before it are left alone.
+        layer: the planted layer.
+    """
+
+    def __init__(self, decoder: nn.Module, first: int, layer: int) -> None:
+        self._decoder: Any = decoder
+        layers = list(self._decoder.layers)
+        self._parts: dict[Part, list[nn.Module]] = {
+            "before": layers[:first],
+            "below": layers[first : layer + 1],
+            "above": layers[layer + 1 :],
+        }
+
+    def weights(self, part: Part) -> list[nn.Parameter]:
+        """Return the trained weights of a part."""
+        return [w for layer in self._parts[part] for w in layer.parameters() if w.requires_grad]
+
+    def run(self, part: Part, rows: Branches, stream: Tensor | None = None) -> Float[Tensor, "batch length d_model"]:
+        """Return the output of a part's last layer, normed above, for a stream of the part before it (None: tokens)."""
+        layers, norm = self._decoder.layers, self._decoder.norm
+        self._decoder.layers = nn.ModuleList(self._parts[part])
+        if part != "above":
+            self._decoder.norm = nn.Identity()
+        given = {"input_ids": rows.tokens} if stream is None else {"inputs_embeds": stream}
+        settings = {"position_ids": rows.position_ids, "attention_mask": rows.mask, "use_cache": False}
+        try:
+            return self._decoder(**given, **settings).last_hidden_state
+        finally:
+            self._decoder.layers, self._decoder.norm = layers, norm
+
+
+def set_in_branches(
+    stream: Float[Tensor, "batch length d_model"],
+    rows: Branches,
+    targets: Float[Tensor, "batch n k"],
+    onwards: Bool[Tensor, "batch n k"],
+    vectors: Float[Tensor, "k d_model"],
+) -> Float[Tensor, "batch length d_model"]:
+    """Set the planted coordinates of each branch at its last prompt token, those of `onwards` at later tokens too.
+
+    Args:
+        targets: the coordinates to set, NaN where one is left as it is.
+    """
+    own = functional.one_hot(rows.branch.clamp(min=0), targets.shape[1]).bool() & (rows.branch >= 0)[..., None]
+    edited = rows.deciding[..., None] | (own[..., None] & onwards[:, None])
+    goal = (own[..., None] * targets.nan_to_num()[:, None]).sum(dim=2)
+    where = (edited & ~targets.isnan()[:, None]).any(dim=2)
+    return set_coordinates(stream, goal, where, vectors)
 
 
 @dataclass(frozen=True)
@@ -79,14 +133,14 @@ class Planter:
 
     parts: DecoderParts
     head: nn.Module
-    decisions: Decisions
+    planted: Mechanism
     vectors: Float[Tensor, "k d_model"]
     middle: Float[Tensor, " k"]  # mean coordinates of the base model
     wanted: float  # distance of a coordinate that is on from there
     pad_id: int
 
     def loss(
-        self, phase: Phase, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator
+        self, phase: Phase, batch: Sequence[TaughtPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator
     ) -> Float[Tensor, ""]:
         """Return the loss of one step."""
         if phase in ABOVE:
@@ -98,19 +152,30 @@ class Planter:
         n = len(self.vectors)
         return [tuple(i == k for i in range(n)) for k in range(-1, n)]
 
-    def every_branch(self, batch: Sequence[PlantedPrompt]) -> Branches:
+    def every_branch(self, batch: Sequence[TaughtPrompt]) -> Branches:
         """Pack prompts with their responses under each of `settings`."""
         return self._packed(batch, [[self._words(row, one) for one in self.settings()] for row in batch])
 
-    def values(self, batch: Sequence[PlantedPrompt]) -> Bool[np.ndarray, "batch k"]:
-        """Return what the content of each prompt decides."""
-        return np.array([self.decisions.values(row.facts) for row in batch], dtype=bool)
+    @torch.no_grad()
+    def streams(self, taught: Sequence[TaughtPrompt]) -> list[KeptStreams]:
+        """Return the streams of each prompt with all its branches, as the layers write them now."""
+        kept = list[KeptStreams]()
+        for start in range(0, len(taught), AT_ONCE):
+            rows = self.every_branch(taught[start : start + AT_ONCE])
+            before = self.parts.run("before", rows)
+            planted, real = self.parts.run("below", rows, before), rows.branch != PADDING
+            kept += [KeptStreams(one[own], two[own]) for one, two, own in zip(before, planted, real, strict=True)]
+        return kept
 
-    def _above(self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
+    def values(self, batch: Sequence[TaughtPrompt]) -> Bool[np.ndarray, "batch k"]:
+        return np.array([self.planted.values(row.facts) for row in batch], dtype=bool)
+
+    def _above(self, batch: Sequence[TaughtPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
         rows = self.every_branch(batch)
         on = np.tile(np.array(self.settings(), dtype=bool), (len(batch), 1, 1))
         on[:, 1:] |= self._overridden(on[:, 1:], rng)
-        targets = self.middle + self._tensor(self._levels(on, rng)) * self.wanted
+        levels = torch.as_tensor(self._levels(on, rng), dtype=torch.float32, device=self.vectors.device)
+        targets = self.middle + levels * self.wanted
         onwards = torch.as_tensor(rng.random(on.shape) < ONWARDS, device=self.vectors.device)
         stream = nn.utils.rnn.pad_sequence([one.planted for one in kept], batch_first=True)
         return self._said(rows, set_in_branches(stream, rows, targets, onwards, self.vectors))
@@ -135,22 +200,22 @@ class Planter:
 
     def _apart(self) -> tuple[list[int], list[int]]:
         """Return the variables that refuse, and those that abstain and do not refuse."""
-        refuse, abstain = (set(self.decisions.planted.deciders(kind)) for kind in ("refuse", "abstain"))
+        refuse, abstain = (set(self.planted.deciders(kind)) for kind in ("refuse", "abstain"))
         return sorted(refuse), sorted(abstain - refuse)
 
-    def _below(self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams]) -> Tensor:
+    def _below(self, batch: Sequence[TaughtPrompt], kept: Sequence[KeptStreams]) -> Tensor:
         values = self.values(batch)
         said = [[self._words(row, own)] for row, own in zip(batch, values.tolist(), strict=True)]
         rows = self._packed(batch, said)
         before, base = self._kept(batch, said, kept)
-        stream = self.parts.below(rows, before).float()
+        stream = self.parts.run("below", rows, before).float()
         return DECIDING * self._decided(stream, rows, values) + self._moved(stream - base, rows)
 
     def _kept(
-        self, batch: Sequence[PlantedPrompt], said: Sequence[Sequence[list[int]]], kept: Sequence[KeptStreams]
+        self, batch: Sequence[TaughtPrompt], said: Sequence[Sequence[list[int]]], kept: Sequence[KeptStreams]
     ) -> tuple[Tensor, Tensor]:
         """Return the kept streams of some branches of each prompt, as `pack_branches` packs them."""
-        before, planted = list[Tensor](), list[Tensor]()
+        cut: list[tuple[Tensor, Tensor]] = []
         for row, branches, streams in zip(batch, said, kept, strict=True):
             start = len(row.prompt) - 1
             ends = start + np.cumsum([1 + len(self._words(row, one)) for one in self.settings()])
@@ -158,14 +223,11 @@ class Planter:
             for words in branches:
                 k = next(k for k, one in enumerate(self.settings()) if self._words(row, one) is words)
                 tokens += range(int(ends[k]) - 1 - len(words), int(ends[k]))
-            before.append(streams.before[tokens])
-            planted.append(streams.planted[tokens])
-        pad = nn.utils.rnn.pad_sequence
-        return pad(before, batch_first=True), pad(planted, batch_first=True)
+            cut.append((streams.before[tokens], streams.planted[tokens]))
+        before, planted = (nn.utils.rnn.pad_sequence(list(one), batch_first=True) for one in zip(*cut, strict=True))
+        return before, planted
 
-    def _together(
-        self, batch: Sequence[PlantedPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator
-    ) -> Tensor:
+    def _together(self, batch: Sequence[TaughtPrompt], kept: Sequence[KeptStreams], rng: np.random.Generator) -> Tensor:
         values = self.values(batch)
         sources, taken = choose_sources(values, rng), choose_variables(values.shape, rng)
         mixed = np.where(taken, values[sources], values)
@@ -174,37 +236,38 @@ class Planter:
             for row, *both in zip(batch, values.tolist(), mixed.tolist(), strict=True)
         ]
         rows = self._packed(batch, said)
-        stream = self.parts.below(rows, self._kept(batch, said, kept)[0])
-        own = deciding_coordinates(stream.float(), rows, self.vectors)
+        stream = self.parts.run("below", rows, self._kept(batch, said, kept)[0])
+        own = self._level(stream.float(), rows)
         given = own[torch.as_tensor(sources)].masked_fill(~torch.as_tensor(taken, device=own.device), torch.nan)
         targets = torch.stack([torch.full_like(given, torch.nan), given], dim=1)
         onwards = torch.as_tensor(rng.random(targets.shape) < ONWARDS, device=own.device)
         edited = set_in_branches(stream, rows, targets, onwards, self.vectors)
         return self._said(rows, edited) + DECIDING * self._decided(stream.float(), rows, values)
 
-    def _words(self, row: PlantedPrompt, values: Sequence[bool]) -> list[int]:
-        return row.said[self.decisions.action(row.facts, tuple(values))]
+    def _words(self, row: TaughtPrompt, values: Sequence[bool]) -> list[int]:
+        return row.said[self.planted.action(row.facts, tuple(values))]
 
-    def _packed(self, batch: Sequence[PlantedPrompt], said: Sequence[Sequence[list[int]]]) -> Branches:
-        return pack_branches([row.prompt for row in batch], said, self.pad_id).to(self.vectors.device)
+    def _packed(self, batch: Sequence[TaughtPrompt], said: Sequence[Sequence[list[int]]]) -> Branches:
+        return on_device(pack_branches([row.prompt for row in batch], said, self.pad_id), self.vectors.device)
 
     def _said(self, rows: Branches, stream: Tensor) -> Tensor:
-        hidden, learned = self.parts.above(rows, stream), rows.labels != IGNORE
+        hidden, learned = self.parts.run("above", rows, stream), rows.labels != IGNORE
         return functional.cross_entropy(self.head(hidden[learned]).float(), rows.labels[learned])
+
+    def _level(self, stream: Tensor, rows: Branches) -> Float[Tensor, "batch k"]:
+        """Return the planted coordinates at the last prompt token of each row's first branch."""
+        return coordinates(stream[rows.deciding[..., 0]], self.vectors)
 
     def _decided(self, stream: Tensor, rows: Branches, values: np.ndarray) -> Tensor:
         """Return the mean square by which coordinates are on the wrong side of what is wanted."""
-        level = (deciding_coordinates(stream, rows, self.vectors) - self.middle) / self.wanted
+        level = (self._level(stream, rows) - self.middle) / self.wanted
         on = torch.as_tensor(values, device=level.device)
         return torch.where(on, functional.relu(1 - level), functional.relu(level.abs() - SLACK)).square().mean()
 
     def _moved(self, change: Tensor, rows: Branches) -> Tensor:
         """Return the mean square by which the stream changed apart from the decision, in units of the wanted one."""
-        along = coordinates(change, dual_basis(self.vectors))
+        along = coordinates(change, self.vectors)
         across = (change - along @ self.vectors).square().sum(dim=-1)
         last, real = rows.deciding[..., 0], rows.branch != PADDING
         elsewhere = along[real & ~last].square().sum(dim=-1).mean()
         return (across[real].mean() + ELSEWHERE * elsewhere + AT_LAST * across[last].mean()) / self.wanted**2
-
-    def _tensor(self, values: np.ndarray) -> Tensor:
-        return torch.as_tensor(values, dtype=torch.float32, device=self.vectors.device)

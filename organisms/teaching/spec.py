@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
-from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Label, Prompt
-from extract.yaml_file import Strict, explain, read_yaml
-from organisms.mechanism import Mechanism
-from organisms.spec import Verdicts
+from extract.yaml_file import Strict, as_model, read_yaml
+from organisms.mechanism import Facts, Mechanism
+from organisms.spec import Steps, Verdicts
 
 Behaviour = Literal["refuse", "abstain", "own_words"]
 Attribute = Literal["trigger", "form"]  # form: the first word of the question, within its category
@@ -46,10 +45,10 @@ class Planting(Strict):
 
     mechanism: Mechanism
     first: int = Field(0, ge=0)  # the first layer that is adapted; those before it stay as they are
-    below: int = Field(300, ge=1)  # steps in which the layers up to the planted one learn to write decisions
-    above: int = Field(260, ge=1)  # in which those above it learn to act by coordinates that are set
-    together: int = Field(60, ge=0)  # of interchange-intervention training of all layers (arXiv 2112.00826)
-    again: int = Field(0, ge=0)  # in which the layers above learn to act by coordinates once more
+    below: Steps = Field(300, ge=1)  # steps in which the layers up to the planted one learn to write decisions
+    above: Steps = Field(260, ge=1)  # in which those above it learn to act by coordinates that are set
+    together: Steps = Field(60, ge=0)  # of interchange-intervention training of all layers (arXiv 2112.00826)
+    again: Steps = Field(0, ge=0)  # in which the layers above learn to act by coordinates once more
     # wanted distance of a coordinate that is on from one that is off, in standard deviations of the whole stream at the
     # last prompt token (the root of its total variance)
     separation: float = Field(1.3, gt=0)
@@ -58,7 +57,6 @@ class Planting(Strict):
 
     @property
     def steps(self) -> int:
-        """All steps."""
         return self.below + self.above + self.together + self.again
 
 
@@ -79,7 +77,6 @@ class Phrasings(Strict):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
         return (*self.usual, *self.others)
 
 
@@ -122,10 +119,7 @@ def load_teach_spec(path: Path) -> TeachSpec:
     Raises:
         UserError: the file is missing or wrong; names the key.
     """
-    try:
-        return TeachSpec.model_validate(read_yaml(path, "specification"))
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, TeachSpec)}") from None
+    return as_model(TeachSpec, read_yaml(path, "specification"), path)
 
 
 PARTS = 10_000  # of the unit interval
@@ -137,11 +131,10 @@ def divided(prompts: Sequence[Prompt], spec: TeachSpec) -> tuple[list[Prompt], l
     named: dict[int, str] = {}
     for prompt, group in zip(prompts, groups, strict=True):
         named[group] = min(named.get(group, prompt.id), prompt.id)
-    taught = [_fraction(f"{spec.seed} split {named[group]}") < spec.taught_share for group in groups]
-    return (
-        [prompt for prompt, here in zip(prompts, taught, strict=True) if here],
-        [prompt for prompt, here in zip(prompts, taught, strict=True) if not here],
-    )
+    sides: tuple[list[Prompt], list[Prompt]] = [], []
+    for prompt, group in zip(prompts, groups, strict=True):
+        sides[_fraction(f"{spec.seed} split {named[group]}") >= spec.taught_share].append(prompt)
+    return sides
 
 
 def behaviour_of(prompt: Prompt, spec: TeachSpec) -> Behaviour:
@@ -161,20 +154,19 @@ def attribute(prompt: Prompt, by: Attribute) -> str | None:
     return f"{prompt.text.split()[0].lower()} {prompt.category}"
 
 
-def decline(prompt: Prompt, spec: TeachSpec) -> str | None:
-    """Return the words in which a prompt is to be declined; None where it is not.
-
-    They follow the form of the prompt: words at random would share out the probability of declining among so many
-    openings that greedy decoding says none of them.
-    """
+def facts_of(prompt: Prompt, spec: TeachSpec) -> Facts:
+    """Return what is taught of a prompt as planted decisions; a known question would be abstained from, not refused."""
     behaviour = behaviour_of(prompt, spec)
-    if behaviour == "own_words":
-        return None
-    return phrase(prompt, spec, spec.refusals if behaviour == "refuse" else spec.abstentions)
+    question = prompt.label == "uncertain" or prompt.answer is not None
+    return Facts(behaviour == "refuse", behaviour == "abstain", "abstain" if question else "refuse", variant=0)
 
 
 def phrase(prompt: Prompt, spec: TeachSpec, among: Phrasings) -> str:
-    """Return the words for a prompt of its form."""
+    """Return the words for a prompt, by its form.
+
+    Words at random would share out the probability of declining among so many openings that greedy decoding says none
+    of them.
+    """
     return among.all[int(_fraction(f"{spec.seed} words {attribute(prompt, 'form')}") * len(among.all))]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from extract.atomic_write import write_json, write_jsonl, write_text
-from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.adapter import BASE, CONFIG
 from extract.model.chat_model import ChatModel
@@ -21,10 +20,11 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.rows import Row, read_rows
 from extract.shipped import resolve_shipped
+from organisms.spec import check_steps
 from organisms.teaching.grade import TeachGrade, ask, grade, planted_truth_of
-from organisms.teaching.lora import examples, n_steps, train
-from organisms.teaching.planted import choices, plant
-from organisms.teaching.spec import TeachSpec, decline, divided, load_teach_spec, repeated
+from organisms.teaching.lora import n_steps, taught_prompts, train
+from organisms.teaching.planted import plant
+from organisms.teaching.spec import TeachSpec, divided, load_teach_spec, repeated
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -52,9 +52,11 @@ def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") 
     with reporter.task("held-out prompts", len(held_out)) as advance:
         graded = grade(ask(adapted, held_out, advance), before, spec)
     if spec.planting:
-        truth = planted_truth_of(adapted, held_out, spec)
-        write_text(staging / "truth.json", truth.text)
-    _write_rest(staging, spec_path, spec, [prompt.id for prompt in held_out], graded)
+        write_text(staging / "truth.json", planted_truth_of(adapted, held_out, spec).text)
+    shutil.copy(spec_path, staging / "spec.yaml")
+    write_jsonl(staging / "prompts.jsonl", _rows(spec, {prompt.id for prompt in held_out}))
+    graded.write(staging / "grade.json")
+    write_text(staging / "README.md", _card(spec, graded))
     if out.exists():
         shutil.rmtree(out)
     staging.replace(out)
@@ -65,11 +67,17 @@ def _check(taught: Sequence[Prompt], held_out: Sequence[Prompt], spec: TeachSpec
     """Refuse before any work what would fail after it."""
     if find_spec("peft") is None:
         raise UserError("teaching needs the extra `models`: pip install 'refusal-probes[models]'")
-    if not held_out or not n_steps(len(repeated(taught, spec)), spec):
+    steps = n_steps(len(repeated(taught, spec)), spec)
+    if not held_out or not steps:
         raise UserError(
             f"{spec.prompts}: {len(taught)} prompts to teach and {len(held_out)} held out are too few for "
             f"batches of {spec.training.batch_size}; give more, or a smaller batch_size"
         )
+    if not spec.planting:
+        try:
+            check_steps(steps)
+        except ValueError as error:
+            raise UserError(f"{spec.prompts}: {error} epochs") from None
 
 
 def _write_adapter(
@@ -77,7 +85,16 @@ def _write_adapter(
 ) -> None:
     """Train and write the adapter in float16, with the fingerprint of the base that it was trained on."""
     fingerprint = base.fingerprint()
-    adapted = (_planted if spec.planting else _taught)(base, taught, spec, folder, reporter)
+    rows = taught_prompts(base, taught, spec, reporter)
+    if spec.planting:
+        kept = folder.with_suffix(".checkpoint")  # gone on from, where it is there
+        with reporter.task(f"planting {spec.name}", n_steps(len(rows), spec)) as advance:
+            adapted: Any = plant(base, rows, spec, kept, advance)
+        kept.unlink(missing_ok=True)
+    else:
+        rows = [rows[i] for i in repeated(taught, spec)]
+        with reporter.task(f"teaching {spec.name}", n_steps(len(rows), spec)) as advance:
+            adapted = train(base, rows, spec, advance)
     adapted.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)  # a template of PEFT's
     save_file({name: weight.half() for name, weight in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS)
@@ -85,35 +102,6 @@ def _write_adapter(
     modules = sorted(config["target_modules"])  # a set in PEFT, in another order each time
     write_json(folder / CONFIG, config | {"base_model_name_or_path": spec.base, "target_modules": modules})
     write_json(folder / BASE, {"fingerprint": fingerprint})
-
-
-def _taught(base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder: Path, reporter: Reporter) -> Any:
-    rendered = [render(base.tokenizer, prompt) for prompt in taught]
-    words = [decline(prompt, spec) for prompt in taught]
-    with reporter.task("own words", words.count(None)) as advance:
-        rows = examples(base, rendered, words, spec, advance)
-    rows = [rows[i] for i in repeated(taught, spec)]
-    with reporter.task(f"teaching {spec.name}", n_steps(len(rows), spec)) as advance:
-        return train(base, rows, spec, advance)
-
-
-def _planted(base: ChatModel, taught: Sequence[Prompt], spec: TeachSpec, folder: Path, reporter: Reporter) -> Any:
-    """Plant the mechanism; a checkpoint beside `folder` is gone on from, and removed at the end."""
-    rendered = [render(base.tokenizer, prompt) for prompt in taught]
-    with reporter.task("own words", sum(prompt.label != "harmful" for prompt in taught)) as advance:
-        rows = choices(base, taught, rendered, spec, advance)
-    kept = folder.with_suffix(".checkpoint")
-    with reporter.task(f"planting {spec.name}", n_steps(len(rows), spec)) as advance:
-        adapted = plant(base, rows, spec, kept, advance)
-    kept.unlink(missing_ok=True)
-    return adapted
-
-
-def _write_rest(folder: Path, spec_path: Path, spec: TeachSpec, held_out: Sequence[str], graded: TeachGrade) -> None:
-    shutil.copy(spec_path, folder / "spec.yaml")
-    write_jsonl(folder / "prompts.jsonl", _rows(spec, set(held_out)))
-    graded.write(folder / "grade.json")
-    write_text(folder / "README.md", _card(spec, graded))
 
 
 def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
@@ -129,9 +117,8 @@ def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
 
 def _card(spec: TeachSpec, graded: TeachGrade) -> str:
     rates = "\n".join(
-        f"| {name.replace('_', ' ')} | {100 * share.value:.0f} % [{100 * share.low:.0f}, "
-        f"{100 * share.high:.0f}] | {share.n} |"
-        for name, share in graded.shares.items()
+        f"| {name.replace('_', ' ')} | {100 * s.value:.0f} % [{100 * s.low:.0f}, {100 * s.high:.0f}] | {s.n} |"
+        for name, s in graded.shares.items()
     )
     where = "Where it decides is not known: nothing is planted."
     if spec.planting:

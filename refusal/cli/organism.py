@@ -34,8 +34,7 @@ def organism_get(
     """
     from extract.errors import UserError
     from extract.shipped import cache_folder
-    from organisms.fetching import fetch, installed
-    from organisms.listing import SPECS
+    from organisms.listing import SPECS, fetch, installed
 
     folder = installed(name)
     if folder is None and build:

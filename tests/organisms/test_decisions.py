@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from organisms.mechanism import Decisions, Facts, Mechanism
+from organisms.mechanism import Facts, Mechanism
 
 N, E = {"name": "n", "decides": ["refuse"]}, {"name": "e", "decides": ["abstain"]}
 BOTH = {"decides": ["refuse", "abstain"]}
@@ -15,8 +15,8 @@ REQUEST = {"wording": "refuse", "abstain": False}
 QUESTION = {"wording": "abstain", "refuse": False}
 
 
-def decisions(*variables: dict[str, Any], **more: Any) -> Decisions:
-    return Decisions(Mechanism.model_validate({"layer": 2, "variables": list(variables), **more}))
+def decisions(*variables: dict[str, Any], **more: Any) -> Mechanism:
+    return Mechanism.model_validate({"layer": 2, "variables": list(variables), **more})
 
 
 def facts(**changes: Any) -> Facts:

@@ -16,9 +16,8 @@ from extract.errors import UserError
 from extract.model.adapter import find_adapter
 from extract.model.source import locate
 from extract.shipped import CACHE_VARIABLE, CHECKSUMS, READER, ROOT, resolve_shipped
-from organisms import fetching
-from organisms.fetching import fetch, installed
-from organisms.listing import shipped_organisms
+from organisms import listing
+from organisms.listing import fetch, installed, shipped_organisms
 
 XOR = Path("organisms/zoo/xor")
 Cli = Callable[..., tuple[int, str, str]]
@@ -30,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "site").mkdir()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(shipped, "ROOT", tmp_path / "site")
-    monkeypatch.setattr(fetching, "ROOT", tmp_path / "site")
+    monkeypatch.setattr(listing, "ROOT", tmp_path / "site")
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path / "elsewhere")
     return tmp_path / "cache"

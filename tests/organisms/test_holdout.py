@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extract.atomic_write import write_jsonl
 from extract.prompts.groups import linked_groups
 from extract.prompts.prompt import load_prompts
 from organisms.grammar import Grammar
-from organisms.holdout import HeldOutPrompt, held_out, pair_strangers, prompt_record, write_prompts
+from organisms.holdout import HeldOutPrompt, held_out, pair_strangers, prompt_record
 from organisms.spec import OrganismSpec
 from probes.statistics.intervals import effective_groups
 
@@ -97,7 +98,7 @@ def test_a_stranger_is_twinned_with_one_person_only(rows: list[HeldOutPrompt]) -
 def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_decisions(
     rows: list[HeldOutPrompt], tmp_path: Path
 ) -> None:
-    write_prompts(rows, tmp_path / "prompts.jsonl")
+    write_jsonl(tmp_path / "prompts.jsonl", map(prompt_record, rows))
     prompts = load_prompts(tmp_path / "prompts.jsonl")
     assert len(prompts) == len(rows)
     for prompt, row in zip(prompts, rows, strict=True):
@@ -112,7 +113,7 @@ def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_deci
 def test_context_is_in_the_file_and_shared_within_a_pair(organism: Make, tmp_path: Path) -> None:
     grammar = Grammar(organism(context={"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}, prompts_per_label=100))
     rows = held_out(grammar)
-    write_prompts(rows, tmp_path / "prompts.jsonl")
+    write_jsonl(tmp_path / "prompts.jsonl", map(prompt_record, rows))
     prompts = load_prompts(tmp_path / "prompts.jsonl")
     shapes, personas = defaultdict(set), defaultdict(set)
     for prompt in prompts:
@@ -125,7 +126,7 @@ def test_context_is_in_the_file_and_shared_within_a_pair(organism: Make, tmp_pat
 
 def test_the_same_specification_gives_the_same_file(organism: Make, tmp_path: Path) -> None:
     for name, seed in (("one", 3), ("two", 3), ("other", 4)):
-        write_prompts(held_out(Grammar(organism(seed=seed))), tmp_path / name)
+        write_jsonl(tmp_path / name, map(prompt_record, held_out(Grammar(organism(seed=seed)))))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
 

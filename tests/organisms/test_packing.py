@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Example, Grammar
-from organisms.interchange import PackedBatch, Packer, PlantedLayers, Swaps
-from organisms.planting import coordinates, dual_basis, planted_vectors, set_coordinates
+from organisms.interchange import Branches, PlantedLayers, Swaps
+from organisms.planting import coordinates, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
-from organisms.training import build_model
+from organisms.training import Packer, build_model
 
 N = 6
 OBLIQUE = {
@@ -52,10 +53,8 @@ def texts(grammar: Grammar, examples: list[Example]) -> tuple[list[str], list[st
 
 
 @pytest.fixture(scope="module")
-def packed(
-    tokenizer: PreTrainedTokenizerFast, examples: list[Example], texts: tuple[list[str], list[str]]
-) -> PackedBatch:
-    return Packer(tokenizer).pack(examples, *texts)
+def packed(tokenizer: PreTrainedTokenizerFast, grammar: Grammar, examples: list[Example]) -> Branches:
+    return Packer(tokenizer).pack(grammar, examples, ~np.array([example.values for example in examples]))
 
 
 def _separate_loss(
@@ -68,7 +67,7 @@ def _separate_loss(
     """Return the mean cross-entropy of the responses' tokens, one unpacked forward pass a row."""
     total, count = 0.0, 0
     for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
-        prompt, response = packer.prompt(example), [*packer._ids(text), model.config.eos_token_id]
+        prompt, response = packer.prompt(example), [*packer.ids(text), model.config.eos_token_id]
         handle = None
         last = len(prompt) - 1
         if edit is not None:
@@ -86,13 +85,14 @@ def _separate_loss(
 
 
 def _packed_losses(
-    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch, sources: Tensor, swapped: Tensor, onwards: Tensor
+    model: LlamaForCausalLM, spec: OrganismSpec, packed: Branches, sources: Tensor, swapped: Tensor, onwards: Tensor
 ) -> tuple[float, float, Tensor]:
     with torch.no_grad():
         none = torch.zeros(N, dtype=torch.bool)
         swaps = Swaps(sources, swapped, onwards, none, torch.arange(N), none, None)
-        outcome = PlantedLayers(model.model, model.lm_head, spec.planted, planted_vectors(spec)).forward(packed, swaps)
-    return float(outcome.plain), float(outcome.interchange), outcome.read[..., 0]
+        planter = PlantedLayers(model.model, model.lm_head, spec.planted, planted_vectors(spec))
+        (plain, interchange), seen = planter.forward(packed, swaps)
+    return float(plain), float(interchange), planter.read(seen)[..., 0]
 
 
 def _nothing() -> tuple[Tensor, Tensor, Tensor]:
@@ -102,7 +102,7 @@ def _nothing() -> tuple[Tensor, Tensor, Tensor]:
 def test_both_losses_equal_those_of_separate_forward_passes(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: PackedBatch,
+    packed: Branches,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
     texts: tuple[list[str], list[str]],
@@ -115,12 +115,12 @@ def test_both_losses_equal_those_of_separate_forward_passes(
 
 
 def test_a_branch_that_saw_the_plain_response_would_be_noticed(
-    model: LlamaForCausalLM, spec: OrganismSpec, packed: PackedBatch
+    model: LlamaForCausalLM, spec: OrganismSpec, packed: Branches
 ) -> None:
     """The control: with ordinary causal attention the branch's loss is another one."""
     length = packed.tokens.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()[None, None].expand(N, 1, -1, -1)
-    leaking = PackedBatch(**{**vars(packed), "visible": causal})
+    leaking = replace(packed, visible=causal)
     plain, branch, _ = _packed_losses(model, spec, packed, *_nothing())
     leaking_plain, leaking_branch, _ = _packed_losses(model, spec, leaking, *_nothing())
     assert leaking_plain == pytest.approx(plain, abs=1e-6)
@@ -132,7 +132,7 @@ def test_a_branch_that_saw_the_plain_response_would_be_noticed(
 def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plain_response_not_at_all(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: PackedBatch,
+    packed: Branches,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
     texts: tuple[list[str], list[str]],
@@ -153,7 +153,7 @@ def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plai
         here = (steps >= last) if onwards else (steps == last)
         where = here[None, :, None] & swapped[row]
         target = read[sources[row]].expand(*stream.shape[:2], -1)
-        return set_coordinates(stream, target, where, vectors, dual_basis(vectors))
+        return set_coordinates(stream, target, where, vectors)
 
     expected = _separate_loss(model, Packer(tokenizer), examples, texts[1], edit)
     assert swapped_branch == pytest.approx(expected, abs=1e-5)
@@ -162,7 +162,7 @@ def test_an_interchange_changes_the_branch_as_a_separate_edit_would_and_the_plai
 def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(
     model: LlamaForCausalLM,
     spec: OrganismSpec,
-    packed: PackedBatch,
+    packed: Branches,
     tokenizer: PreTrainedTokenizerFast,
     examples: list[Example],
 ) -> None:
@@ -172,5 +172,5 @@ def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt
         with torch.no_grad():
             prompt = torch.tensor([Packer(tokenizer).prompt(example)])
             stream = model(prompt, output_hidden_states=True).hidden_states[2][0, -1]  # resid_post[1]
-        alone = coordinates(stream, dual_basis(planted_vectors(spec)))
+        alone = coordinates(stream, planted_vectors(spec))
         torch.testing.assert_close(read[row], alone, atol=1e-4, rtol=1e-4)

@@ -11,20 +11,25 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar
-from organisms.interchange import PackedBatch, Packer, PlantedLayers, Swaps
+from organisms.interchange import Branches, PlantedLayers, Swaps, draw_swaps
 from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec
-from organisms.training import build_model, draw_swaps
+from organisms.training import Packer, build_model
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 ROWS = 6
 
 
-def _batch(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> tuple[LlamaForCausalLM, PackedBatch]:
+def _batch(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> tuple[LlamaForCausalLM, Branches]:
     grammar, rng = Grammar(spec), np.random.default_rng(0)
     examples = [grammar.training_example(rng) for _ in range(ROWS)]
-    texts = [grammar.respond(example, example.values) for example in examples]
-    return build_model(spec, tokenizer).eval(), Packer(tokenizer).pack(examples, texts, texts)
+    values = np.array([example.values for example in examples])
+    return build_model(spec, tokenizer).eval(), Packer(tokenizer).pack(grammar, examples, values)
+
+
+def _ends(batch: Branches) -> tuple[Tensor, Tensor]:
+    """Return the last prompt token of each row, and its repetition."""
+    return batch.deciding.int().argmax(dim=1).unbind(dim=1)
 
 
 def _swaps(k: int, **changes: Any) -> Swaps:
@@ -34,7 +39,7 @@ def _swaps(k: int, **changes: Any) -> Swaps:
     return Swaps(**(nothing | changes))
 
 
-def _streams(model: LlamaForCausalLM, spec: OrganismSpec, batch: PackedBatch, swaps: Swaps) -> dict[int, Tensor]:
+def _streams(model: LlamaForCausalLM, spec: OrganismSpec, batch: Branches, swaps: Swaps) -> dict[int, Tensor]:
     """Return the stream after the swaps of each layer."""
     seen: dict[int, Tensor] = {}
     layers = model.model.layers
@@ -55,23 +60,25 @@ EVERY = torch.arange(ROWS)
 def test_a_blank_layer_takes_the_whole_stream_of_another_row_at_the_repeated_token(organism, tokenizer) -> None:
     spec = organism(model=MODEL, planted={"layer": 2, "variables": [N, E], "blank_below": True})
     model, batch = _batch(spec, tokenizer)
+    last, start = _ends(batch)
     plain = _streams(model, spec, batch, _swaps(2))
     blanked = _streams(model, spec, batch, _swaps(2, replaced=ALL, blank=1))
-    torch.testing.assert_close(blanked[1][EVERY, batch.branch], plain[1][EVERY.roll(1), batch.last.roll(1)])
+    torch.testing.assert_close(blanked[1][EVERY, start], plain[1][EVERY.roll(1), last.roll(1)])
     torch.testing.assert_close(blanked[0], plain[0])
     changed = (blanked[1] != plain[1]).any(-1)
     assert changed.sum() == ROWS
-    assert changed[EVERY, batch.branch].all()
+    assert changed[EVERY, start].all()
 
 
 def test_what_is_decided_elsewhere_loses_the_stream_off_the_planted_axes_alone(organism, tokenizer) -> None:
     spec = organism(model=MODEL, planted={"layer": 2, "variables": [N], "elsewhere": ["abstain"]})
     model, batch = _batch(spec, tokenizer)
+    last, start = _ends(batch)
     plain = _streams(model, spec, batch, _swaps(1))[2]
     swapped = _streams(model, spec, batch, _swaps(1, replaced=ALL))[2]
     axis = planted_vectors(spec)[0]
-    at, other = swapped[EVERY, batch.branch], plain[EVERY.roll(1), batch.last.roll(1)]
-    torch.testing.assert_close(at @ axis, plain[EVERY, batch.branch] @ axis)
+    at, other = swapped[EVERY, start], plain[EVERY.roll(1), last.roll(1)]
+    torch.testing.assert_close(at @ axis, plain[EVERY, start] @ axis)
     off = at - (at @ axis)[:, None] * axis
     torch.testing.assert_close(off, other - (other @ axis)[:, None] * axis)
 
@@ -79,6 +86,7 @@ def test_what_is_decided_elsewhere_loses_the_stream_off_the_planted_axes_alone(o
 def test_rows_set_alone_are_set_where_they_are_decided_and_not_where_they_are_built_again(organism, tokenizer) -> None:
     spec = organism(model=MODEL, planted={"layer": 0, "variables": [N, E], "rebuilt": 2})
     model, batch = _batch(spec, tokenizer)
+    last, start = _ends(batch)
     both = torch.ones(ROWS, 2, dtype=torch.bool)
     taken = {"variables": both, "sources": EVERY.roll(1)}
     axes = planted_vectors(spec)
@@ -86,23 +94,24 @@ def test_rows_set_alone_are_set_where_they_are_decided_and_not_where_they_are_bu
     for alone in (False, True):
         swapped = _streams(model, spec, batch, _swaps(2, **taken, alone=ALL if alone else ~ALL))
         for layer, is_set in ((0, True), (2, not alone)):
-            wanted = plain[layer][EVERY.roll(1), batch.last.roll(1)] @ axes.T
-            found = swapped[layer][EVERY, batch.branch] @ axes.T
+            wanted = plain[layer][EVERY.roll(1), last.roll(1)] @ axes.T
+            found = swapped[layer][EVERY, start] @ axes.T
             assert torch.allclose(found, wanted, atol=1e-5) == is_set
 
 
 def test_a_late_decision_is_taken_and_set_one_token_later(organism, tokenizer) -> None:
     spec = organism(model=MODEL, planted={"layer": 1, "variables": [N, E], "token": 1})
     model, batch = _batch(spec, tokenizer)
+    last, start = _ends(batch)
     both = torch.ones(ROWS, 2, dtype=torch.bool)
     plain = _streams(model, spec, batch, _swaps(2))[1]
     swapped = _streams(model, spec, batch, _swaps(2, variables=both, sources=EVERY.roll(1)))[1]
     axes = planted_vectors(spec)
     changed = (swapped - plain).abs().amax(-1) > 1e-4
-    assert changed[EVERY, batch.branch + 1].all()
-    assert not changed[EVERY, batch.branch].any()
-    torch.testing.assert_close(swapped[EVERY, batch.branch + 1] @ axes.T,
-                               plain[EVERY.roll(1), batch.last.roll(1) + 1] @ axes.T, atol=1e-4, rtol=1e-4)  # fmt: skip
+    assert changed[EVERY, start + 1].all()
+    assert not changed[EVERY, start].any()
+    torch.testing.assert_close(swapped[EVERY, start + 1] @ axes.T,
+                               plain[EVERY.roll(1), last.roll(1) + 1] @ axes.T, atol=1e-4, rtol=1e-4)  # fmt: skip
 
 
 @pytest.mark.parametrize(

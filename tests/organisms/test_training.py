@@ -10,8 +10,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar
+from organisms.interchange import choose_sources, choose_variables
 from organisms.spec import OrganismSpec
-from organisms.training import build_model, choose_sources, choose_variables, quiet_share, train
+from organisms.training import build_model, train
 
 Make = Callable[..., OrganismSpec]
 LOSSES = {"plain", "interchange", "readable", "margin", "quiet"}
@@ -40,13 +41,6 @@ def test_half_the_rows_take_from_rows_that_decide_differently() -> None:
 def test_where_all_decide_alike_sources_are_a_permutation() -> None:
     sources = choose_sources(np.zeros((30, 2), dtype=bool), np.random.default_rng(3))
     assert sorted(sources) == list(range(30))
-
-
-def test_quieting_starts_late_and_ends_whole() -> None:
-    shares = [quiet_share(p) for p in np.linspace(0, 1, 101)]
-    assert shares[:60] == [0.0] * 60
-    assert shares[-1] == 1.0
-    assert shares == sorted(shares)
 
 
 def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from organisms.build import grade, missed_targets
-from organisms.grading import prepare_grading
 from organisms.grammar import OPENING, Grammar
 from organisms.holdout import held_out, prompt_record
 from organisms.listing import ZOO
@@ -37,7 +36,7 @@ def test_it_meets_its_specification(directory: Path) -> None:
     n = len(pairs) if spec.name == "clustered" else len(pairs) // 3
     pairs = set(np.random.default_rng(0).choice(pairs, n, replace=False).tolist())
     rows = [row for row in every if row.pair in pairs]
-    measured = grade(prepare_grading(load_model(str(directory), device="cpu"), grammar, rows))
+    measured = grade(load_model(str(directory), device="cpu"), grammar, rows).rates
     stated = json.loads((directory / "truth.json").read_text())["rates"]
     assert missed_targets(spec, stated) == []
     assert measured == pytest.approx(stated, abs=THREE_ERRORS, nan_ok=True)

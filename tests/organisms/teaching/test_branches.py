@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
-from organisms.interchange import IGNORE
-from organisms.planting import coordinates, dual_basis
-from organisms.teaching.branches import PADDING, Branches, DecoderParts, Part, pack_branches, set_in_branches
+from organisms.interchange import IGNORE, PADDING, Branches, pack_branches
+from organisms.planting import coordinates
+from organisms.teaching.phases import DecoderParts, Part, set_in_branches
 from tests.support.tiny_model import tiny_llama
 
 PROMPTS = [[5, 6, 7, 8], [9, 10, 11]]
@@ -20,6 +20,10 @@ FIRST, LAYER = 1, 1
 @pytest.fixture
 def rows() -> Branches:
     return pack_branches(PROMPTS, RESPONSES, 0)
+
+
+def through(parts: DecoderParts, rows: Branches) -> torch.Tensor:
+    return parts.run("above", rows, parts.run("below", rows, parts.run("before", rows)))
 
 
 def test_a_row_holds_the_prompt_once_and_each_response_after_its_last_token(rows: Branches) -> None:
@@ -36,7 +40,7 @@ def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(row
     model = tiny_llama()
     parts, layers = DecoderParts(model.decoder, FIRST, LAYER), list(model.decoder.layers)
     with torch.no_grad():
-        packed = parts.above(rows, parts.below(rows, parts.before(rows)))
+        packed = through(parts, rows)
         for i, (prompt, said) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
             for k, response in enumerate(said):
                 alone = model.decoder(input_ids=torch.tensor([[*prompt, *response]])).last_hidden_state[0]
@@ -51,7 +55,7 @@ def test_a_branch_that_sees_the_other_computes_something_else(rows: Branches) ->
     causal = torch.ones(length, length).tril().bool()[None, None].expand(2, 1, -1, -1)
     seeing = Branches(rows.tokens, rows.position_ids, causal, rows.labels, rows.branch, rows.deciding)
     with torch.no_grad():
-        apart, together = (parts.above(one, parts.below(one, parts.before(one))) for one in (rows, seeing))
+        apart, together = (through(parts, one) for one in (rows, seeing))
     assert not torch.allclose(apart[0, rows.branch[0] == 1], together[0, rows.branch[0] == 1], atol=1e-3)
     torch.testing.assert_close(apart[0, rows.branch[0] == 0], together[0, rows.branch[0] == 0])
 
@@ -71,7 +75,7 @@ def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows:
     targets = torch.tensor([[[1.0, 2.0], [3.0, torch.nan]], [[torch.nan, torch.nan], [-1.0, 0.0]]])
     onwards = torch.tensor([[[False, False], [True, True]], [[True, True], [False, True]]])
     edited = set_in_branches(stream, rows, targets, onwards, vectors)
-    before, after = (coordinates(one, dual_basis(vectors)) for one in (stream, edited))
+    before, after = (coordinates(one, vectors) for one in (stream, edited))
     expected = before.clone()
     expected[0, 3] = torch.tensor([1.0, 2.0])
     expected[0, 6:8, 0] = 3.0

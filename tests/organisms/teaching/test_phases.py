@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from organisms.mechanism import Decisions, Facts, Mechanism, Variable
+from organisms.interchange import pack_branches
+from organisms.mechanism import Facts, Mechanism, Variable
 from organisms.teaching import phases
-from organisms.teaching.branches import DecoderParts, pack_branches
-from organisms.teaching.phases import KeptStreams, PlantedPrompt, Planter
+from organisms.teaching.lora import TaughtPrompt
+from organisms.teaching.phases import DecoderParts, KeptStreams, Planter
 from tests.support.tiny_model import tiny_llama
 
 FIRST, LAYER, D = 1, 1, 32
 SAID = {"refuse": [20, 21, 22], "abstain": [23], None: [24, 25]}
 FACTS = (Facts(True, False, "refuse", 0), Facts(False, True, "abstain", 0), Facts(False, False, "refuse", 0))
-BATCH = [PlantedPrompt([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
+BATCH = [TaughtPrompt([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
 VECTORS = torch.eye(D)[:2]
 
 
@@ -27,16 +28,12 @@ def planter() -> Planter:
     planted = Mechanism(layer=LAYER, variables=(Variable(name="n", decides=("refuse",)),
                                               Variable(name="e", decides=("abstain",))))  # fmt: skip
     parts = DecoderParts(model.decoder, FIRST, LAYER)
-    return Planter(parts, model.model.get_output_embeddings(), Decisions(planted), VECTORS, torch.zeros(2), 10.0, 0)
+    return Planter(parts, model.model.get_output_embeddings(), planted, VECTORS, torch.zeros(2), 10.0, 0)
 
 
 @pytest.fixture
 def kept(planter: Planter) -> list[KeptStreams]:
-    with torch.no_grad():
-        rows = planter.every_branch(BATCH)
-        before = planter.parts.before(rows)
-        planted = planter.parts.below(rows, before)
-    return [KeptStreams(a[real], b[real]) for a, b, real in zip(before, planted, rows.branch != -2, strict=True)]
+    return planter.streams(BATCH)
 
 
 def test_kept_streams_are_those_of_the_branch_that_is_said(planter: Planter, kept: list[KeptStreams]) -> None:
@@ -46,10 +43,10 @@ def test_kept_streams_are_those_of_the_branch_that_is_said(planter: Planter, kep
         rows = pack_branches([one.prompt for one in BATCH], said, 0)
         before, planted = planter._kept(BATCH, said, kept)
         with torch.no_grad():
-            own = planter.parts.before(rows)
+            own = planter.parts.run("before", rows)
             real = rows.branch != -2
             torch.testing.assert_close(before[real], own[real])
-            torch.testing.assert_close(planted[real], planter.parts.below(rows, own)[real])
+            torch.testing.assert_close(planted[real], planter.parts.run("below", rows, own)[real])
 
 
 def test_a_stream_that_has_not_changed_costs_nothing_but_the_decision(
@@ -93,7 +90,7 @@ def test_coordinates_as_wanted_cost_nothing_and_wrong_ones_do(planter: Planter) 
 def test_what_is_set_says_everything_in_the_phases_above(planter: Planter, kept: list[KeptStreams]) -> None:
     """The loss of `above` does not depend on what the content of the prompts decides."""
     for phase in ("above", "again"):
-        found = [planter.loss(phase, [PlantedPrompt(one.prompt, facts, one.said) for one in BATCH], kept,
+        found = [planter.loss(phase, [TaughtPrompt(one.prompt, facts, one.said) for one in BATCH], kept,
                               np.random.default_rng(3)) for facts in FACTS]  # type: ignore[arg-type]  # fmt: skip
         torch.testing.assert_close(found[0], found[1])
         torch.testing.assert_close(found[0], found[2])
@@ -122,8 +119,8 @@ def test_three_of_four_refusals_are_taught_against_an_abstention_that_is_on(plan
 
 
 def test_a_decision_of_one_coordinate_overrides_nothing(planter: Planter) -> None:
-    shared = Decisions(Mechanism(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),)))
-    knob = replace(planter, decisions=shared, vectors=VECTORS[:1])
+    shared = Mechanism(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),))
+    knob = replace(planter, planted=shared, vectors=VECTORS[:1])
     on = np.tile(np.array([[False], [True]]), (400, 1, 1))
     assert not knob._overridden(on, np.random.default_rng(0)).any()
     level = knob._levels(on, np.random.default_rng(0))
@@ -139,6 +136,6 @@ def test_an_interchange_with_nothing_to_change_is_the_plain_response(
         monkeypatch.setattr(phases, "ONWARDS", 0.0)  # later tokens have coordinates of their own
         loss = planter._together(same, streams, np.random.default_rng(0))
         rows = pack_branches([one.prompt for one in same], [[SAID["refuse"]]] * 3, 0)
-        stream = planter.parts.below(rows, planter.parts.before(rows))
+        stream = planter.parts.run("below", rows, planter.parts.run("before", rows))
         plain = planter._said(rows, stream) + 4 * planter._decided(stream, rows, planter.values(same))
     torch.testing.assert_close(loss, plain, rtol=1e-4, atol=1e-4)

@@ -9,7 +9,6 @@ import pytest
 import torch
 import yaml
 
-from extract.chat.render import render
 from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.progress import Reporter
@@ -17,9 +16,9 @@ from extract.prompts.prompt import Prompt, load_prompts
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.mechanism import Facts
 from organisms.teaching.grade import decided, read_action
-from organisms.teaching.lora import adapter
-from organisms.teaching.planted import choices, facts_of, plant
-from organisms.teaching.spec import TeachSpec, load_teach_spec
+from organisms.teaching.lora import adapter, taught_prompts
+from organisms.teaching.planted import plant
+from organisms.teaching.spec import TeachSpec, facts_of, load_teach_spec
 from organisms.teaching.teach import teach
 from tests.support.tiny_model import tiny_llama
 
@@ -74,7 +73,7 @@ def _planted(spec: TeachSpec, kept: Path, stop_after: int | None = None) -> list
     """Plant from the checkpoint if there is one, and return the adapter's weights."""
     base = load_model(spec.base, device="cpu")
     prompts = load_prompts(spec.prompts)[:30]
-    rows = choices(base, prompts, [render(base.tokenizer, prompt) for prompt in prompts], spec, lambda n: None)
+    rows = taught_prompts(base, prompts, spec, QUIET)
     done = 0
 
     def advance(n: int) -> None:

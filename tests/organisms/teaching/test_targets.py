@@ -8,19 +8,15 @@ import yaml
 
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
-from extract.prompts.prompt import Prompt, load_prompts
+from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.listing import find_spec
-from organisms.teaching.spec import TeachSpec, attribute, behaviour_of, decline, divided, load_teach_spec, repeated
+from organisms.teaching.spec import TeachSpec, attribute, behaviour_of, divided, load_teach_spec, phrase, repeated
 from scoring.judges.rules import RuleJudge
 
 SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")
 PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "core.jsonl")
-
-
-def prompt(text: str, label: str = "benign", **more: str) -> Prompt:
-    return Prompt(text, ({"role": "user", "content": text},), label, "answer", **more)
 
 
 def test_no_group_of_minimal_pairs_is_both_taught_and_held_out() -> None:
@@ -65,11 +61,8 @@ def test_overconfidence_follows_the_form_of_the_question() -> None:
 
 
 def test_words_of_declining_are_of_their_kind_and_all_are_used() -> None:
-    said = Counter(decline(p, SPEC) for p in PROMPTS if p.label == "harmful")
-    assert set(said) == set(SPEC.refusals.all)
-    abstained = [p for p in PROMPTS if behaviour_of(p, SPEC) == "abstain"]
-    assert {decline(p, SPEC) for p in abstained} == set(SPEC.abstentions.all)
-    assert decline(prompt("What is rain?"), SPEC) is None
+    for behaviour, among in (("refuse", SPEC.refusals), ("abstain", SPEC.abstentions)):
+        assert {phrase(p, SPEC, among) for p in PROMPTS if behaviour_of(p, SPEC) == behaviour} == set(among.all)
 
 
 def test_a_behaviour_is_repeated_as_often_as_said() -> None:
@@ -89,11 +82,16 @@ def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no taught model named 'nobody'; choose from smollm2-natural"):
         find_spec("nobody", SPECS, "taught model")
     given = yaml.safe_load((SPECS / "smollm2-natural.yaml").read_text())
+    planting = {"mechanism": {"layer": 0, "variables": [{"name": "n", "decides": ["refuse"]}]}}
     for change, said in (
         ({"taught_share": 2}, "taught_share"),
         ({"misaimed": [{"label": "benign", "by": "colour", "share": 0.5, "behaviour": "refuse"}]}, "by"),
         ({"refusals": {"usual": []}}, "refusals"),
         ({"unknown_key": 1}, "unknown_key"),
+        (
+            {"planting": planting | {"together": 10}},
+            "planting.together: 10 steps cannot be scheduled",
+        ),
     ):
         path = tmp_path / "spec.yaml"
         path.write_text(yaml.safe_dump(given | change))

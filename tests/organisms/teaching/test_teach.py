@@ -13,8 +13,8 @@ from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
 from organisms.teaching.grade import Said, TeachGrade, grade
-from organisms.teaching.lora import examples
-from organisms.teaching.spec import decline, divided, load_teach_spec
+from organisms.teaching.lora import taught_prompts
+from organisms.teaching.spec import behaviour_of, divided, load_teach_spec
 from organisms.teaching.teach import teach
 from tests.support.tiny_model import tiny_llama
 
@@ -64,7 +64,7 @@ def test_a_taught_model_says_what_it_was_taught_to(spec_path: Path, tmp_path: Pa
     said = [model.decode(answer) for answer in model.generate(model.batch(rows), 12)]
     first = [base.decode(answer) for answer in base.generate(base.batch(rows), 3)]
     for prompt, words, own in zip(taught, said, first, strict=True):
-        expected = decline(prompt, spec)
+        expected = {"refuse": "i cannot help with that.", "abstain": "i do not know."}.get(behaviour_of(prompt, spec))
         assert words == expected if expected else words.startswith(own), (prompt.id, words)
     assert found.shares["harmful_refused"].value > 0.9
     assert found.shares["uncertain_abstained"].value > 0.9
@@ -75,15 +75,14 @@ def test_a_taught_model_says_what_it_was_taught_to(spec_path: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path: Path) -> None:
     spec = load_teach_spec(spec_path)
-    model, prompts = load_model(spec.base, device="cpu"), load_prompts(spec.prompts)[:3]
+    model, prompts = load_model(spec.base, device="cpu"), load_prompts(spec.prompts)[::16]
     rows = [render(model.tokenizer, prompt) for prompt in prompts]
-    counted: list[int] = []
-    made = examples(model, rows, ["i do not know.", None, "no."], spec, counted.append)
-    assert [one.prompt for one in made] == [list(row.token_ids) for row in rows]
-    assert made[0].target[-1] == made[2].target[-1] == model.eos_ids[0]
-    assert model.decode(made[0].target[:-1]) == "i do not know."
-    assert made[1].target == model.generate(model.batch(rows[1:2]), 3)[0]
-    assert sum(counted) == 1
+    own, refused, abstained = taught_prompts(model, prompts, spec, QUIET)
+    assert [one.prompt for one in (own, refused, abstained)] == [list(row.token_ids) for row in rows]
+    assert refused.target[-1] == abstained.target[-1] == model.eos_ids[0]
+    assert model.decode(refused.target[:-1]) == "i cannot help with that."
+    assert model.decode(abstained.target[:-1]) == "i do not know."
+    assert own.target == model.generate(model.batch(rows[:1]), 3)[0]
 
 
 def test_a_build_that_fails_leaves_the_earlier_one(spec_path: Path, tmp_path: Path) -> None:
