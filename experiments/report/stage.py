@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +10,17 @@ import numpy as np
 from experiments.categories.results import CategoryResults
 from experiments.charts.points import shape_of
 from experiments.charts.specification import Chart, Row, save
-from experiments.dials.counterfactuals import read_table
 from experiments.dials.figures import DialReadings, calibration_chart, pareto
 from experiments.dissociation.text import matrix_chart
 from experiments.probing.results import GridRow
 from experiments.probing.text import grid_figure
 from experiments.report.page.article import ReportedRun, article, scatter_chart
 from experiments.report.page.document import document, write_page
-from experiments.report.page.payload import payload
+from experiments.report.page.payload import Payload, payload
 from experiments.report.page.scoring_page import comparison_section, short_names
 from experiments.report.page.summary import rates_chart
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
-from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.triggers.results import ProjectionRows
@@ -31,7 +29,6 @@ from experiments.uncertainty.text import reliability_diagram
 from extract.prompts.prompt import prompts_hash
 from scoring.compare.comparison import compare_runs
 from scoring.right_action import load_adjacency
-from steering.direction_file import load_directions
 
 
 def report(inputs: RunInputs) -> None:
@@ -48,10 +45,12 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     records = [RunResults.read(run.file("results.json")) for run in runs]
     names = short_names([str(run.directory.resolve()) for run in runs])
     anchors = [f"run-{i + 1}" for i in range(len(runs))]
-    parts = [
-        article(_run(inputs, r, name), r, payload(inputs, r), anchor)
-        for inputs, r, name, anchor in zip(runs, records, names, anchors, strict=True)
-    ]
+    parts = []
+    for inputs, results, name, anchor in zip(runs, records, names, anchors, strict=True):
+        data = payload(inputs, results)
+        run = _run(inputs, name, data)
+        draw(inputs, results, run, data)
+        parts.append(article(run, results, data, anchor))
     if len(runs) > 1:
         compared = compare_runs([run.directory for run in runs], load_adjacency())
         parts.insert(0, comparison_section(names, anchors, records, compared))
@@ -59,70 +58,56 @@ def write_report(runs: Sequence[RunInputs], path: Path) -> None:
     write_page(document(title, parts), path)
 
 
-def _run(inputs: RunInputs, results: RunResults, name: str) -> ReportedRun:
+def _run(inputs: RunInputs, name: str, data: Payload) -> ReportedRun:
     """Collect the data of a run that results.json does not hold."""
-    reads = _reads(inputs, results)
     stages = Manifest(inputs.file("manifest.json")).read().get("stages", {})
-    cells = GridRow.table(inputs.file("probes.parquet"))
-    eta = ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows
-    compared = inputs.file("stages/categories.json")
-    draw(inputs, results, cells, reads)
-    draw_triggers(inputs.directory, eta, results.triggers.patching)
+    compared, corpus = inputs.file("stages/categories.json"), inputs.corpus
+    test = np.flatnonzero(corpus.rated & corpus.within("test"))
+    labels = dict(zip(KINDS, (corpus.harmful, corpus.uncertain), strict=True))
+    reads = {
+        kind: DialReadings(np.array(probability)[test], labels[kind][test], corpus.groups[test])
+        for kind, probability in zip(data["dials"], data.get("read", []), strict=True)
+    }
     return ReportedRun(
         name,
         inputs.config.judge,
         max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
         prompts_hash(inputs.prompts),
-        cells,
-        eta,
+        GridRow.table(inputs.file("probes.parquet")),
+        ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows,
         reads,
         CategoryResults.read(compared) if compared.is_file() else None,
     )
 
 
-def _reads(inputs: RunInputs, results: RunResults) -> dict[str, DialReadings]:
-    """Return the probabilities of each dial on test prompts, with labels and groups."""
-    if not results.dials:
-        return {}
-    table, corpus = read_table(inputs.file("table.jsonl")), inputs.corpus
-    test = np.flatnonzero(corpus.rated & corpus.within("test"))
-    labels = dict(zip(KINDS, (corpus.harmful, corpus.uncertain), strict=True))
-    return {
-        kind: DialReadings(probability[test], labels[kind][test], corpus.groups[test])
-        for kind, probability in zip(table.dials, table.probability, strict=True)
-    }
-
-
-def draw(inputs: RunInputs, results: RunResults, cells: Sequence[GridRow], reads: Mapping[str, DialReadings]) -> None:
+def draw(inputs: RunInputs, results: RunResults, run: ReportedRun, data: Payload) -> None:
     """Write every figure that the run has data for, as PNG and SVG."""
     drawn: dict[str, Chart | None] = {
         "rates": rates_chart(results),
         "matrix": matrix_chart(results.dissociation.matrix),
-        "scatter": _scatter(inputs),
+        "scatter": _scatter(inputs, data),
     }
-    drawn |= {f"grid_{name}": grid_figure(cells, name) for name in results.sites}
+    drawn |= {f"grid_{name}": grid_figure(run.cells, name) for name in results.sites}
     if results.uncertainty is not None and results.uncertainty.applicable:
         drawn["reliability"] = reliability_diagram(results.uncertainty.reliability)
     if results.steer.frontier:
         drawn["pareto"] = pareto(results.steer, results.rates.before, results.rates.after)
-    if reads:
-        drawn["calibration"] = calibration_chart(reads)
+    if run.reads:
+        drawn["calibration"] = calibration_chart(run.reads)
     for name, chart in drawn.items():
         if chart is not None:
             save(chart, inputs.file(f"figures/{name}.png"))
+    draw_triggers(inputs.directory, run.eta, results.triggers.patching)
 
 
-def _scatter(inputs: RunInputs) -> Chart | None:
+def _scatter(inputs: RunInputs, data: Payload) -> Chart | None:
     """Draw every prompt on the two write directions; None where one is missing."""
-    directions = load_directions(inputs.file("directions.safetensors"))
-    writes = [directions[name] for kind in KINDS if (name := f"{kind}_write") in directions]
-    if len(writes) < len(KINDS):
+    prompts, labels = data["prompts"], data["labels"]
+    if "x" not in prompts or "y" not in prompts:
         return None
-    x, y = (write.project(inputs.store.read(write.locus.layer, WRITE_POSITION)).tolist() for write in writes)
-    labels = [prompt.label for prompt in inputs.prompts]
-    points = zip(x, y, labels, inputs.behaviour.actions, strict=True)
+    points = zip(prompts["x"], prompts["y"], prompts["label"], inputs.behaviour.actions, strict=True)
     rows: list[Row] = [
-        {"i": i, "x": at_x, "y": at_y, "label": label, "action": shape_of(action)}
-        for i, (at_x, at_y, label, action) in enumerate(points)
+        {"i": i, "x": x, "y": y, "label": labels[label], "action": shape_of(action)}
+        for i, (x, y, label, action) in enumerate(points)
     ]
-    return scatter_chart((writes[0].locus.layer, writes[1].locus.layer), labels, rows)
+    return scatter_chart((prompts["x_layer"], prompts["y_layer"]), labels, rows)

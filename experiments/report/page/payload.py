@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import shlex
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet
 
 from experiments.charts.points import shape_of
-from experiments.dials.counterfactuals import Counterfactuals, read_table
+from experiments.dials.counterfactuals import read_table
 from experiments.dials.results import TOKEN_READINGS, TokenReadings
 from experiments.dials.surface import COUNTED, RISKS, comparable
 from experiments.report.page.document import shortened
@@ -35,6 +35,7 @@ from steering.gates import DECISIONS
 
 Payload = Mapping[str, Any]  # JSON for the page's script
 Surface = Mapping[str, np.ndarray]  # the columns of surface.parquet
+Line = TypeVar("Line", AttributedRequest, TokenReadings)
 MOST_CHARACTERS = 400  # of a prompt or a completion
 DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 MOST_WORDS = 200  # of an attributed request
@@ -59,18 +60,27 @@ def payload(inputs: RunInputs, results: RunResults) -> Payload:
     table = read_table(inputs.file("table.jsonl"))
     read = pyarrow.parquet.read_table(inputs.file("surface.parquet"))
     surface = {name: read.column(name).to_numpy() for name in read.column_names}
-    stops, band = _stops(table, surface), next(iter(results.dials.values())).band
+    band = next(iter(results.dials.values())).band
+    stops = [np.unique(surface[f"{kind}_threshold"]) for kind in table.dials]  # the thresholds tried, increasing
+    # of a prompt, a dial declines at its first stops (so many), leaves up to another stop, and permits from there on
+    gates = [decide(p[None, :, None], tau, band)[0] for p, tau in zip(table.probability, stops, strict=True)]
+    outcomes = ["+".join(DECISIONS[each] for each in outcome) for outcome in table.outcomes]
+    model, dials = shlex.quote(results.model.name), shlex.quote(str(inputs.file("dials.safetensors")))
     return data | {
         "dials": list(table.dials),
         "band": band,
         "stops": {kind: taus.tolist() for kind, taus in zip(table.dials, stops, strict=True)},
         "set": {kind: dial.threshold for kind, dial in results.dials.items()},
-        "read": [_floats(p) for p in table.probability],
-        **gates_and_outcomes(table, stops, band),
+        "read": [probability.tolist() for probability in table.probability],
+        "gate": [{"declines": (g > 0).sum(axis=1).tolist(), "leaves": (g >= 0).sum(axis=1).tolist()} for g in gates],
+        "outcome_of": {outcome: place for place, outcome in enumerate(outcomes)},
         "done": [_indices(column) for column in table.actions.T],
         "surface": _rates(surface, results),
         "presets": _presets(surface, results),
-        "commands": _commands(inputs, results),
+        "commands": {  # to which the page appends the thresholds
+            "answer": f'refusal generate {model} "PROMPT" --dials {dials}',
+            "serve": f"refusal serve {model} --dials {dials}",
+        },
     }
 
 
@@ -78,24 +88,6 @@ def behaviours() -> dict[str, list[int]]:
     """Return the behaviours whose shares the page shows by group: the indices of their actions."""
     own = {"answered": ANSWERED, "refused": {"refuse"}, "abstained": {"abstain"}}
     return {name: sorted(ACTIONS.index(action) for action in actions) for name, actions in own.items()}
-
-
-def _stops(table: Counterfactuals, surface: Surface) -> list[np.ndarray]:
-    """Return the thresholds tried of each dial, increasing."""
-    return [np.unique(surface[f"{kind}_threshold"]) for kind in table.dials]
-
-
-def gates_and_outcomes(table: Counterfactuals, stops: Sequence[np.ndarray], band: float) -> dict[str, Any]:
-    """Return the gates of each dial at its stops, and the outcome of each combination of gates.
-
-    Of a prompt, a dial declines at its first stops (so many), leaves up to another stop, and permits from there on.
-    """
-    gates = [decide(p[None, :, None], tau, band)[0] for p, tau in zip(table.probability, stops, strict=True)]
-    names = [tuple(DECISIONS[each] for each in outcome) for outcome in table.outcomes]
-    return {
-        "gate": [{"declines": (g > 0).sum(axis=1).tolist(), "leaves": (g >= 0).sum(axis=1).tolist()} for g in gates],
-        "outcome_of": {"+".join(name): place for place, name in enumerate(names)},
-    }
 
 
 def _rates(surface: Surface, results: RunResults) -> Payload:
@@ -122,82 +114,72 @@ def _rates(surface: Surface, results: RunResults) -> Payload:
     return shown
 
 
-def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> Payload:
+def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> dict[str, Any]:
     """Return the prompts by columns; x and y are the projections on the two write directions."""
-    prompts, plain = inputs.prompts, inputs.behaviour
+    prompts, steered_file = inputs.prompts, inputs.file("completions_steered.jsonl")
     completions = read_completions(inputs.file("completions.jsonl"))
-    steered = inputs.file("completions_steered.jsonl")
-    under = {c.id: c for c in read_completions(steered)} if steered.is_file() else {}
-    columns = {
+    steered = {c.id: c for c in read_completions(steered_file)} if steered_file.is_file() else {}
+    after = [steered.get(prompt.id) for prompt in prompts]
+    columns: dict[str, Any] = {
         "id": [shortened(p.id, 80) for p in prompts],
         "text": [shortened(_text(p.messages), MOST_CHARACTERS) for p in prompts],
         "label": [labels.index(p.label) for p in prompts],
         "category": [p.category or "" for p in prompts],
         "trigger": [p.trigger or "" for p in prompts],
         "part": inputs.corpus.part.tolist(),
-        "before": _indices(plain.actions),
+        "before": _indices(inputs.behaviour.actions),
         "said": [shortened(c.completion, MOST_CHARACTERS) for c in completions],
         "why": [shortened(c.evidence, MOST_CHARACTERS) for c in completions],
-        "after": _indices(np.array([under[p.id].action if p.id in under else None for p in prompts], dtype=object)),
-        "steered": [shortened(under[p.id].completion, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
-        "why_steered": [shortened(under[p.id].evidence, MOST_CHARACTERS) if p.id in under else "" for p in prompts],
-        "words": _attributed(inputs),
-        "tokens": _token_readings(inputs, list(results.dials)),
+        "after": _indices(c.action if c else None for c in after),
+        "steered": [shortened(c.completion, MOST_CHARACTERS) if c else "" for c in after],
+        "why_steered": [shortened(c.evidence, MOST_CHARACTERS) if c else "" for c in after],
+        "words": {  # of each attributed request, with their scores in nats
+            place: [[shortened(word, 80), round(score, 2)] for word, score in zip(words, request.scores, strict=False)]
+            for place, request in _by_place(inputs, "attributions.jsonl", AttributedRequest)
+            if (words := request.words[:MOST_WORDS])
+        },
+        "tokens": {
+            place: _tokens(readings, list(results.dials))
+            for place, readings in _by_place(inputs, TOKEN_READINGS, TokenReadings)
+            if set(readings.log_odds) <= set(results.dials)
+        },
     }
     directions = load_directions(inputs.file("directions.safetensors"))
     for axis, kind in zip("xy", KINDS, strict=True):
         if direction := directions.get(f"{kind}_write"):
-            columns[axis] = _floats(direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)))
+            columns[axis] = direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)).tolist()
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
 
 
-def _attributed(inputs: RunInputs) -> dict[str, list[list[Any]]]:
-    """Return the words of each attributed request with their scores in nats, by the prompt's place."""
-    path, place = inputs.file("attributions.jsonl"), {prompt.id: i for i, prompt in enumerate(inputs.prompts)}
-    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-    requests = [AttributedRequest.model_validate_json(line) for line in lines if line]
-    return {
-        str(place[request.id]): [
-            [shortened(word, 80), round(score, 2)] for word, score in zip(words, request.scores, strict=False)
-        ]
-        for request in requests
-        if request.id in place and (words := request.words[:MOST_WORDS])
-    }
+def _by_place(inputs: RunInputs, name: str, line_type: type[Line]) -> Iterator[tuple[str, Line]]:
+    """Yield each line of a file about single prompts, with the prompt's place as JSON has it as a key."""
+    path, place = inputs.file(name), {prompt.id: i for i, prompt in enumerate(inputs.prompts)}
+    for text in path.read_text(encoding="utf-8").split("\n") if path.is_file() else []:
+        if text and (line := line_type.model_validate_json(text)).id in place:
+            yield str(place[line.id]), line
 
 
-def _token_readings(inputs: RunInputs, dials: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the tokens of each prompt with readings, by the prompt's place.
+def _tokens(readings: TokenReadings, dials: Sequence[str]) -> list[Any]:
+    """Return the tokens of a prompt that are shown, and what each dial reads there.
 
-    A prompt has its tokens, how many of them are the user's, how many of the user's are left out after those, and for
-    each dial its readings (`encoded`) and the tokens at which it reads.
+    These are its tokens, how many of them are the user's, how many of the user's are left out after those, and for each
+    dial its readings (`encoded`) and the tokens at which it reads.
     """
-    path, place = inputs.file(TOKEN_READINGS), {prompt.id: i for i, prompt in enumerate(inputs.prompts)}
-    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-    read: dict[str, list[Any]] = {}
-    for line in filter(None, lines):
-        readings = TokenReadings.model_validate_json(line)
-        if readings.id not in place or not set(readings.log_odds) <= set(dials):
-            continue
-        kept = _first_tokens(readings.tokens[: readings.words])
-        shown = [*range(kept), *range(readings.words, len(readings.tokens))]
-        by_dial = [
-            [
-                encoded([readings.log_odds[kind][k] for k in shown]),
-                [shown.index(k) for k in readings.read_at[kind] if k in shown],
-                len(readings.read_at[kind]),
-            ]
-            if kind in readings.log_odds
-            else None
-            for kind in dials
+    lengths = np.cumsum([len(token) for token in readings.tokens[: readings.words]])
+    kept = int(np.searchsorted(lengths, MOST_CHARACTERS, side="right"))
+    shown = [*range(kept), *range(readings.words, len(readings.tokens))]
+    by_dial = [
+        [
+            encoded([readings.log_odds[kind][k] for k in shown]),
+            [shown.index(k) for k in readings.read_at[kind] if k in shown],
+            len(readings.read_at[kind]),
         ]
-        read[str(place[readings.id])] = [[readings.tokens[k] for k in shown], kept, readings.words - kept, by_dial]
-    return read
-
-
-def _first_tokens(tokens: Sequence[str]) -> int:
-    """Return how many tokens are within the most characters of a prompt that the page shows."""
-    return int(np.searchsorted(np.cumsum([len(token) for token in tokens]), MOST_CHARACTERS, side="right"))
+        if kind in readings.log_odds
+        else None
+        for kind in dials
+    ]
+    return [[readings.tokens[k] for k in shown], kept, readings.words - kept, by_dial]
 
 
 def encoded(log_odds: Sequence[float]) -> str:
@@ -213,14 +195,9 @@ def _text(messages: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def _indices(actions: np.ndarray) -> list[int]:
+def _indices(actions: Iterable[str | None]) -> list[int]:
     """Return actions as indices into ACTIONS, -1 where unjudged."""
-    return [-1 if action is None else ACTIONS.index(action) for action in actions.tolist()]
-
-
-def _floats(values: np.ndarray) -> list[float]:
-    """Return Python floats, whose JSON is exact."""
-    return [float(value) for value in values]
+    return [-1 if action is None else ACTIONS.index(action) for action in actions]
 
 
 def _presets(surface: Surface, results: RunResults) -> list[dict[str, Any]]:
@@ -238,13 +215,3 @@ def _presets(surface: Surface, results: RunResults) -> list[dict[str, Any]]:
         taus = {kind: float(surface[f"{kind}_threshold"][best]) for kind in chosen}
         presets.append({"name": f"over_refusal ≤ {LOW_OVER_REFUSAL:.0%}", "thresholds": taus})
     return presets
-
-
-def _commands(inputs: RunInputs, results: RunResults) -> dict[str, str]:
-    """Return the commands to which the page appends the thresholds."""
-    model = shlex.quote(results.model.name)
-    dials = shlex.quote(str(inputs.file("dials.safetensors")))
-    return {
-        "answer": f'refusal generate {model} "PROMPT" --dials {dials}',
-        "serve": f"refusal serve {model} --dials {dials}",
-    }
