@@ -86,9 +86,8 @@ def create_app(
     add_error_handlers(app)
     allowed = [Depends(_key(api_key))] if api_key else []
     rendering = RenderQueue(engine.max_queue)
-    card = ModelCard(
-        id=served.name, created=served.created, dials={dial.kind: DialDefault.of(dial) for dial in engine.dials}
-    )
+    dials = {dial.kind: DialDefault.model_validate(dial) for dial in engine.dials}
+    card = ModelCard(id=served.name, created=served.created, dials=dials)
 
     @app.post(
         "/v1/chat/completions",

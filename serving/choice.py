@@ -112,7 +112,7 @@ class Choice:
         """Add the next token; tokens after the end are ignored."""
         if self.over:
             return
-        self._push_text(self._pieces.push(token))
+        self._add(self._stops.push(self._pieces.push(token)))
         if self._stops.met or self._pieces.ended:
             self._end("stop")
         elif len(self._pieces.token_ids) >= self.settings.max_new_tokens or time.monotonic() > self.settings.deadline:
@@ -138,15 +138,10 @@ class Choice:
     def abandon(self) -> None:
         self.over, self._unread = True, None
 
-    def _push_text(self, piece: str) -> None:
-        if text := self._stops.push(piece):
-            self._add(text)
-
     def _end(self, finish: Finish) -> None:
-        self._push_text(self._pieces.rest())
+        self._add(self._stops.push(self._pieces.rest()))
         finish = "stop" if self._stops.met else finish
-        if rest := self._stops.rest():
-            self._add(rest)
+        self._add(self._stops.rest())
         self.over = True
         finished = Finished(self._text, finish, len(self._pieces.token_ids), self._readings)
         if self.settings.token_readings:
@@ -156,7 +151,7 @@ class Choice:
 
     def _add(self, text: str) -> None:
         self._text += text
-        if self.settings.streamed:
+        if text and self.settings.streamed:
             self._emit(TextPiece(text))
 
 
@@ -176,18 +171,14 @@ class StopSequences:
         if places:
             self.met, self._held = True, ""
             return text[: min(places)]
-        kept = max((self._begun(text, stop) for stop in self._stops), default=0)
+        begun = [n for stop in self._stops for n in range(1, len(stop)) if text.endswith(stop[:n])]
+        kept = max(begun, default=0)  # the end of the text may be the beginning of a stop sequence
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
 
     def rest(self) -> str:
         held, self._held = self._held, ""
         return held
-
-    @staticmethod
-    def _begun(text: str, stop: str) -> int:
-        """Return the number of a stop sequence's first characters that the text ends with."""
-        return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)
 
 
 def readable(dials: Sequence[Dial]) -> list[Dial]:

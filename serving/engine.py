@@ -138,8 +138,9 @@ class Engine:
                 raise
         if torch.cuda.is_available():  # outside the handler, whose traceback still holds the failed pass's tensors
             torch.cuda.empty_cache()
-        if len(left) > 1:
-            self._max_tokens = _tokens(left) // 2
+        if len(left) > 1:  # tokens of the batch at its end, including padding
+            longest = max(len(choice.row.token_ids) for choice in left)
+            self._max_tokens = len(left) * (longest + max(choice.settings.max_new_tokens for choice in left)) // 2
         for choice in left:
             if choice.emitted or len(left) == 1:
                 choice.fail("out of memory")
@@ -168,19 +169,13 @@ class Engine:
 
         with steering(self.model, self.dials, batch, rows, thresholds) as readings, suppress(_StopDecoding):
             if any(settings.temperature for settings in given):
-                drawing = [settings.temperature for settings in given], [settings.top_p for settings in given]
-                self.model.sample(batch, steps, [settings.seed for settings in given], *drawing, watch=watch)
+                seeds, temperatures, top_ps = zip(*((s.seed, s.temperature, s.top_p) for s in given), strict=True)
+                self.model.sample(batch, steps, seeds, temperatures, top_ps, watch=watch)
             else:
                 self.model.generate(batch, steps, watch=watch)
         for choice in choices:  # one by one: never more memory than the batch took
             if (answer := choice.unread) is not None:
                 choice.end_with(read_tokens(self.model, readable(self.dials), choice.row, answer))
-
-
-def _tokens(choices: Sequence[Choice]) -> int:
-    """Return the number of tokens of a batch at its end, including padding."""
-    longest = max(len(choice.row.token_ids) for choice in choices)
-    return len(choices) * (longest + max(choice.settings.max_new_tokens for choice in choices))
 
 
 class _StopDecoding(Exception):  # noqa: N818 - not an error

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from extract.chat.render import Rendered
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from serving.vllm_plugin.engine import VllmEngine
 
 Decoding: TypeAlias = "Engine | VllmEngine"
+SERVER_SENT = "data: {}\n\n"  # one event
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Exchange:
             model=served.name,
             system_fingerprint=served.fingerprint,
         )
-        self._choices = [Choice(row, one, self._sender(index)) for index, one in enumerate(settings)]
+        self._choices = [Choice(row, one, partial(self._send, index)) for index, one in enumerate(settings)]
 
     async def begin(self) -> None:
         """Join the queue and wait until the dials have read the prompt."""
@@ -66,16 +68,10 @@ class Exchange:
 
     async def whole(self) -> ChatCompletion:
         ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}
-        choices = [
-            WholeChoice(
-                index=i,
-                message=AssistantMessage(content=one.text),
-                finish_reason=one.finish,
-                dials=one.readings,
-                token_readings=one.tokens,
-            )
-            for i, one in sorted(ended.items())
-        ]
+        choices = []
+        for i, one in sorted(ended.items()):
+            about = {"finish_reason": one.finish, "dials": one.readings, "token_readings": one.tokens}
+            choices.append(WholeChoice(index=i, message=AssistantMessage(content=one.text), **about))
         return ChatCompletion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
@@ -90,15 +86,15 @@ class Exchange:
                         new = ChunkChoice(index=index, delta=Delta(content=text))
                     case Finished(finish=finish, readings=read, tokens=tokens):
                         ended.append(event)
-                        new = ChunkChoice(
-                            index=index, delta=Delta(), finish_reason=finish, dials=read, token_readings=tokens
-                        )
-                yield _server_sent(Chunk(**dict(self._head), choices=[new]).model_dump_json())
+                        about = {"finish_reason": finish, "dials": read, "token_readings": tokens}
+                        new = ChunkChoice(index=index, delta=Delta(), **about)
+                yield SERVER_SENT.format(Chunk(**dict(self._head), choices=[new]).model_dump_json())
             if include_usage:
-                yield _server_sent(Chunk(**dict(self._head), choices=[], usage=self._usage(ended)).model_dump_json())
-            yield _server_sent("[DONE]")
+                usage = Chunk(**dict(self._head), choices=[], usage=self._usage(ended))
+                yield SERVER_SENT.format(usage.model_dump_json())
+            yield SERVER_SENT.format("[DONE]")
         except ApiError as error:
-            yield _server_sent(error.body())
+            yield SERVER_SENT.format(error.body())
         finally:
             self.close()
 
@@ -106,8 +102,7 @@ class Exchange:
         self._engine.withdraw(self._choices)
 
     async def _until_finished(self) -> AsyncIterator[tuple[int, PromptRead | TextPiece | Finished]]:
-        left = len(self._choices)
-        index, event = self._first
+        left, (index, event) = len(self._choices), self._first
         while True:
             yield index, event
             left -= isinstance(event, Finished)
@@ -121,18 +116,9 @@ class Exchange:
             raise ApiError(503 if event.transient else 500, event.why)
         return index, event
 
-    def _sender(self, index: int) -> Callable[[Event], None]:
-        """Return a function that passes a choice's events from the decoding thread to this request's queue."""
-
-        def send(event: Event) -> None:
-            self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
-
-        return send
+    def _send(self, index: int, event: Event) -> None:  # from the decoding thread
+        self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
 
     def _usage(self, ended: Iterable[Finished]) -> Usage:
         n = sum(one.n_tokens for one in ended)
         return Usage(prompt_tokens=self._n_prompt, completion_tokens=n, total_tokens=self._n_prompt + n)
-
-
-def _server_sent(data: str) -> str:
-    return f"data: {data}\n\n"

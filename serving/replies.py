@@ -14,7 +14,7 @@ from starlette.responses import Response
 from probes.direction import Locus
 from serving.choice import Finish, TokenReading
 from serving.request_schema import describe_error
-from steering.dial import Dial, Kind
+from steering.dial import Kind
 from steering.gates import Reading
 
 LOG = logging.getLogger("refusal.serve")
@@ -92,18 +92,13 @@ class Chunk(ReplyHead):
     usage: Usage | None = None
 
 
-class DialDefault(BaseModel):
+class DialDefault(BaseModel, from_attributes=True):
     """A dial's default threshold, for requests that set none, and where it reads."""
 
     threshold: float
     band: float  # it leaves the model alone where its probability is nearer to the threshold than this
     read: Locus | None  # null: it reads the probability of its onset prefixes
     category_thresholds: dict[str, float] = {}  # of the categories that have their own
-
-    @classmethod
-    def of(cls, dial: Dial) -> DialDefault:
-        own = dict(dial.by_category.thresholds) if dial.by_category is not None else {}
-        return cls(threshold=dial.threshold, band=dial.band, read=dial.read, category_thresholds=own)
 
 
 class ModelCard(BaseModel):

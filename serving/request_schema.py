@@ -46,6 +46,7 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     for name in names.split()
 }
 IGNORED = "cache_salt priority prompt_cache_key prompt_cache_retention request_id safety_identifier service_tier store"
+ABOUT_THRESHOLD = "at or above this probability; null: the dial's own, or its category's; off: the dial does nothing."
 MAX_MESSAGES = 1024
 MAX_CHOICES = 8
 
@@ -62,13 +63,9 @@ def _is_false(value: bool) -> bool:
     return value
 
 
-def _value_of(given: Any, field: str) -> Any:
-    return given.get(field) if isinstance(given, dict) else None
-
-
 def _changes_nothing(name: str, value: object) -> bool:
-    neutral = (one for one in NEUTRAL[name] if isinstance(one, bool) == isinstance(value, bool))
-    return value is None or any(value == one for one in neutral)
+    same = (value == one for one in NEUTRAL.get(name, ()) if isinstance(one, bool) == isinstance(value, bool))
+    return name in NEUTRAL and (value is None or any(same))
 
 
 class _Strict(BaseModel):
@@ -80,8 +77,7 @@ class _Strict(BaseModel):
     def _drop_neutral(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        neutral = {name for name, value in given.items() if name in NEUTRAL and _changes_nothing(name, value)}
-        return {name: value for name, value in given.items() if name not in neutral | cls.ignored}
+        return {k: value for k, value in given.items() if k not in cls.ignored and not _changes_nothing(k, value)}
 
 
 class TextPart(_Strict):
@@ -159,16 +155,8 @@ class ResponseFormat(_Strict):
 class AskedThresholds(_Strict):
     """The thresholds of a request."""
 
-    normative_threshold: AskedThreshold = Field(
-        None,
-        description="Refuse at or above this probability; null: the dial's own, or its category's; "
-        "off: the dial does nothing.",
-    )
-    epistemic_threshold: AskedThreshold = Field(
-        None,
-        description="Abstain at or above this probability; null: the dial's own, or its category's; "
-        "off: the dial does nothing.",
-    )
+    normative_threshold: AskedThreshold = Field(None, description=f"Refuse {ABOUT_THRESHOLD}")
+    epistemic_threshold: AskedThreshold = Field(None, description=f"Abstain {ABOUT_THRESHOLD}")
 
     def resolved(self, dials: Sequence[Dial]) -> dict[Kind, Threshold]:
         """Return the threshold of each dial; a ValueError names a kind that is asked for and has none."""
@@ -188,7 +176,8 @@ class ChatRequest(AskedThresholds):
     @classmethod
     def _limit_fields(cls, given: Any) -> Any:
         """Reject bodies with very many fields, whose validation would take seconds."""
-        for field, value, most in (("a request", given, 64), ("metadata", _value_of(given, "metadata"), 16)):
+        metadata = given.get("metadata") if isinstance(given, dict) else None
+        for field, value, most in (("a request", given, 64), ("metadata", metadata, 16)):
             if isinstance(value, dict) and len(value) > most:
                 raise ValueError(f"{field} has {len(value)} fields; at most {most} are allowed")
         return given
@@ -244,13 +233,8 @@ def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
             return field, f"{field}: this server does not honour this field; leave it out{remedy}"
         near = difflib.get_close_matches(str(first["loc"][-1]), _NAMES, n=1, cutoff=0.55)
         return field, f"{field}: unknown or unsupported field" + (f"; did you mean {near[0]}?" if near else "")
-    about = dict.fromkeys(_message(one) for one in errors if _field(one) == field)
-    return field, f"{field}: {', or '.join(about)}"
-
-
-def _message(error: ErrorDetails) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+    messages = [str(one["msg"]).removeprefix("Value error, ") for one in errors if _field(one) == field]
+    return field, f"{field}: {', or '.join(dict.fromkeys(text[:1].lower() + text[1:] for text in messages))}"
 
 
 _NAMES = {

@@ -23,9 +23,14 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     """
     what = {"affine": "affine to {!r}", "zero": "zero", "additive": "add {!r}"}[variant.form]
 
-    making = _subtracting if variant.form == "additive" else _setting_projection
+    def intervention(amount: float) -> Intervention:
+        if variant.form == "additive":
+            return _adding(DeviceCopies(amount * direction.vector.astype(np.float64)), 1.0)
+        r = DeviceCopies(direction.vector)
+        return lambda x: affine(x, r.on(x.device), amount)
+
     return [
-        _edit(direction, layer, variant.tokens, making(direction, float(amount)), what.format(float(amount)))
+        _edit(direction, layer, variant.tokens, intervention(float(amount)), what.format(float(amount)))
         for layer, amount in sorted(amounts(direction, variant).items())
     ]
 
@@ -82,15 +87,6 @@ def subspace_addition(subspace: Subspace, variant: Variant = DEFAULT) -> list[Ed
     if subspace.rank == 1:
         return addition(subspace.direction(0), variant)
     return [_adding_gaps(subspace, variant, 1.0)]
-
-
-def _setting_projection(direction: Direction, goal: float) -> Intervention:
-    r = DeviceCopies(direction.vector)
-    return lambda x: affine(x, r.on(x.device), goal)
-
-
-def _subtracting(direction: Direction, amount: float) -> Intervention:
-    return _adding(DeviceCopies(amount * direction.vector.astype(np.float64)), 1.0)
 
 
 def _adding(r: DeviceCopies, amount: float) -> Intervention:

@@ -145,6 +145,11 @@ class Dial:
             raise ValueError("a dial that reads again at each token must write at tokens said, into the stream")
 
     @property
+    def category_thresholds(self) -> Mapping[str, float]:
+        """The thresholds of its own for recognised categories."""
+        return {} if self.by_category is None else self.by_category.thresholds
+
+    @property
     def writer(self) -> Writer:
         return Writer(self.write, self.actuator, self.steps, self.later, self.opening)
 
@@ -163,7 +168,7 @@ class Dial:
         if isinstance(asked, Threshold):
             return asked
         if asked is None:
-            return Threshold(self.threshold, {} if self.by_category is None else self.by_category.thresholds)
+            return Threshold(self.threshold, self.category_thresholds)
         return Threshold(None if asked == "off" or math.isnan(asked) else float(asked))
 
 

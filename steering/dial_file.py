@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -25,6 +25,7 @@ from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, category
 
 CAST = "cast_fingerprint"  # in a file's metadata
 CATEGORIES = "categories"
+KEPT = ("steps", "reread", "later")  # fields of a dial that are kept as they are
 
 
 def save_dials(
@@ -44,7 +45,7 @@ def save_dials(
         metadata[dial.kind] = json.dumps(_metadata(dial).to_dict())
     if read := category_read(dials):
         tensors |= {f"{CATEGORIES}.weight": read.weight, f"{CATEGORIES}.bias": read.bias}
-        about = _CategoryMetadata(names=read.names, locus=read.locus, confident=read.confident)
+        about = _CategoryMetadata.model_validate(read, from_attributes=True)
         metadata[CATEGORIES] = json.dumps(about.to_dict())
     with atomic_path(Path(path)) as partial:
         # safetensors writes the bytes of an array as they lie, whatever its order
@@ -113,7 +114,11 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
-        read = None if categories is None else _CategoryMetadata.model_validate_json(categories).with_weights(tensors)
+        read = None
+        if categories is not None:
+            about = _CategoryMetadata.model_validate_json(categories)
+            weights = tensors[f"{CATEGORIES}.weight"], tensors[f"{CATEGORIES}.bias"]
+            read = CategoryRead(about.names, about.locus, *weights, about.confident)
         dials = [
             _dial(cast(Kind, kind), _DialMetadata.model_validate_json(text), tensors, read)
             for kind, text in sorted(metadata.items(), reverse=True)
@@ -133,11 +138,6 @@ class _CategoryMetadata(Record):
     locus: Locus
     confident: float
 
-    def with_weights(self, tensors: Mapping[str, np.ndarray]) -> CategoryRead:
-        """Return the category read."""
-        weight, bias = tensors[f"{CATEGORIES}.weight"], tensors[f"{CATEGORIES}.bias"]
-        return CategoryRead(self.names, self.locus, weight, bias, self.confident)
-
 
 class _WriteMetadata(Record):
     """The direction that a dial writes along, apart from its vector."""
@@ -147,16 +147,6 @@ class _WriteMetadata(Record):
     mean_positive: float
     mean_negative: float
     later_means: dict[int, tuple[float, float]] = {}
-
-    @classmethod
-    def of(cls, direction: Direction, *, later: bool) -> _WriteMetadata:
-        """Describe a direction."""
-        metadata = cls.model_validate(direction, from_attributes=True)
-        return metadata if later else metadata.model_copy(update={"later_means": {}})
-
-    def direction(self, vector: np.ndarray) -> Direction:
-        """Return the direction."""
-        return Direction(vector=vector, **dict(self))
 
 
 class _DialMetadata(Record):
@@ -179,14 +169,18 @@ class _DialMetadata(Record):
 
 
 def _metadata(dial: Dial) -> _DialMetadata:
-    record = {name: getattr(dial, name) for name in ("threshold", "band", "steps", "reread", "later")}
+    def written(direction: Direction, *, later: bool = False) -> _WriteMetadata:
+        kept = direction if later else replace(direction, later_means={})
+        return _WriteMetadata.model_validate(kept, from_attributes=True)
+
+    record = {name: getattr(dial, name) for name in ("threshold", "band", *KEPT)}
     record["actuator"] = actuator_record(dial.actuator)
     if dial.read is not None and dial.probe is not None and dial.calibration is not None:
         record |= {"read": dial.read, "bias": dial.probe.bias, "C": dial.probe.C, **asdict(dial.calibration)}
     if dial.write is not None:
-        record["write"] = _WriteMetadata.of(dial.write, later=dial.later)
+        record["write"] = written(dial.write, later=dial.later)
     if dial.opening:
-        record["opening"] = [_WriteMetadata.of(direction, later=False) for direction in dial.opening]
+        record["opening"] = [written(direction) for direction in dial.opening]
     if dial.by_category is not None:
         record["category_thresholds"] = dict(dial.by_category.thresholds)
     return _DialMetadata.model_validate(record)
@@ -194,13 +188,15 @@ def _metadata(dial: Dial) -> _DialMetadata:
 
 def _dial(kind: Kind, metadata: _DialMetadata, tensors: Mapping[str, np.ndarray], read: CategoryRead | None) -> Dial:
     reads = {name: getattr(metadata, name) for name in ("bias", "C", "slope", "intercept")}
-    if metadata.read_at is not None and None in reads.values():
-        raise ValueError(
-            f"the {kind} dial reads the stream, but {', '.join(k for k, v in reads.items() if v is None)} is missing"
-        )
-    write, own = metadata.written, metadata.category_thresholds
+    if metadata.read_at is not None and (missing := [name for name, value in reads.items() if value is None]):
+        raise ValueError(f"the {kind} dial reads the stream, but {', '.join(missing)} is missing")
+    own = metadata.category_thresholds
     if own is not None and read is None:
         raise ValueError(f"the {kind} dial has thresholds by category, but the file has no category read")
+
+    def written(about: _WriteMetadata, name: str) -> Direction:
+        return Direction(vector=tensors[f"{kind}.{name}"], **dict(about))
+
     return Dial(
         kind=kind,
         read=metadata.read_at,
@@ -208,11 +204,9 @@ def _dial(kind: Kind, metadata: _DialMetadata, tensors: Mapping[str, np.ndarray]
         calibration=Platt(reads["slope"], reads["intercept"]) if metadata.read_at else None,
         threshold=metadata.threshold,
         band=metadata.band,
-        write=None if write is None else write.direction(tensors[f"{kind}.write"]),
-        opening=tuple(one.direction(tensors[f"{kind}.opening.{i}"]) for i, one in enumerate(metadata.opening)),
+        write=written(metadata.written, "write") if metadata.written else None,
+        opening=tuple(written(one, f"opening.{i}") for i, one in enumerate(metadata.opening)),
         actuator=actuator_of(metadata.actuator),
-        steps=metadata.steps,
-        reread=metadata.reread,
-        later=metadata.later,
         by_category=CategoryThresholds(read, own) if own is not None and read is not None else None,
+        **{name: getattr(metadata, name) for name in KEPT},
     )

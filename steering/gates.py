@@ -83,15 +83,14 @@ def row_thresholds(dials: Sequence[Dial], asked: Thresholds, n_prompts: int) -> 
     """Return each dial's threshold for every prompt."""
     if absent := sorted(set(asked) - {dial.kind for dial in dials}):
         raise UserError(f"a threshold is given for the {absent[0]} dial, but there is no {absent[0]} dial")
-    return {dial.kind: _of_rows(dial, asked.get(dial.kind), n_prompts) for dial in dials}
-
-
-def _of_rows(dial: Dial, asked: AskedThreshold | Sequence[AskedThreshold], n_prompts: int) -> list[Threshold]:
-    if asked is None or isinstance(asked, float | int | str | Threshold):
-        return [dial.resolved(asked)] * n_prompts
-    if len(asked) != n_prompts:
-        raise UserError(f"there are {len(asked)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
-    return [dial.resolved(each) for each in asked]
+    rows: dict[Kind, list[Threshold]] = {}
+    for dial in dials:
+        given = asked.get(dial.kind)
+        each = [given] * n_prompts if given is None or isinstance(given, float | int | str | Threshold) else given
+        if len(each) != n_prompts:
+            raise UserError(f"there are {len(each)} {dial.kind} thresholds for {n_prompts} prompts: give one a prompt")
+        rows[dial.kind] = [dial.resolved(one) for one in each]
+    return rows
 
 
 class Gates:

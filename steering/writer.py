@@ -139,49 +139,39 @@ class GatedWriter:
 
 def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
     """Return the edits of the residual stream, one for each site and layer at which a writer writes."""
-    places: dict[tuple[Site, int], list[_Part]] = {}
+    places: dict[tuple[Site, int], list[tuple[GatedWriter, LayerWrite]]] = {}
     for gated in writers:
         for write in gated.writer.at_layers():
             locus = write.direction.locus
-            places.setdefault((site(locus.site), locus.layer), []).append(_Part(gated, write))
+            places.setdefault((site(locus.site), locus.layer), []).append((gated, write))
     return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
 
 
 def held_edits(held: Sequence[ConstantGateWriter]) -> list[Edit]:
     """Return the edits under constant gates, with keys, so that responses under them can be cached."""
-    return joint_edits([GatedWriter(one.writer, _constant(one.gate), str(one.gate)) for one in held if one.gate])
+
+    def constant(gate: int) -> GateLookup:
+        return lambda first, last, start, rows: np.full((rows, 1), gate)
+
+    return joint_edits([GatedWriter(one.writer, constant(one.gate), str(one.gate)) for one in held if one.gate])
 
 
-def _constant(gate: int) -> GateLookup:
-    return lambda first, last, start, rows: np.full((rows, 1), gate)
+def _key(gated: GatedWriter, write: LayerWrite) -> list[object]:
+    at, record = write.direction, actuator_record(write.actuator).to_dict()
+    means = at.mean_positive, at.mean_negative
+    key: list[object] = [gated.key, gated.writer.steps, record, vector_digest(at.vector), *means]
+    opened = [[vector_digest(one.vector), one.mean_negative] for one in write.opening]
+    return [*key, "where permitted", opened] if opened else key
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What one gate writes at one place."""
-
-    gated: GatedWriter
-    write: LayerWrite
-
-    @property
-    def steps(self) -> int | None:
-        return self.gated.writer.steps
-
-    @property
-    def key(self) -> list[object]:
-        at, record = self.write.direction, actuator_record(self.write.actuator).to_dict()
-        means = at.mean_positive, at.mean_negative
-        key: list[object] = [self.gated.key, self.steps, record, vector_digest(at.vector), *means]
-        opened = [[vector_digest(one.vector), one.mean_negative] for one in self.write.opening]
-        return [*key, "where permitted", opened] if opened else key
-
-    def gates(self, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
-        """Return the gates of `n_tokens` tokens from `first` on, 0 past the last step; one column if all are equal."""
-        n_written = n_tokens if self.steps is None else pass_.prompt_length - 1 + self.steps - first
-        if n_written <= 0:
-            return np.zeros((rows, 1), dtype=int)
-        gates = self.gated.gates_at(first, first + n_tokens, pass_.start, rows)
-        return gates if n_written >= n_tokens else gates * (np.arange(n_tokens) < n_written)
+def _gates(gated: GatedWriter, first: int, n_tokens: int, pass_: Pass, rows: int) -> Int[np.ndarray, "rows tokens"]:
+    """Return the gates of `n_tokens` tokens from `first` on, 0 past the last step; one column if all are equal."""
+    steps = gated.writer.steps
+    n_written = n_tokens if steps is None else pass_.prompt_length - 1 + steps - first
+    if n_written <= 0:
+        return np.zeros((rows, 1), dtype=int)
+    gates = gated.gates_at(first, first + n_tokens, pass_.start, rows)
+    return gates if n_written >= n_tokens else gates * (np.arange(n_tokens) < n_written)
 
 
 @dataclass(frozen=True)
@@ -230,17 +220,17 @@ class JointTables:
 class _JointWrite:
     """The write of several gates at one place, by their joint state."""
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        self._parts, self._tables, self._sent = parts, JointTables.of([part.write for part in parts]), LastCopy()
+    def __init__(self, parts: Sequence[tuple[GatedWriter, LayerWrite]]) -> None:
+        self._gated, self._sent = [gated for gated, _ in parts], LastCopy()
+        self._tables = JointTables.of([write for _, write in parts])
+        cached = all(gated.key for gated in self._gated)
+        self._key = f"one write {json.dumps([_key(*part) for part in parts])}" if cached else ""
 
     def edit(self, where: Site, layer: int) -> Edit:
-        keys = [part.key for part in self._parts]
-        cached = all(part.gated.key for part in self._parts)
-        key = f"one write {json.dumps(keys)}" if cached else ""
-        return write_at(where, layer, self._tokens, self._write, key, keeps_prompt=True)
+        return write_at(where, layer, self._tokens, self._write, self._key, keeps_prompt=True)
 
     def _tokens(self, pass_: Pass) -> slice:
-        first, steps = pass_.prompt_length - 1, [part.steps for part in self._parts]
+        first, steps = pass_.prompt_length - 1, [gated.writer.steps for gated in self._gated]
         return pass_.within(first, None if None in steps else first + max(n for n in steps if n is not None))
 
     def _write(self, part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
@@ -257,5 +247,5 @@ class _JointWrite:
         """Return the joint state of the gates at each token; one column if all are equal."""
         rows, n_tokens = shape
         first = max(pass_.start, pass_.prompt_length - 1)
-        gates = [part.gates(first, n_tokens, pass_, rows) for part in self._parts]
+        gates = [_gates(gated, first, n_tokens, pass_, rows) for gated in self._gated]
         return np.asarray(sum((gate + 1) * power for gate, power in zip(gates, self._tables.powers, strict=True)))

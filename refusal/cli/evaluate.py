@@ -69,6 +69,8 @@ def evaluate(
 
     Public sets: refusal eval MODEL --suite public --sets my-sets/
     """
+    from experiments.report.page.document import write_page
+    from experiments.report.page.scoring_page import scorecard_page
     from extract.errors import UserError
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
@@ -78,6 +80,8 @@ def evaluate(
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
     from scoring.judges.site_phrases import read_phrases
     from scoring.score_file import score_file
+    from scoring.scored_file import scored_entries
+    from scoring.wording import card_lines
 
     if base_url is None and api_key_env is not None:
         raise UserError("--api-key-env is for an endpoint; give --base-url, too")
@@ -88,11 +92,10 @@ def evaluate(
     prompts = worded(prompts_of(load_suite(suite), sets, limit), state_target, ask_confidence)
     folder = out or Path("evals") / f"{_word(target)}-{_word(suite)}"
     reporter = Reporter(quiet=as_json)
-    asked = (
-        _endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
-        if base_url
-        else _local(target, adapter, template, max_new_tokens)
-    )
+    if base_url:
+        asked = _endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
+    else:
+        asked = _local(target, adapter, template, max_new_tokens)
     evaluation = Evaluation(
         target=target,
         base_url=base_url,
@@ -122,24 +125,20 @@ def evaluate(
         prompts=folder / PROMPTS,
         reporter=reporter,
     )
-    _write_pages(folder, target)
+    rows = list(scored_entries(folder / "scored.jsonl"))
+    write_page(scorecard_page(card, rows, target), folder / "report.html")
     (folder / SUMMARY).write_text(summary(done, card), encoding="utf-8")
     if as_json:
         print_json(done.to_dict() | {"scorecard": card.to_dict()})
     else:
-        from scoring.wording import card_lines
-
         for line in card_lines(card):
             typer.echo(wrapped(line, 2))
         if done.cost is not None:
             typer.echo(f"{'cost':<20} {done.cost:.2f}")
         typer.echo(f"Report: {short_path(folder / 'report.html')}", err=True)
     if done.failed:
-        typer.echo(
-            f"refusal: {sum(done.failed.values())} of {done.prompts} prompts have no answer "
-            f"({_counts(done.failed)}); the same command asks them again",
-            err=True,
-        )
+        n = f"{sum(done.failed.values())} of {done.prompts} prompts"
+        typer.echo(f"refusal: {n} have no answer ({_counts(done.failed)}); the same command asks them again", err=True)
         raise typer.Exit(1)
 
 
@@ -149,12 +148,8 @@ def _local(name: str, adapter: str | None, template: str | None, most: int) -> T
     from scoring.judges.chat_endpoint import Reply
 
     model = load_model(name, adapter=adapter, template=template)
-    settings: dict[str, str | int | float | None] = {
-        "max_new_tokens": most,
-        "adapter": adapter,
-        "template": template,
-        "fingerprint": model.fingerprint(),
-    }
+    settings: dict[str, str | int | float | None] = {"max_new_tokens": most, "adapter": adapter, "template": template}
+    settings["fingerprint"] = model.fingerprint()
 
     def ask(batch: Sequence[Prompt]) -> list[Reply]:
         return [Reply(text) for text in model.chat(batch, max_new_tokens=most, progress=False)]
@@ -170,16 +165,6 @@ def _endpoint(name: str, url: str, key_name: str | None, concurrency: int, most:
     settings = {"base_url": url, "model": name, "api_key_env": key_name, "concurrency": concurrency}
     config = as_model(EndpointConfig, settings | {"max_tokens": most, "json_mode": False}, "--base-url")
     return endpoint_target(config, {"max_new_tokens": most, "temperature": config.temperature, "seed": config.seed})
-
-
-def _write_pages(folder: Path, target: str) -> None:
-    from experiments.report.page.document import write_page
-    from experiments.report.page.scoring_page import scorecard_page
-    from scoring.scorecard import Scorecard
-    from scoring.scored_file import scored_entries
-
-    card = Scorecard.read(folder / "scorecard.json")
-    write_page(scorecard_page(card, list(scored_entries(folder / "scored.jsonl")), target), folder / "report.html")
 
 
 def _counts(failed: dict[str, int]) -> str:
@@ -226,16 +211,13 @@ def _listed(run: Path, out: Path) -> RankedModel:
     if not (run / RECORD).is_file():
         return RankedModel(run.name, card, f"{card.n:,} prompts of its own file", report=link)
     evaluation = Evaluation.read(run / RECORD)
-    shown = ("adapter", "template", "max_new_tokens", "state_target", "limit")
-    given = [
-        f"--{name.replace('_', '-')} {shlex.quote(str(evaluation.settings[name]))}"
-        for name in shown
-        if evaluation.settings.get(name) is not None
-    ]
-    given += ["--ask-confidence"] * bool(evaluation.settings.get("ask_confidence"))
-    at = [f"--base-url {evaluation.base_url}"] if evaluation.base_url else []
-    command = " ".join(["refusal eval", shlex.quote(evaluation.target), *at, "--suite", evaluation.suite, *given])
-    adapter = evaluation.settings.get("adapter")
-    name = f"{evaluation.target} with {adapter}" if adapter else evaluation.target
+    settings = evaluation.settings
+    words = ["refusal", "eval", evaluation.target]
+    words += ["--base-url", evaluation.base_url] if evaluation.base_url else []
+    words += ["--suite", evaluation.suite]
+    for name in ("adapter", "template", "max_new_tokens", "state_target", "limit"):
+        words += [f"--{name.replace('_', '-')}", str(settings[name])] if settings.get(name) is not None else []
+    command = shlex.join([*words, *["--ask-confidence"] * bool(settings.get("ask_confidence"))])
+    name = f"{evaluation.target} with {settings['adapter']}" if settings.get("adapter") else evaluation.target
     sources = ", ".join(f"{source} {n}" for source, n in sorted(evaluation.sources.items()))
     return RankedModel(name, card, f"the suite {evaluation.suite} ({sources})", command, link)

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,10 +57,8 @@ def models(as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(one) for one in listed])
         return
-    for kind, title in TITLES.items():
-        rows = [one for one in listed if one.kind == kind]
-        if rows:
-            typer.echo(title)
+    for kind, rows in groupby(listed, lambda one: one.kind):
+        typer.echo(TITLES[kind])
         for one in rows:
             size = ""
             if one.size is not None:
@@ -91,9 +90,13 @@ def init(
 
 def runnable() -> list[Runnable]:
     """Return all of them: organisms, taught adapters, configurations, cached models."""
+    from extract.shipped import shipped
+
     cached = hub_models()
+    weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
+    weights.sort(key=lambda item: not item[0].startswith("organisms/zoo/two-knobs/"))  # the first one to run
     return [
-        *_organisms(),
+        *(Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights),
         *_taught(),
         *_configurations(set(cached)),
         *(Runnable("cached", name, size, "") for name, size in sorted(cached.items())),
@@ -115,14 +118,6 @@ def hub_models(cache: Path | None = None) -> dict[str, int]:
         if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
             sizes[repo.repo_id] = repo.size_on_disk
     return sizes
-
-
-def _organisms() -> list[Runnable]:
-    from extract.shipped import shipped
-
-    weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
-    weights.sort(key=lambda item: not item[0].startswith("organisms/zoo/two-knobs/"))  # the first one to run
-    return [Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights]
 
 
 def _taught() -> list[Runnable]:

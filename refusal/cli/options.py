@@ -44,7 +44,6 @@ Config = Annotated[
 ]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a configuration key; repeatable.")]
 NO_OVERRIDES: list[str] = []
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results.")]
 RunOut = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Directory of the results; by default runs/NAME.")
 ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from experiments.categories.members import SETS
 from experiments.categories.results import CategoryResults
@@ -33,54 +32,39 @@ from extract.shipped import ROOT
 from extract.table import Paragraph, print_blocks
 from refusal.cli.program import program, short_path
 
-R = TypeVar("R", bound=Record)
 REAL_MODEL = "configs/models/qwen2.5-1.5b-instruct.yaml"  # not gated, and the smallest of configs/models
 TUTORIAL = ROOT / "docs" / "tutorial.ipynb"
 
 
-@dataclass(frozen=True)
-class StagePrinter(Generic[R]):
-    """How the result of one stage is read and printed."""
-
-    record: type[R]
-    show: Callable[[Path, R], None]  # given the run directory
-    not_applicable: Callable[[R], str] = lambda result: ""  # the reason, empty where the stage is applicable
-    brief: Callable[[R], R] = lambda result: result  # what is shown without --verbose
-
-
 def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = True) -> None:
     """Print the result of a stage, with `verbose` all of its tables; a UserError says why one is not applicable."""
-    path, printer = directory / "stages" / f"{stage}.json", STAGE_PRINTERS[stage]
-    result = printer.record.read(path)
+    path, (record, show) = directory / "stages" / f"{stage}.json", STAGE_PRINTERS[stage]
+    result = record.read(path)
     if as_json:
         print(path.read_text(encoding="utf-8"), end="")
     else:
-        shown = result if verbose else printer.brief(result)
-        printer.show(directory, shown)
+        shown = result if verbose or not isinstance(result, Dissociation) else without_variants(result)
+        show(directory, shown)
         if shown != result:
             print("More tables: --verbose")
-    if reason := printer.not_applicable(result):
+    if reason := _not_applicable(result):
         raise UserError(reason)
 
 
-def _no_triggers(result: TriggerResults) -> str:
-    return f"word and intent cannot be separated: {result.reason}" if result.verdict == "not_applicable" else ""
-
-
-def _no_dissociation(result: Dissociation) -> str:
-    reasons = "; ".join(result.reasons)
-    return f"the dissociation cannot be tested: {reasons}" if result.verdict == "not_applicable" else ""
-
-
-def _no_categories(result: CategoryResults) -> str:
-    kinds = [result.of(declines) for declines in SETS]
-    if any(of.verdict != "not_applicable" for of in kinds):
-        return ""
-    return f"categories cannot be compared: {'; '.join(dict.fromkeys(of.reason for of in kinds))}"
-
-
-def _no_uncertainty(result: UncertaintyResult) -> str:
-    return "" if result.applicable else f"uncertainty cannot be measured: {result.reason}"
+def _not_applicable(result: Record) -> str:
+    """Return why a stage was not applicable; empty where it was."""
+    match result:
+        case TriggerResults(verdict="not_applicable"):
+            return f"word and intent cannot be separated: {result.reason}"
+        case Dissociation(verdict="not_applicable"):
+            return f"the dissociation cannot be tested: {'; '.join(result.reasons)}"
+        case CategoryResults():
+            kinds = [result.of(declines) for declines in SETS]
+            if all(of.verdict == "not_applicable" for of in kinds):
+                return f"categories cannot be compared: {'; '.join(dict.fromkeys(of.reason for of in kinds))}"
+        case UncertaintyResult(applicable=False):
+            return f"uncertainty cannot be measured: {result.reason}"
+    return ""
 
 
 def _print_steer(directory: Path, result: SteerResult) -> None:
@@ -92,13 +76,13 @@ def _print_steer(directory: Path, result: SteerResult) -> None:
     print_blocks([rates, *steer_lines(result), *categories, f"Written: {directory / 'stages' / 'steer.json'}"])
 
 
-STAGE_PRINTERS: Mapping[str, StagePrinter[Any]] = {
-    "probe": StagePrinter(ProbeResults, print_probe),
-    "triggers": StagePrinter(TriggerResults, print_triggers, _no_triggers),
-    "dissociate": StagePrinter(Dissociation, print_dissociation, _no_dissociation, without_variants),
-    "categories": StagePrinter(CategoryResults, print_categories, _no_categories),
-    "uncertainty": StagePrinter(UncertaintyResult, print_uncertainty, _no_uncertainty),
-    "steer": StagePrinter(SteerResult, _print_steer),
+STAGE_PRINTERS: Mapping[str, tuple[type[Record], Callable[[Path, Any], None]]] = {  # given the run directory
+    "probe": (ProbeResults, print_probe),
+    "triggers": (TriggerResults, print_triggers),
+    "dissociate": (Dissociation, print_dissociation),
+    "categories": (CategoryResults, print_categories),
+    "uncertainty": (UncertaintyResult, print_uncertainty),
+    "steer": (SteerResult, _print_steer),
 }
 
 
@@ -134,28 +118,23 @@ def next_steps(directory: Path, results: RunResults) -> list[str]:
     lines = [f"Report: {report}", f"Open it in a browser: {report.absolute().as_uri()}"]
     if TUTORIAL.is_file():
         lines.append(f"Tutorial notebook: {short_path(TUTORIAL)}")
-    return lines + (_real_model() if results.organism else _chat(directory, results))
-
-
-def _real_model() -> list[str]:
-    command = f"{program()} run"
-    return [
-        "Next, run a real model with prompts for real models. Cost first, then the run:",
-        f"  {command} {REAL_MODEL} --dry-run",
-        f"  {command} {REAL_MODEL}",
-        "Any other chat model (put its hub id or directory for OWNER/MODEL):",
-        f"  {command} OWNER/MODEL --dry-run",
-        f"  {command} OWNER/MODEL",
-    ]
-
-
-def _chat(directory: Path, results: RunResults) -> list[str]:
+    if results.organism:
+        command = f"{program()} run"
+        return [
+            *lines,
+            "Next, run a real model with prompts for real models. Cost first, then the run:",
+            f"  {command} {REAL_MODEL} --dry-run",
+            f"  {command} {REAL_MODEL}",
+            "Any other chat model (put its hub id or directory for OWNER/MODEL):",
+            f"  {command} OWNER/MODEL --dry-run",
+            f"  {command} OWNER/MODEL",
+        ]
     dials, model = directory / "dials.safetensors", results.model
     if not results.dials or not dials.is_file():
-        return []
+        return lines
     words = [model.name, "--dials", str(dials)]
     words += ["--adapter", model.adapter] if model.adapter else []
     words += ["--template", model.template] if model.template else []
     for key, value in model.template_args.items():
         words += ["--template-arg", f"{key}={json.dumps(value)}"]  # JSON is YAML
-    return ["Next, chat with the model under these dials:", f"  {program()} chat {shlex.join(words)}"]
+    return [*lines, "Next, chat with the model under these dials:", f"  {program()} chat {shlex.join(words)}"]

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from extract.progress import Reporter
 
 
-class Listed(dict[str, Any]):
-    """A part of a record that is printed in full, one line per entry."""
-
-
 def run_command(
     path: Path,
     overrides: Sequence[str],
@@ -142,8 +138,7 @@ def _dry_run(
 
     planned = estimate(config, until, reporter)
     if as_json or reporter.verbose:
-        record = planned.record(directory)
-        show(record | {key: Listed(value) for key, value in record.items() if isinstance(value, dict)}, as_json)
+        show(planned.record(directory), as_json)
     else:
         for question, answer in _plan_lines(planned, directory, states, with_workers):
             print(f"{question:<15} {answer}")
@@ -203,13 +198,12 @@ def run_name(config: RunConfig, overrides: Sequence[str]) -> str:
 
 
 def show(record: dict[str, Any], as_json: bool) -> None:
-    """Print a record as JSON, or one line per key; large nested parts appear in JSON only."""
+    """Print a record as JSON, or one line per key, and one for each entry of what is nested."""
     if as_json:
         print(json.dumps(record, indent=1, default=str))
         return
     for key, value in record.items():
-        if isinstance(value, Listed):
+        if isinstance(value, dict):
             print("\n".join([key, *(wrapped(f"  {name:<44} {of_it}", 47) for name, of_it in value.items())]))
         else:
-            shown = f"({len(value)} entries; see --json)" if isinstance(value, dict) and len(value) > 6 else value
-            print(wrapped(f"{key:<28} {shown}", 29))
+            print(wrapped(f"{key:<28} {value}", 29))

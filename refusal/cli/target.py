@@ -38,10 +38,6 @@ class ModelSettings:
         return re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-") or "model"
 
     @property
-    def held_out(self) -> bool:
-        return self.adapter is not None and self.prompts == Path(self.adapter) / HELD_OUT
-
-    @property
     def overrides(self) -> list[str]:
         given = {"name": self.name, "model.name": self.model, "prompts.path": str(self.prompts)}
         given |= {} if self.adapter is None else {"model.adapter": self.adapter}
@@ -51,9 +47,8 @@ class ModelSettings:
     def described(self) -> str:
         what = "an organism: its own prompts" if self.organism else "a model: prompts for real models"
         if self.adapter is not None:
-            what = (
-                f"an adapter of {self.model}: {'its held-out prompts' if self.held_out else 'prompts for real models'}"
-            )
+            held_out = self.prompts == Path(self.adapter) / HELD_OUT
+            what = f"an adapter of {self.model}: {'its held-out prompts' if held_out else 'prompts for real models'}"
         return (
             f"{self.adapter or self.model} is {what} ({self.prompts}), settings of {self.base}; another choice: "
             "refusal init --model"
@@ -89,12 +84,9 @@ def is_model(target: str) -> bool:
     if target.startswith(PACKAGE):
         return True
     if path.exists():
-        held = ("config.json", CONFIG)
-        return (
-            path.suffix == GGUF
-            if path.is_file()
-            else (any((path / name).is_file() for name in held) or any(path.glob(f"*{GGUF}")))
-        )
+        if path.is_file():
+            return path.suffix == GGUF
+        return any((path / name).is_file() for name in ("config.json", CONFIG)) or any(path.glob(f"*{GGUF}"))
     inside = resolve_shipped(Path(target).parent).exists()
     return HUB_ID.fullmatch(target) is not None and not target.endswith((*FILES, GGUF)) and not inside
 
@@ -110,7 +102,7 @@ def load_target(target: str, overrides: Sequence[str]) -> tuple[RunConfig, Model
 def _of_adapter(target: str) -> ModelSettings:
     """Return the settings for an adapter: of the shipped configuration that names it, else as for another model."""
     folder, base = resolve_shipped(Path(target)), base_of(target)
-    if base is None or not _findable(base):
+    if base is None or not (base.startswith(PACKAGE) or resolve_shipped(Path(base)).exists() or HUB_ID.fullmatch(base)):
         why = "does not name its base model" if base is None else f"has the base {base!r}, which is not here"
         raise UserError(f"the adapter {target} {why}; name the base: refusal run BASE --set model.adapter={target}")
     for path in sorted((ROOT / "configs").glob("*.yaml")):
@@ -120,10 +112,6 @@ def _of_adapter(target: str) -> ModelSettings:
     settings = _tuned().get(base, REAL)
     held_out = Path(target) / HELD_OUT if (folder / HELD_OUT).is_file() else Path(_read(settings)["prompts"]["path"])
     return ModelSettings(base, settings, held_out, False, target)
-
-
-def _findable(base: str) -> bool:
-    return base.startswith(PACKAGE) or resolve_shipped(Path(base)).exists() or HUB_ID.fullmatch(base) is not None
 
 
 def _tuned() -> dict[str, Path]:

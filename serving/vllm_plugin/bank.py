@@ -71,14 +71,10 @@ class DialBank:
         self.dials = normative_first(dials)
         _check(self.dials, n_layers, d_model)
         K, self.device = len(self.dials), torch.device(device)
-        self._slope, self._intercept, self._band = (
-            self._column([pick(dial) for dial in self.dials])
-            for pick in (
-                lambda dial: dial.calibration.slope,
-                lambda dial: dial.calibration.intercept,
-                lambda dial: dial.band,
-            )
-        )
+        calibrations = [dial.calibration for dial in self.dials if dial.calibration]  # `_check`: all have one
+        self._slope = self._column([calibration.slope for calibration in calibrations])
+        self._intercept = self._column([calibration.intercept for calibration in calibrations])
+        self._band = self._column([dial.band for dial in self.dials])
         self._again_reads = torch.tensor([[dial.reread] for dial in self.dials], device=self.device)
         self._any_again = any(dial.reread for dial in self.dials)
         self.places: dict[ReadName, Locus] = read_places(self.dials)

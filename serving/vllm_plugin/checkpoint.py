@@ -24,7 +24,7 @@ def checkpoint_of(model: ChatModel, adapted: bool) -> Path:
     source = Path(resolve(model.name))
     if not source.is_dir() and not adapted:
         source = Path(snapshot_download(model.name, revision=model.revision or None, local_files_only=True))
-    if not adapted and _is_checkpoint(source):
+    if not adapted and (source / "config.json").is_file() and any(source.glob("*.safetensors")):
         return source
 
     def save(folder: Path) -> None:
@@ -32,10 +32,6 @@ def checkpoint_of(model: ChatModel, adapted: bool) -> Path:
         model.tokenizer.save_pretrained(folder)
 
     return made_once(f"checkpoint-{model.fingerprint()[:16]}", save)
-
-
-def _is_checkpoint(directory: Path) -> bool:
-    return (directory / "config.json").is_file() and any(directory.glob("*.safetensors"))
 
 
 def checkpoint_fingerprint(directory: Path) -> str:

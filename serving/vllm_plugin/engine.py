@@ -259,15 +259,11 @@ def _redirect(descriptors: list[int]) -> None:
 def why(error: Exception, printed: list[str]) -> str:
     """Return why vLLM does not start, by the first error that its processes printed, and what to set."""
     said = [match[1] for line in printed if (match := _ERROR.search(line))] if "root cause" in str(error) else []
-    said += [f"{' '.join(map(str, one['loc']))} {one['msg'].removeprefix('Value error, ')}" for one in _invalid(error)]
+    invalid: Any = error.errors() if hasattr(error, "errors") else ()  # of pydantic: the first line says how many
+    said += [f"{' '.join(map(str, one['loc']))} {one['msg'].removeprefix('Value error, ')}" for one in invalid]
     cause = said[0].strip() if said else str(error)
     option = max(_OPTION.findall(cause), key=lambda one: len(one[1]), default=None)
     setting = f"set --engine-arg {option[0].replace('-', '_')}={option[1] or 'VALUE'}" if option else None
     setting = next((remedy for words, remedy in SETTINGS.items() if words in cause), setting)
     line = in_one_line(ValueError(cause.partition(". ")[0]))
     return line + (f"; {setting}" if setting else "")
-
-
-def _invalid(error: Exception) -> Any:
-    """Return the errors of pydantic, whose first line says only how many there are."""
-    return error.errors() if hasattr(error, "errors") else ()

@@ -28,14 +28,7 @@ from serving.vllm_plugin.rows import Rows
 from steering.actuator import OnsetBias
 from steering.dial import Dial
 
-TESTED = (
-    "LlamaForCausalLM",
-    "Qwen2ForCausalLM",
-    "Qwen3ForCausalLM",
-    "MistralForCausalLM",
-    "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM",
-)
+TESTED = [f"{family}ForCausalLM" for family in "Llama Qwen2 Qwen3 Mistral Gemma2 Gemma3".split()]
 _rows: list[Rows] = []  # of the one model in this process; the operation cannot be given an object
 
 

