@@ -38,9 +38,6 @@ class ReaderJudge:
     Args:
         model: the reader's network; the shipped one on the configured encoder where it is None.
         rules: the rules, with weights of their own; the shipped ones where it is None.
-
-    Raises:
-        UserError: the encoder cannot be loaded, or is another than the reader was trained on.
     """
 
     def __init__(self, config: ReaderConfig, model: ReaderModel | None = None, rules: RuleJudge | None = None) -> None:

@@ -114,11 +114,7 @@ class ReaderModel(nn.Module):
     def open(
         cls, encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path = Path(READER)
     ) -> ReaderModel:
-        """Read a reader's weights.
-
-        Raises:
-            UserError: they are not installed, were trained on another encoder, or the file lacks some.
-        """
+        """Read a reader's weights."""
         with safe_open(resolve_shipped(path), framework="pt") as file:
             about = json.loads(file.metadata()["reader"])
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118

@@ -7,7 +7,7 @@ the log afterwards, so both give the same numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from probes.statistics.seeds import named_rng
 from scoring.actions import ACTIONS
-from scoring.case import Case, Row, case_of_row, cases_of, sample_of
+from scoring.case import Case, case_of_row, cases_of, sample_of
 from scoring.evaluation.suite import load_suite, prompts_of, worded
 from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace
@@ -37,6 +37,7 @@ from scoring.scorecard import Scorecard, scorecard
 Counted = dict[str, Any]  # unchecked: what a score keeps for the metric, as the log gives it back
 TURNS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 KEPT = tuple(field.name for field in fields(Case) if field.name not in ("text", "messages"))  # what counting needs
+JUDGED = ("action", "fields", "confidence", "thought", "by")  # and what was judged
 
 
 @task
@@ -57,9 +58,6 @@ def joint(
         judge: rules, reader, or a YAML file.
         state_target: a confidence target that questions with a known answer state, 0 to below 1.
         ask_confidence: ask in questions with a known answer how sure the model is.
-
-    Raises:
-        UserError: there is no such suite, set, or judge.
     """
     drawn = prompts_of(load_suite(suite), None if sets is None else Path(sets), limit)
     prompts = worded(drawn, state_target, ask_confidence)
@@ -102,70 +100,46 @@ def joint_scorer(judge: str = "rules") -> Scorer:
     opened, adjacency = open_judge(judge), load_adjacency()
 
     async def score(state: TaskState, target: Target) -> Score:
-        row = read_sample(_as_logged(state))
+        messages, output = [turn.model_dump() for turn in state.messages], state.output.model_dump()
+        about = {"id": state.sample_id, "epoch": state.epoch, "metadata": state.metadata}
+        row = read_sample({**about, "messages": messages, "output": output})  # as the log will hold it
         case, completion = case_of_row(row), cast(str | None, row["completion"])
         asked = to_judge(case, completion)
         judgement = refused(row)
         if judgement is None:
             judgement = await to_thread.run_sync(lambda: next(iter(opened.judge_all([asked]))))
         entry = entry_of(case, sample_of(row), completion, judgement)
+        credit, did = math.nan, entry.action
+        if did and case.right_action:
+            credit = float(credits_of(case.right_action, case.acceptable, adjacency)[ACTIONS.index(did)])
         return Score(
-            value=_values(entry, adjacency),
-            answer=entry.action,
+            value=mistakes(case.label, did) | {"right_action": credit, "unjudged": float(did is None)},
+            answer=did,
             explanation=entry.evidence,
-            reason="refusal" if entry.action == "refuse" else "grader_failed" if entry.action is None else None,
+            reason="refusal" if did == "refuse" else "grader_failed" if did is None else None,
             metadata=_record(entry),
         )
 
     return score
 
 
-def _as_logged(state: TaskState) -> Row:
-    """Return a sample as the log will hold it."""
-    return {
-        "id": state.sample_id,
-        "epoch": state.epoch,
-        "metadata": state.metadata,
-        "messages": [turn.model_dump() for turn in state.messages],
-        "output": state.output.model_dump(),
-    }
-
-
-def _values(entry: Entry, adjacency: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    case, did = entry.case, entry.action
-    credit = math.nan
-    if did and case.right_action:
-        credit = float(credits_of(case.right_action, case.acceptable, adjacency)[ACTIONS.index(did)])
-    return mistakes(case.label, did) | {"right_action": credit, "unjudged": float(did is None)}
-
-
 def _record(entry: Entry) -> Counted:
     """Return what the metric counts, as JSON holds it."""
     case = {name: value for name, value in asdict(entry.case).items() if name in KEPT and value is not None}
-    return {
-        "case": case,
-        "epoch": entry.sample,
-        "action": entry.action,
-        "fields": dict(entry.fields or {}),
-        "confidence": entry.confidence,
-        "thought": entry.thought,
-        "by": entry.by,
-    }
+    return {"case": case, "epoch": entry.sample, **{name: getattr(entry, name) for name in JUDGED}}
 
 
 def _entry(record: Counted) -> Entry:
     case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
-    kept = {name: record[name] for name in ("fields", "confidence", "thought", "by")}
-    return Entry(case, record["action"], "", record["epoch"], **kept)
+    return Entry(case, evidence="", sample=record["epoch"], **{name: record[name] for name in JUDGED})
 
 
 def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:
     estimates = {} if card.rates is None else {name: card.rates.of(name) for name in RATES}
     estimates |= {"right_action_score": card.right_action.score}
-    if card.confidence is not None:
-        estimates |= {"score_over_targets": card.confidence.score}
-    if card.penalty is not None:
-        estimates |= {f"score_at_{target}": estimate for target, estimate in card.penalty.scores.items()}
+    estimates |= {"score_over_targets": card.confidence.score} if card.confidence else {}
+    scores = card.penalty.scores if card.penalty else {}
+    estimates |= {f"score_at_{target}": score for target, score in scores.items()}
     for name, estimate in estimates.items():
         yield from zip((name, f"{name}_low", f"{name}_high"), estimate.limits(), strict=True)
     yield "unjudged", float(card.actions.get("unjudged", 0))

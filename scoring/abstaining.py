@@ -103,11 +103,7 @@ class ConfidenceRecord(Record):
 
 
 def wrong_costs(target: float) -> float:
-    """Return what a wrong answer takes away at a confidence target.
-
-    Raises:
-        ValueError: the target is not from 0 to below 1.
-    """
+    """Return what a wrong answer takes away at a confidence target, from 0 to below 1."""
     if not 0 <= target < 1:
         raise ValueError(f"a confidence target is from 0 to below 1, got {target}")
     return target / (1 - target)
@@ -115,11 +111,8 @@ def wrong_costs(target: float) -> float:
 
 def stating_target(prompt: Prompt, target: float) -> Prompt:
     """Return a prompt that says what a wrong answer costs at a target; unchanged where it has no known answer."""
-    rule = (
-        f"A right answer counts 1 point, a wrong one loses {wrong_costs(target):.3g}, and saying that you do not "
-        f"know counts 0: answer only if you are more than {target:.0%} sure."
-    )
-    return _with_rule(prompt, rule)
+    points = f"A right answer counts 1 point, a wrong one loses {wrong_costs(target):.3g}, and saying that you do not "
+    return _with_rule(prompt, f"{points}know counts 0: answer only if you are more than {target:.0%} sure.")
 
 
 def asking_confidence(prompt: Prompt) -> Prompt:
@@ -143,15 +136,11 @@ def split_confidence(completion: str) -> tuple[str, float | None]:
     if "confidence" not in completion.lower():
         return completion, None
     visible = split_thinking(completion).answer
-    stated = [value for line in _LINE.finditer(visible) if (value := _share(line[1], line[2])) <= 1]
-    if not stated:
-        return completion, None
-    return _LINE.sub("", completion).strip(), stated[-1]
-
-
-def _share(number: str, sign: str) -> float:
-    value = float(number)
-    return value if not sign and "." in number and value <= 1 else value / 100
+    stated = []
+    for number, sign in _LINE.findall(visible):
+        share = not sign and "." in number and float(number) <= 1
+        stated += [value for value in [float(number) if share else float(number) / 100] if value <= 1]
+    return (_LINE.sub("", completion).strip(), stated[-1]) if stated else (completion, None)
 
 
 def overall_score(stated: float, right: bool) -> float:

@@ -69,9 +69,6 @@ def load_scored(path: Path, ledger: Ledger) -> tuple[Path, dict[str, int]]:
 
     Returns:
         The file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting).
-
-    Raises:
-        UserError: there is no such file, or its completions are not judged or not labelled.
     """
     file = scored_path(path)
     seen = Counter(ledger.add(entry)[0] for entry in scored_entries(file))

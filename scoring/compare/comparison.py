@@ -156,11 +156,7 @@ def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:
 
 
 def write_comparison(comparison: Comparison, out: Path) -> None:
-    """Write comparison.json, and flips.jsonl with one flipped prompt a line.
-
-    Raises:
-        UserError: `out` cannot be written.
-    """
+    """Write comparison.json, and flips.jsonl with one flipped prompt a line."""
     make_folder(out)
     record = comparison.to_dict()
     flips = [{"run": one["run"], **flip} for one in record["comparisons"] for flip in one.pop("flips")]

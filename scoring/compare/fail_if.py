@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from extract.errors import UserError
-from probes.statistics.intervals import Estimate
 from scoring.compare.comparison import ComparedRun, Comparison, FailedCondition
 from scoring.rates import RATES
 
@@ -48,13 +47,11 @@ class Condition:
         """Return the compared value; None where it is unknown. Rates are those of the whole later run."""
         if self.name in COUNTS:
             return float(run.rates.unjudged if self.name == "unjudged" else getattr(run.matched, self.name))
-        estimate = self._estimate(run)
-        return float(getattr(estimate, self.limit or "estimate")) if estimate.known else None
-
-    def _estimate(self, run: ComparedRun) -> Estimate:
         if self.name == "right_action":
-            return run.right_action_change if self.change else run.right_action
-        return run.changes[self.name].difference if self.change else run.rates.of(self.name)
+            estimate = run.right_action_change if self.change else run.right_action
+        else:
+            estimate = run.changes[self.name].difference if self.change else run.rates.of(self.name)
+        return float(getattr(estimate, self.limit or "estimate")) if estimate.known else None
 
 
 def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[FailedCondition, ...]:
@@ -68,20 +65,12 @@ def failures(comparison: Comparison, conditions: Sequence[Condition]) -> tuple[F
 
 
 def parse_all(text: str) -> list[Condition]:
-    """Read conditions joined by commas, semicolons or "or": the comparison fails if one holds.
-
-    Raises:
-        UserError: one of them cannot be read.
-    """
+    """Read conditions joined by commas, semicolons or "or": the comparison fails if one holds."""
     return [parse(part) for part in re.split(r"[,;]|\bor\b", text)]
 
 
 def parse(text: str) -> Condition:
-    """Read a condition.
-
-    Raises:
-        UserError: the text is not a condition, or names an unknown rate; lists the known ones.
-    """
+    """Read a condition."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise UserError(

@@ -40,7 +40,7 @@ def print_comparison(comparison: Comparison) -> None:
     first = comparison.first
     for run in comparison.comparisons:
         title = f"{first.file} → {run.file}: {run.matched.prompts} completions of the same prompts"
-        print_blocks([changes_table(title, run), *_lines(run), *_repeated_ids(first), *_repeated_ids(run)])
+        print_blocks([changes_table(title, run), *_lines(run), *_repeated_ids(first, run)])
 
 
 def changes_table(title: str, run: ComparedRun, first: str = "first", second: str = "second") -> Table:
@@ -48,8 +48,7 @@ def changes_table(title: str, run: ComparedRun, first: str = "first", second: st
     rows = []
     for key, meaning in RATE_MEANING.items():
         change = run.changes[key]
-        n = change.difference.n
-        if not n:
+        if not (n := change.difference.n):
             rows.append([meaning, "none judged", "", "", "", "0"])
             continue
         p = f"{change.mcnemar_p_holm:.2g}" + (" *" if change.shown else "")
@@ -81,10 +80,10 @@ def _lines(run: ComparedRun) -> list[str]:
     return lines
 
 
-def _repeated_ids(run: ScoredRun) -> list[str]:
-    if not run.conflicting:
-        return []
-    return [f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; they are matched in order."]
+def _repeated_ids(*runs: ScoredRun) -> Iterator[str]:
+    for run in runs:
+        if run.conflicting:
+            yield f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; they are matched in order."
 
 
 def _reasons(run: ComparedRun) -> str:
@@ -119,9 +118,11 @@ def change_rows(comparison: Comparison) -> Iterator[ChangeRow]:
     """Yield each rate and the right-action score of each later run."""
     for run in comparison.comparisons:
         for rate in RATE_MEANING:
-            yield _rate(run, rate)
+            own = run.changes[rate]
+            n = own.difference.n or 0
+            yield _row(run, rate, own.first, own.second, own.difference, own.mcnemar_p_holm if n else None, n)
         first, second, change = comparison.first.right_action, run.right_action, run.right_action_change
-        yield _known_row(run, "right_action", first.estimate, second.estimate, change, None, second.n or 0)
+        yield _row(run, "right_action", first.estimate, second.estimate, change, None, second.n or 0)
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -172,21 +173,12 @@ def to_junit(comparison: Comparison, conditions: Sequence[Condition]) -> str:
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _rate(run: ComparedRun, rate: str) -> ChangeRow:
-    change = run.changes[rate]
-    n = change.difference.n
-    if not n:
-        return ChangeRow(run.run, rate, None, None, None, None, None, None, 0)
-    return _known_row(run, rate, change.first, change.second, change.difference, change.mcnemar_p_holm, n)
-
-
-def _known_row(
+def _row(
     run: ComparedRun, rate: str, first: float | None, second: float | None, change: Estimate, p: float | None, n: int
 ) -> ChangeRow:
-    first, second, *limits = (
-        value if value is not None and isfinite(value) else None for value in (first, second, *change.limits())
-    )
-    return ChangeRow(run.run, rate, first, second, *limits, p=p, n=n)  # type: ignore[arg-type, misc]
+    limits = change.limits() if change.known else (None,) * 3
+    values = (value if value is not None and isfinite(value) else None for value in (first, second, *limits))
+    return ChangeRow(run.run, rate, *values, p=p, n=n)  # type: ignore[arg-type, misc]
 
 
 def _number(value: float | None, share: bool, *, signed: bool = False) -> str:

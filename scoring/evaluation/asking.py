@@ -74,9 +74,6 @@ def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, adv
     """Ask all prompts, keep each answer at once, and return the numbers of failed prompts by kind.
 
     A prompt whose request and retries failed has no answer; it is asked again when the evaluation is run again.
-
-    Raises:
-        UserError: no request can succeed (the key, the model, the address), or an answer cannot be kept.
     """
     failed = Counter[str]()
 

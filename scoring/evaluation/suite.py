@@ -46,11 +46,7 @@ def known_suites() -> list[str]:
 
 
 def load_suite(given: str) -> Suite:
-    """Read a suite: the name of a shipped one, or a YAML file.
-
-    Raises:
-        UserError: there is no such suite, or its file is wrong; names the key.
-    """
+    """Read a suite: the name of a shipped one, or a YAML file."""
     path = KNOWN / f"{given}.yaml" if re.fullmatch(r"[\w-]+", given) else resolve_shipped(Path(given))
     if not path.is_file():
         near = difflib.get_close_matches(given, known_suites(), n=1)
@@ -67,9 +63,6 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     Args:
         folder: where files of the sets lie: in folder/NAME, or in the folder itself. Other sets are read from the hub.
         limit: most prompts of each label of each source, where the suite's own limit is higher.
-
-    Raises:
-        UserError: a set cannot be found or read, or nothing is asked.
     """
     if folder is not None and not folder.is_dir():
         raise UserError(f"--sets {folder} is not a directory; give the one that holds the files of the sets")

@@ -88,11 +88,7 @@ class EndpointConfig(Strict):
         return given
 
     def rubric_text(self) -> str:
-        """Return the rubric's text, read from its file if `rubric` is a path, with what is said of known answers.
-
-        Raises:
-            UserError: the file cannot be read.
-        """
+        """Return the rubric's text, read from its file if `rubric` is a path, with what is said of known answers."""
         given = _text(self.rubric) if self.rubric.endswith((".md", ".txt")) and "\n" not in self.rubric else self.rubric
         return f"{given}\n\n{_text(KNOWN_ANSWER)}" if self.known_answers else given
 
@@ -116,38 +112,25 @@ def _text(path: str) -> str:
 
 
 JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig
-_KINDS: Mapping[str, type[JudgeConfig]] = {
-    "classifier": ClassifierConfig,
-    "endpoint": EndpointConfig,
-    "reader": ReaderConfig,
-}
+_KINDS: Mapping[str, type[JudgeConfig]]
+_KINDS = {"classifier": ClassifierConfig, "endpoint": EndpointConfig, "reader": ReaderConfig}
 
 
 def load_judge(given: str) -> JudgeConfig:
-    """Read the configuration of a judge: a YAML file, or the name of a shipped one.
-
-    Raises:
-        UserError: there is no such judge, or its file is wrong; names the key.
-    """
-    path = _find(given)
+    """Read the configuration of a judge: a YAML file, or the name of a shipped one."""
+    path, named = resolve_shipped(Path(given)), KNOWN / f"{given}.yaml"
+    if not path.is_file() and re.fullmatch(r"[\w.-]+", given) and named.is_file():
+        path = named
+    if not path.is_file():
+        names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
+        near = difflib.get_close_matches(given, names, n=1)
+        raise UserError(
+            f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
+            + (f"; did you mean {near[0]}?" if near else "")
+        )
     raw = read_yaml(path, "judge")
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         fault = "kind is missing" if kind is None else f"kind is {kind!r}"
         raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)}")
     return as_model(_KINDS[kind], raw, path)
-
-
-def _find(given: str) -> Path:
-    path = resolve_shipped(Path(given))
-    if path.is_file():
-        return path
-    named = KNOWN / f"{given}.yaml"
-    if re.fullmatch(r"[\w.-]+", given) and named.is_file():
-        return named
-    names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
-    near = difflib.get_close_matches(given, names, n=1)
-    raise UserError(
-        f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
-        + (f"; did you mean {near[0]}?" if near else "")
-    )

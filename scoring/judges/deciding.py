@@ -215,11 +215,9 @@ def _without_lists_beside_the_point(rest: Sequence[Clause], lead: Clause | None 
     A list is read by the last clause before it; `lead` is the clause before the first one.
     """
     kept: list[Clause] = []
-    beside = lead is not None and _leads_beside_the_point(lead)
     for clause in rest:
-        if not clause.item:
-            beside = _leads_beside_the_point(clause)
-        if not (clause.item and beside):
+        lead = lead if clause.item else clause
+        if not (clause.item and lead is not None and _leads_beside_the_point(lead)):
             kept.append(clause)
     return kept
 

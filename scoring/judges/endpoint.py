@@ -34,11 +34,7 @@ COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
 
 
 class EndpointJudge:
-    """Judge completions by asking a model, one request for each completion.
-
-    Raises:
-        UserError: the rubric, the openai package, the key or the cache is missing or unusable.
-    """
+    """Judge completions by asking a model, one request for each completion."""
 
     def __init__(self, config: EndpointConfig, cache: Path | None = None) -> None:
         self.config = config
@@ -50,11 +46,7 @@ class EndpointJudge:
             self._open().close()  # reports a wrong file early
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        """Yield the judgement of each completion in order, as soon as it and the earlier ones are ready.
-
-        Raises:
-            UserError: no request can succeed, or the cache cannot be written; cached judgements are kept.
-        """
+        """Yield the judgement of each completion in order, as soon as it and the earlier ones are ready."""
         with closing(self._open()) if self._open else nullcontext() as cache:
             yield from concurrently(partial(self._judge, cache), completions, self.config.concurrency, READ_AHEAD)
 

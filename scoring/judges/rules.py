@@ -109,13 +109,12 @@ class RuleJudge:
         """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
         action, clause = decide(clauses, asked)
         text = clause.text if len(clause.text) <= 120 else clause.text[:119] + "…"
-        judgement = Judgement(action, f"clause {clause.number} ({clause.kind}: {clause.rule}): {text}")
-        values = features(clauses, asked, action, clause)
+        values, probability, declined = features(clauses, asked, action, clause), None, None
         if self.table.weights is not None:
             chances = load_weights(self.table.weights).probabilities(values)
-            declined = chances["refused"] + chances["abstained"]
-            judgement = replace(judgement, probability=chances[OUTCOME_OF[action]], declined=declined)
-        return RuleReading(judgement, values, clauses)
+            probability, declined = chances[OUTCOME_OF[action]], chances["refused"] + chances["abstained"]
+        evidence = f"clause {clause.number} ({clause.kind}: {clause.rule}): {text}"
+        return RuleReading(Judgement(action, evidence, probability=probability, declined=declined), values, clauses)
 
     def _repeated(self, text: str, asked: PromptTraits) -> RuleReading:
         """Judge repetitive text: a repeated decline is a decline; other repetitions are `other`."""

@@ -43,16 +43,11 @@ class SitePhrases:
                 yield judgement
 
     def record(self) -> JudgeRecord:
-        """Return the other judge's record, with the phrases."""
         return self.judge.record().model_copy(update={"also_refuses": list(self.phrases)})
 
 
 def read_phrases(path: Path) -> list[str]:
-    """Read phrases, one a line; empty lines do not count.
-
-    Raises:
-        UserError: the file cannot be read, or has no phrase.
-    """
+    """Read phrases, one a line; empty lines do not count."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

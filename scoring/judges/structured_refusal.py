@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from extract.prompts.columns import value_at
 from scoring.case import Row
 from scoring.judges import Judgement, RefusedBy
 
-_ENDS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
+_ENDS = (
+    "finish_reason stop_reason finishReason stopReason incomplete_details.reason error.code error.innererror.code"
+).split()
 _FILTERED = frozenset(
     "content_filter content_filtered content_policy_violation responsibleaipolicyviolation data_inspection_failed "
     "guardrail_intervened refusal safety prohibited_content blocklist".split()
@@ -39,25 +42,19 @@ def structured_refusal(content: object, holders: Iterable[object]) -> tuple[Refu
 
 def refused(row: Row) -> Judgement | None:
     """Return the judgement of a row that reports a refusal outside its text, else None."""
-    words = " ".join(str(row.get("completion") or "").split())
+    words = str(row.get("completion") or "").split()
     if row.get("by") == "field":
-        return Judgement("refuse", f"the refusal field: {words[:200]}", by="field")
+        return Judgement("refuse", f"the refusal field: {' '.join(words)[:200]}", by="field")
     if row.get("by") == "filter":
-        before = f", after {len(words.split())} words" if words else ""
+        before = f", after {len(words)} words" if words else ""
         return Judgement("refuse", f"the provider's filter ended it{before}", by="filter")
     return None
 
 
 def is_filtered(holder: Row) -> bool:
     """Return whether a choice or a reply says that a filter ended it: in its end, or in an error."""
-    error = holder.get("error")
-    said = [holder.get(name) for name in _ENDS] + [_value(holder.get("incomplete_details"), "reason")]
-    said += [_value(error, "code"), _value(_value(error, "innererror"), "code")]
-    return any(isinstance(one, str) and one.lower() in _FILTERED for one in said)
-
-
-def _value(holder: object, name: str) -> object:
-    return holder.get(name) if isinstance(holder, Mapping) else None
+    reasons = [value_at(holder, place) for place in _ENDS]
+    return any(isinstance(reason, str) and reason.lower() in _FILTERED for reason in reasons)
 
 
 def _words(parts: Iterable[Row]) -> str:

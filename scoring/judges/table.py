@@ -53,10 +53,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleTable:
-    """The rules of one language, in order of precedence, and the words that shape its clauses.
-
-    `parse_table` reads it from text; the headers of its traits say what each is.
-    """
+    """The rules of one language, in order of precedence, and the words that shape its clauses; see `parse_table`."""
 
     language: str
     contractions: Mapping[str, str]

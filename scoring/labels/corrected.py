@@ -81,9 +81,6 @@ def corrected_rates(ledger: Ledger, labels: Sequence[Label]) -> Corrected:
 
     Where annotators disagree whether an action counts, each has an equal part of the row. Leaving such rows out would
     leave out the hardest ones, on which the judge errs most.
-
-    Raises:
-        UserError: a label is of no completion, or fewer than LEAST completions are labelled.
     """
     rows, unused = _labelled_rows(ledger, labels)
     if len(rows) < LEAST:
@@ -91,15 +88,20 @@ def corrected_rates(ledger: Ledger, labels: Sequence[Label]) -> Corrected:
             f"{len(rows)} labelled completions count towards a rate; at least {LEAST} are needed, and 100 "
             "to 300 give useful intervals: label more with refusal label"
         )
-    counts: dict[str, int] = defaultdict(int)
+    seen: dict[str, dict[Key, Label]] = defaultdict(dict)  # annotator: completion
     for label in labels:
-        counts[label.annotator] += 1
-    rates = {
-        name: _corrected(ledger, [row for row in rows if row.label == label], label, actions)
-        for name, (label, actions) in RATES.items()
-    }
+        seen[label.annotator][label.key] = label
+    groups = {key: ledger.query("grp", "id = ? AND sample = ?", given=key)[0][0] for of in seen.values() for key in of}
+    pairs = (agreement_of(seen[a], seen[b], groups) for a, b in combinations(sorted(seen), 2))
     return Corrected(
-        rates=rates, labels=len(rows), unused=unused, annotators=dict(counts), agreement=_agreements(ledger, labels)
+        rates={
+            name: _corrected(ledger, [row for row in rows if row.label == label], label, actions)
+            for name, (label, actions) in RATES.items()
+        },
+        labels=len(rows),
+        unused=unused,
+        annotators={name: len(of) for name, of in seen.items()},
+        agreement=tuple(pair for pair in pairs if pair),
     )
 
 
@@ -144,19 +146,8 @@ def _stratum(rows: Sequence[LabelledRow], share: float, actions: frozenset[str])
         return Stratum(share, 0.0, 0.0)
     weight = np.array([row.weight for row in rows])
     truth = np.array([row.counted(actions) for row in rows])
-    return Stratum(share, float(weight @ truth / weight.sum()), _effective([row.group for row in rows], weight))
-
-
-def _effective(groups: Sequence[str], weight: np.ndarray) -> float:
-    return effective_number(np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), weight))
-
-
-def _agreements(ledger: Ledger, labels: Sequence[Label]) -> tuple[AnnotatorPair, ...]:
-    seen: dict[str, dict[Key, Label]] = defaultdict(dict)
-    for label in labels:
-        seen[label.annotator][label.key] = label
-    groups = {key: ledger.query("grp", "id = ? AND sample = ?", given=key)[0][0] for of in seen.values() for key in of}
-    return tuple(pair for a, b in combinations(sorted(seen), 2) if (pair := agreement_of(seen[a], seen[b], groups)))
+    groups = np.unique([row.group for row in rows], return_inverse=True)[1].reshape(-1)
+    return Stratum(share, float(weight @ truth / weight.sum()), effective_number(np.bincount(groups, weight)))
 
 
 def agreement_of(a: Mapping[Key, Label], b: Mapping[Key, Label], groups: Mapping[Key, str]) -> AnnotatorPair | None:
@@ -181,11 +172,10 @@ class ErrorBand(Record):
 
 def error_bands(rates: JointRates, judge: str) -> dict[str, ErrorBand]:
     """Return the band of each rate for which this judge's accuracy was measured."""
-    measured = ACCURACY.get(judge, {})
-    return {name: _band(rates.of(name), measured[name]) for name in RATES if name in measured and rates.of(name).n}
-
-
-def _band(rate: Estimate, accuracy: Limits) -> ErrorBand:
-    value = rate.estimate
-    lowest, highest = ((max(0.0, value - (1 - share)), min(1.0, value + (1 - share))) for share in accuracy)
-    return ErrorBand(at_lowest_accuracy=lowest, at_highest_accuracy=highest, accuracy=accuracy)
+    bands = {}
+    for name, accuracy in ACCURACY.get(judge, {}).items():
+        if (rate := rates.of(name)).n:
+            value = rate.estimate
+            lowest, highest = ((max(0.0, value - (1 - share)), min(1.0, value + (1 - share))) for share in accuracy)
+            bands[name] = ErrorBand(at_lowest_accuracy=lowest, at_highest_accuracy=highest, accuracy=accuracy)
+    return bands

@@ -39,7 +39,6 @@ class DrawnRow(Record):
 
     @property
     def key(self) -> Key:
-        """The completion."""
         return self.id, self.sample
 
 
@@ -58,22 +57,21 @@ def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
 
     Args:
         path: a run directory, a scored file or its directory.
-
-    Raises:
-        UserError: there are no judged completions with a label, or the file does not contain the completions' text.
     """
     file = scored_path(path)
     sizes: Counter[Stratum] = Counter()
     smallest: dict[Stratum, list[tuple[float, int, DrawnRow]]] = defaultdict(list)  # heaps: the largest number first
     for number, entry in enumerate(_judged(file)):
-        stratum = _stratum(entry) if stratify else ()
+        case, stratum = entry.case, Stratum()
+        if stratify:  # the label, and for each of its rates whether the judge's action counts
+            stratum = (case.label, *(entry.action in counts for label, counts in RATES.values() if label == case.label))
         sizes[stratum] += 1
         heap = smallest[stratum]
-        item = (-_number(seed, entry), number, _row(entry))
-        if len(heap) < n:
-            heapq.heappush(heap, item)
-        else:
-            heapq.heappushpop(heap, item)
+        name = repr((seed, case.id, entry.sample)).encode("utf-8", "surrogatepass")
+        share = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
+        said, text = entry.completion or "", case.text
+        row = DrawnRow(id=case.id, sample=entry.sample, group=case.group, text=text, completion=said, inclusion=1.0)
+        (heapq.heappush if len(heap) < n else heapq.heappushpop)(heap, (-share, number, row))
     if not sizes:
         raise UserError(
             f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "
@@ -105,26 +103,3 @@ def _judged(file: Path) -> Iterator[Entry]:
                     "completions again, which stores them: refusal score COMPLETIONS"
                 )
             yield replace(entry, sample=sample)
-
-
-def _stratum(entry: Entry) -> Stratum:
-    """Return the label, and for each of its rates whether the judge's action counts."""
-    counts = (entry.action in actions for label, actions in RATES.values() if label == entry.case.label)
-    return entry.case.label, *counts
-
-
-def _number(seed: int, entry: Entry) -> float:
-    name = repr((seed, entry.case.id, entry.sample)).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
-
-
-def _row(entry: Entry) -> DrawnRow:
-    case = entry.case
-    return DrawnRow(
-        id=case.id,
-        sample=entry.sample,
-        group=case.group,
-        text=case.text,
-        completion=entry.completion or "",
-        inclusion=1.0,
-    )

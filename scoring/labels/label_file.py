@@ -33,17 +33,11 @@ class Label(Record):
 
     @property
     def key(self) -> Key:
-        """The completion that this labels."""
         return self.id, self.sample
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Read a file of labels.
-
-    Raises:
-        UserError: a row has no id or an unknown action, labels a completion twice, or has no valid inclusion
-            probability where other rows have one; names the line.
-    """
+    """Read a file of labels."""
     labels: list[Label] = []
     lines: dict[tuple[str, Key], int] = {}
     for line, row in read_rows(path, "labels"):
@@ -73,46 +67,29 @@ def _label(row: Row, where: str) -> Label:
     action = row.get("action")
     if action not in ACTIONS:
         raise UserError(f"{where}: field 'action' is {action!r}; expected one of {', '.join(ACTIONS)}")
-    annotator = row.get("annotator")
+    annotator, inclusion, seed = row.get("annotator"), row.get("inclusion"), row.get("seed")
+    try:
+        number = None if is_missing(inclusion) else float(str(inclusion))
+    except ValueError:
+        number = float("nan")
+    if number is not None and not 0 < number <= 1:
+        raise UserError(f"{where}: field 'inclusion' is {inclusion!r}; expected a probability above 0 and at most 1")
+    try:
+        own_seed = None if is_missing(seed) else int(to_text(seed))
+    except ValueError:
+        raise UserError(f"{where}: field 'seed' is {seed!r}; expected a whole number") from None
     return Label(
         id=identifier_of(row),
         sample=sample_of(row),
         action=str(action),
         annotator=NOBODY if is_missing(annotator) else to_text(annotator),
-        inclusion=_inclusion(row, where),
-        seed=_seed(row, where),
+        inclusion=number,
+        seed=own_seed,
     )
 
 
-def _seed(row: Row, where: str) -> int | None:
-    value = row.get("seed")
-    if is_missing(value):
-        return None
-    try:
-        return int(to_text(value))
-    except ValueError:
-        raise UserError(f"{where}: field 'seed' is {value!r}; expected a whole number") from None
-
-
-def _inclusion(row: Row, where: str) -> float | None:
-    value = row.get("inclusion")
-    if is_missing(value):
-        return None
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = float("nan")
-    if not 0 < number <= 1:
-        raise UserError(f"{where}: field 'inclusion' is {value!r}; expected a probability above 0 and at most 1")
-    return number
-
-
 class LabelFile:
-    """Appends labels to a file that may hold labels of other annotators.
-
-    Raises:
-        UserError: the file cannot be read or written, or holds something else than labels.
-    """
+    """Appends labels to a file that may hold labels of other annotators."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -142,11 +119,7 @@ class LabelFile:
         self._labels[label.annotator, label.key] = label
 
     def undo(self) -> Label | None:
-        """Remove the last label of this session from the file and return it; None if there is none.
-
-        Raises:
-            UserError: another process has written to the file since.
-        """
+        """Remove the last label of this session from the file and return it; None if there is none."""
         if not self._ends:
             return None
         before, after = self._ends[-2:]
@@ -159,11 +132,7 @@ class LabelFile:
         return self._labels.popitem()[1]
 
     def set_inclusion(self, inclusion: Mapping[Key, float]) -> None:
-        """Write the file again with the inclusion probabilities of a larger draw.
-
-        Raises:
-            UserError: a labelled completion is not in the draw.
-        """
+        """Write the file again with the inclusion probabilities of a larger draw."""
         undrawn = next((key for _, key in self._labels if key not in inclusion), None)
         if undrawn is not None:
             raise UserError(

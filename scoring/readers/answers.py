@@ -5,7 +5,6 @@ Rows are streamed; only `.json` files are in memory as a whole.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from extract.prompts.rows import is_text, place, read_rows, replace_surrogates
 from scoring.case import Row, is_missing
 from scoring.judges import RefusedBy
 from scoring.judges.structured_refusal import structured_refusal
-from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, listed
+from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, guess_line, listed
 from scoring.readers.logs import is_log, is_sample, read_log, read_samples, sample_fields
 from scoring.readers.row import FIELDS, PROMPT_FIELDS, ForeignRow, InputNotes, content_text, is_transcript, turns
 
@@ -42,20 +41,20 @@ def read_answers(
     Raises:
         UserError: the file or a row cannot be read, or a column is missing; names the line and the remedy.
     """
-    rows = _read(path, encoding, notes)
+    rows, columns, counts = _read(path, encoding, notes), columns or ColumnMap(), Counts()
     first = list(islice(rows, ROWS))
-    guess = guess_columns(first, columns or ColumnMap())
-    columns = guess.over(columns or ColumnMap())
-    counts: Counts = Counter()
+    guessed = guess_columns(first, columns)
+    named = {field: Column(column=column) for field, column in guessed.items() if column != ROW_NUMBER}
+    columns = columns.model_copy(update={"columns": named | columns.columns})
     for number, given in enumerate(checked(path, chain(first, rows), columns), start=1):
-        notes.guessed.update(guess.lines())
-        yield _answer(given, guess.complete(_mapped(given, number, columns, counts), number), notes)
+        notes.guessed.update(guess_line(field, column) for field, column in guessed.items())
+        numbered = {"id": f"row {number}"} if guessed.get("id") == ROW_NUMBER else {}
+        yield _answer(given, {**_mapped(given, number, columns, counts), **numbered}, notes)
 
 
 def read_records(records: Iterable[Row], notes: InputNotes, columns: ColumnMap | None = None) -> Iterator[Row]:
     """Yield completions of rows that are in memory, as `read_answers` does of a file; a row's place is its number."""
-    columns = columns or ColumnMap()
-    counts: Counts = Counter()
+    columns, counts = columns or ColumnMap(), Counts()
     for number, record in enumerate(records, start=1):
         known = {name: record[name] for name in FIELDS if name in record}
         given = ForeignRow(f"row {number}", record, known)
@@ -87,15 +86,11 @@ def _mapped(given: ForeignRow, number: int, columns: ColumnMap, counts: Counts) 
         return dict(given.fields)
     row = {ROW_NUMBER: number, **given.columns}
     read = {name: field_value(name, source, row, given.place, counts) for name, source in columns.sources.items()}
-    completion = columns.sources.get("completion")
-    around = {AROUND: _around(given.columns, completion.column)} if isinstance(completion, Column) else {}
+    around = {}
+    if isinstance(completion := columns.sources.get("completion"), Column):
+        names = completion.column.split(".")  # the objects that a nested column lies in, the nearest first
+        around = {AROUND: [value_at(given.columns, ".".join(names[:n])) for n in range(len(names) - 1, 0, -1)]}
     return {**given.fields, **around, **read}
-
-
-def _around(row: Row, column: str) -> list[object]:
-    """Return the objects that a nested column lies in, the nearest first."""
-    names = column.split(".")
-    return [value_at(row, ".".join(names[:n])) for n in range(len(names) - 1, 0, -1)]
 
 
 def _refusal(given: ForeignRow, fields: Row) -> tuple[RefusedBy, str] | None:
@@ -117,15 +112,24 @@ def _answer(given: ForeignRow, fields: Row, notes: InputNotes) -> Row:
         completion = words or completion or ""
     asked = [turn["content"] for turn in messages if turn["role"] == "user"]
     text = _text("text", fields.get("text"), given.place) or (asked[-1] if asked else None)
+    also = fields.get("acceptable")
+    lists: Row = {"acceptable": list(also) or None} if isinstance(also, list | tuple) else {}
+    texts = [name for name in PROMPT_FIELDS if name in fields and name not in lists]
     answer = {
         "id": _identifier(fields, given),
         "sample": _sample(fields.get("sample"), given.place),
         "text": text,
         "messages": messages or None,
-        **{name: _attribute(name, fields[name], given.place) for name in PROMPT_FIELDS if name in fields},
+        **{name: _text(name, fields[name], given.place) for name in texts},
+        **lists,
+        "by": by,
     }
-    kept = {name: value for name, value in answer.items() if value is not None}
-    return _written(kept | ({} if by is None else {"by": by}) | {"completion": completion, "place": given.place}, notes)
+    row = {name: value for name, value in answer.items() if value is not None}
+    row |= {"completion": completion, "place": given.place}
+    whole = {name: _whole(value) for name, value in row.items()}
+    if whole != row:
+        notes.repaired("replaced")
+    return whole
 
 
 def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None]:
@@ -168,12 +172,6 @@ def _sample(value: object, where: str) -> int | str | None:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _attribute(name: str, value: object, where: str) -> object:
-    if name == "acceptable" and isinstance(value, list | tuple):
-        return list(value) or None
-    return _text(name, value, where)
-
-
 def _text(name: str, value: object, where: str) -> str | None:
     if is_missing(value):
         return None
@@ -182,15 +180,8 @@ def _text(name: str, value: object, where: str) -> str | None:
     raise UserError(f"{where}: field '{name}' is {type(value).__name__}; expected text")
 
 
-def _written(answer: Row, notes: InputNotes) -> Row:
-    """Return an answer that can be written as UTF-8: halves of surrogate pairs (from JSON escapes) are replaced."""
-    whole = {name: _whole(value) for name, value in answer.items()}
-    if whole != answer:
-        notes.repaired("replaced")
-    return whole
-
-
 def _whole(value: object) -> object:
+    """Return a value that can be written as UTF-8: halves of surrogate pairs (from JSON escapes) are replaced."""
     if isinstance(value, dict):
         return {name: _whole(held) for name, held in value.items()}
     if isinstance(value, list):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Value, value_at
-from extract.yaml_file import as_model, explain, read_yaml
+from extract.yaml_file import explain, read_yaml
 from scoring.case import Row
 from scoring.readers.row import FIELDS, REFUSED, ForeignRow, held_until, is_transcript
 
@@ -40,27 +39,12 @@ class ColumnMap(ColumnMapping):
 
     @property
     def sources(self) -> dict[str, Column | Value]:
-        """The source of each field: a column or a constant."""
         return {**self.columns, **self.constants}
 
 
 def read_column_map(options: Sequence[str] = (), file: Path | None = None) -> ColumnMap:
-    """Read a map from `FIELD=COLUMN` options and a YAML file; options override the file.
-
-    Raises:
-        UserError: an option or a key is wrong; names it, and the nearest known field.
-    """
-    read = as_model(ColumnMap, read_yaml(file, "column map"), file) if file else ColumnMap()
-    columns = _from_options(options)
-    try:
-        named = ColumnMap(columns=columns)
-    except ValidationError as error:
-        raise UserError(f"--map: {explain(error, ColumnMap).removeprefix('columns: ')}") from None
-    constants = {field: value for field, value in read.constants.items() if field not in named.columns}
-    return ColumnMap(columns=read.columns | named.columns, constants=constants)
-
-
-def _from_options(options: Sequence[str]) -> dict[str, Column]:
+    """Read a map from `FIELD=COLUMN` options and a YAML file; options override the file."""
+    given = read_yaml(file, "column map") if file else {}
     columns: dict[str, Column] = {}
     for option in options:
         field, equals, column = (part.strip() for part in option.partition("="))
@@ -69,7 +53,16 @@ def _from_options(options: Sequence[str]) -> dict[str, Column]:
         if field in columns:
             raise UserError(f"--map names {field!r} twice: {columns[field].column!r} and {column!r}")
         columns[field] = Column(column=column)
-    return columns
+    try:
+        read = ColumnMap.model_validate(given)
+    except ValidationError as error:
+        raise UserError(f"{file}: {explain(error, ColumnMap)}") from None
+    try:
+        named = ColumnMap(columns=columns)
+    except ValidationError as error:
+        raise UserError(f"--map: {explain(error, ColumnMap).removeprefix('columns: ')}") from None
+    constants = {field: value for field, value in read.constants.items() if field not in named.columns}
+    return ColumnMap(columns=read.columns | named.columns, constants=constants)
 
 
 def checked(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> Iterator[ForeignRow]:
@@ -86,12 +79,13 @@ def checked(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> Itera
     }
     columns_seen: dict[str, object] = {}
     there: dict[str, None] = {}
-    answered = "completion" in columns.sources
+    answered, dialogue = "completion" in columns.sources, columns.columns.get("messages")
 
     def complete(row: ForeignRow) -> bool:
         nonlocal wanted, answered
         wanted = {name: field for name, field in wanted.items() if value_at(row.columns, name) is ABSENT}
-        answered = answered or "completion" in row.fields or is_transcript(_messages(row, columns))
+        messages = value_at(row.columns, dialogue.column) if dialogue else row.fields.get("messages")
+        answered = answered or "completion" in row.fields or is_transcript(messages)
         if len(columns_seen) < _MAX_COLUMNS:
             columns_seen.update(islice(_nested(row.columns), _MAX_COLUMNS))
             there.update(dict.fromkeys(row.columns))
@@ -118,29 +112,20 @@ def listed(names: Sequence[str]) -> str:
     return f"the columns are {', '.join(names[:_LISTED])}{more}"
 
 
-def _messages(given: ForeignRow, columns: ColumnMap) -> object:
-    source = columns.columns.get("messages")
-    return value_at(given.columns, source.column) if source else given.fields.get("messages")
-
-
 def _remedy(columns_seen: Row) -> str:
-    ranks = {name: _completion_rank(name) for name, value in columns_seen.items() if isinstance(value, str)}
-    likely = sorted(
-        (name for name, rank in ranks.items() if rank is not None), key=lambda name: (ranks[name], len(name))
-    )
+    """Say which columns are likely to hold completions, by their names."""
+    ranks: dict[str, int] = {}
+    for name, value in columns_seen.items():
+        if isinstance(value, str) and name.split(".")[0] not in FIELDS:
+            last = name.lower().split(".")[-1]
+            inner = [len(_LIKELY)] if last in _INNER and "." in name else []
+            for rank in ([rank for rank, word in enumerate(_LIKELY) if word in last] + inner)[:1]:
+                ranks[name] = rank
+    likely = sorted(ranks, key=lambda name: (ranks[name], len(name)))
     if not likely:
         return "name its column with --map completion=COLUMN"
     others = f" (or {', '.join(likely[1:4])})" if likely[1:] else ""
     return f"use --map completion={likely[0]}{others}"
-
-
-def _completion_rank(name: str) -> int | None:
-    """Return the rank of a column as a likely holder of completions; None if its name suggests nothing."""
-    if name.split(".")[0] in FIELDS:
-        return None
-    last = name.lower().split(".")[-1]
-    ranks = [rank for rank, word in enumerate(_LIKELY) if word in last]
-    return ranks[0] if ranks else len(_LIKELY) if last in _INNER and "." in name else None
 
 
 def _nested(row: Row, before: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
@@ -153,36 +138,12 @@ def _nested(row: Row, before: str = "", depth: int = 6) -> Iterator[tuple[str, o
             yield from _nested(inner, f"{name}.", depth - 1)
 
 
-@dataclass(frozen=True)
-class Guess:
-    """The column of each guessed field, and whether the rows are numbered because no column can hold an id."""
-
-    columns: dict[str, str] = field(default_factory=dict)
-    numbered: bool = False
-
-    def over(self, given: ColumnMap) -> ColumnMap:
-        """Return a map with the guessed columns too."""
-        guessed = {name: Column(column=column) for name, column in self.columns.items()}
-        return given.model_copy(update={"columns": guessed | given.columns})
-
-    def complete(self, fields: Row, number: int) -> Row:
-        """Return the fields of a row, with an id from its number if rows are numbered."""
-        return {**fields, "id": f"row {number}"} if self.numbered else fields
-
-    def lines(self) -> list[str]:
-        """Return what was guessed and how to say otherwise, for the scorecard."""
-        lines = [
-            f"read from column {column!r} as {name!r}, by its name (--map {name}=COLUMN names another)"
-            for name, column in self.columns.items()
-        ]
-        return lines + ["numbered, because no column is called 'id' (--map id=COLUMN names one)"] * self.numbered
-
-
-def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> Guess:
+def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> dict[str, str]:
     """Guess the columns of fields that no row and no map has.
 
     A column is guessed only if it alone has a usual name, or the field's own name in another case, and holds text in
-    every row. Conversations (`messages`) hold both the prompt and the completion.
+    every row. Conversations (`messages`) hold both the prompt and the completion. Where no column can hold an id, it is
+    ROW_NUMBER.
     """
     there = {name for row in rows for name in row.fields} | given.sources.keys()
     taken = {source.column for source in given.columns.values()}
@@ -193,11 +154,15 @@ def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> Guess:
             continue
         usual = {wanted, *USUAL.get(wanted, "").split()}
         like = [name for name in names if name.strip().lower().replace(" ", "_").replace("-", "_") in usual]
-        if len(like) == 1 and _is_text(rows, like[0], numbers=wanted not in ("text", "completion")):
+        kinds = str if wanted in ("text", "completion") else (str, int)
+        values = [value for row in rows if len(like) == 1 and (value := row.columns.get(like[0])) is not None]
+        if len(like) == 1 and all(isinstance(value, kinds) for value in values):
             guessed[wanted] = like[0]
-    return Guess(guessed, numbered="id" not in there and "id" not in guessed)
+    return guessed if "id" in there or "id" in guessed else guessed | {"id": ROW_NUMBER}
 
 
-def _is_text(rows: Iterable[ForeignRow], column: str, *, numbers: bool) -> bool:
-    kinds = (str, int) if numbers else str
-    return all(isinstance(value, kinds) for row in rows if (value := row.columns.get(column)) is not None)
+def guess_line(field: str, column: str) -> str:
+    """Say what was guessed and how to say otherwise, for the scorecard."""
+    if column == ROW_NUMBER:
+        return "numbered, because no column is called 'id' (--map id=COLUMN names one)"
+    return f"read from column {column!r} as {field!r}, by its name (--map {field}=COLUMN names another)"

@@ -31,11 +31,7 @@ def is_log(path: Path) -> bool:
 
 
 def read_log(path: Path, notes: InputNotes) -> Iterator[ForeignRow]:
-    """Yield the samples of a log; a `.json` log is in memory as a whole.
-
-    Raises:
-        UserError: the log or a sample cannot be read; names it.
-    """
+    """Yield the samples of a log; a `.json` log is in memory as a whole."""
     if not path.is_file():
         raise UserError(f"completions not found: {path}")
     if path.suffix.lower() == ".json":
@@ -56,28 +52,19 @@ def sample_fields(sample: Row) -> Row:
     """Return our fields of a log's sample."""
     given = sample.get("input")
     asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    content = value_at(sample, "output.choices.0.message.content")  # of the first choice, which Inspect scores
     return {
         **prompt_fields(sample.get("metadata")),
         "id": sample.get("id"),
         "sample": sample.get("epoch"),
         "messages": sample.get("messages") or asked,  # `messages` includes the turns that solvers added
-        "completion": _completion(sample),
+        "completion": None if content is ABSENT or sample.get("error") else content,  # an error: the sample failed
         "finish_reason": value_at(sample, "output.choices.0.stop_reason"),
     }
 
 
-def _completion(sample: Row) -> object:
-    """Return the content of the first choice, which Inspect scores; None where the sample failed."""
-    content = value_at(sample, "output.choices.0.message.content")
-    return None if content is ABSENT or sample.get("error") else content
-
-
 def _entries(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each JSON file in a folder of the archive; of duplicate names the last.
-
-    Raises:
-        UserError: the file is not a ZIP archive, or is damaged; names the entry.
-    """
+    """Yield (name, content) of each JSON file in a folder of the archive; of duplicate names the last."""
     name = ""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
@@ -110,39 +97,26 @@ def is_sample(row: Row) -> bool:
 
 
 def read_samples(rows: Iterator[tuple[str, Row]], notes: InputNotes) -> Iterator[ForeignRow]:
-    """Yield the responses of each document; where a task has several filters, those of the first filter.
-
-    Raises:
-        UserError: a row is not a sample, or its responses are likelihoods, not text; names the place.
-    """
+    """Yield the responses of each document; where a task has several filters, those of the first filter."""
     first = None
     for where, row in rows:
         if not is_sample(row):
-            raise UserError(f"{where}: not an lm-eval sample, unlike the rows before: it has no {_lacking(row)}")
+            lacking = " and no ".join(sorted(_SAMPLE - row.keys())) or "list of resps"
+            raise UserError(f"{where}: not an lm-eval sample, unlike the rows before: it has no {lacking}")
         first = first or {"filter": row.get("filter")}
         if row.get("filter") != first["filter"]:
             notes.other_filters += 1
             continue
-        for number, response in enumerate(_responses(row, where), start=1):
-            yield ForeignRow(where, row, {**_fields(row), "completion": response, "sample": number})
-
-
-def _lacking(row: Row) -> str:
-    return " and no ".join(sorted(_SAMPLE - row.keys())) or "list of resps"
-
-
-def _responses(row: Row, where: str) -> list[str | None]:
-    """Return the responses; None where the endpoint gave no content."""
-    given = row["resps"] if isinstance(row["resps"], list) else []
-    responses = [one for request in given for one in (request if isinstance(request, list) else [request])]
-    if not all(isinstance(one, str | None) for one in responses):
-        raise UserError(f"{where}: the responses are likelihoods, not text; log the samples of a generate_until task")
-    return responses
-
-
-def _fields(row: Row) -> Row:
-    # a target is a known answer or a class; --map answer=target declares it a known answer
-    return {**prompt_fields(row.get("doc")), "id": row["doc_id"], **_asked(row["arguments"])}
+        given = row["resps"] if isinstance(row["resps"], list) else []
+        responses = [one for request in given for one in (request if isinstance(request, list) else [request])]
+        if not all(isinstance(one, str | None) for one in responses):  # None: the endpoint gave no content
+            raise UserError(
+                f"{where}: the responses are likelihoods, not text; log the samples of a generate_until task"
+            )
+        # a target is a known answer or a class; --map answer=target declares it a known answer
+        fields = {**prompt_fields(row.get("doc")), "id": row["doc_id"], **_asked(row["arguments"])}
+        for number, response in enumerate(responses, start=1):
+            yield ForeignRow(where, row, {**fields, "completion": response, "sample": number})
 
 
 def _asked(arguments: object) -> Row:
@@ -152,11 +126,7 @@ def _asked(arguments: object) -> Row:
     context = _first(context) if isinstance(context, list) else context
     if not isinstance(context, str):
         return {}
-    return {"messages": context} if _is_chat(context) else {"text": context}
-
-
-def _is_chat(context: str) -> bool:
-    return context.startswith("[{") and '"role"' in context
+    return {"messages": context} if context.startswith("[{") and '"role"' in context else {"text": context}
 
 
 def _first(held: object) -> object:

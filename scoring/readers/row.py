@@ -72,11 +72,7 @@ class InputNotes:
 
 
 def held_until(rows: Iterable[T], enough: Callable[[T], bool], refusal: Callable[[], UserError]) -> Iterator[T]:
-    """Pass rows on once one of them was enough; until then AHEAD of them are held at most.
-
-    Raises:
-        UserError: the refusal, where no row was enough.
-    """
+    """Pass rows on once one of them was enough, holding AHEAD at most; where none was, raise the refusal."""
     ahead, passed = deque[T](), False
     for row in rows:
         passed = passed or enough(row)
@@ -109,28 +105,30 @@ def content_text(content: object) -> str | None:
         return content or ""
     if not isinstance(content, list | tuple):
         return None
-    parts = [_part(part) for part in content]
-    return None if None in parts else "\n".join(text for text, is_text in filter(None, parts) if is_text)
-
-
-def _part(part: object) -> tuple[str, bool] | None:
-    """Return a part's text and whether it is a text part; None if it is not a valid part."""
-    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+    if not all(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in content):
         return None
-    text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
-    return (text, True) if part["type"] in _TEXT_PARTS and isinstance(text, str) else ("", False)
+    parts = [part for part in content if part["type"] in _TEXT_PARTS]
+    texts = (part.get("refusal" if part["type"] == "refusal" else "text") for part in parts)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def turns(given: object, where: str) -> list[dict[str, str]]:
-    """Return messages with `role` and `content` only; in a table the list is JSON text.
-
-    Raises:
-        UserError: the value is not a list of messages; names the place.
-    """
+    """Return messages with `role` and `content` only; in a table the list is JSON text."""
     held = _loaded(given)
     if not isinstance(held, list | tuple):
         raise UserError(f"{where}: field 'messages' is {type(given).__name__}; expected a list of {{role, content}}")
-    return [_turn(message, where) for message in held]
+    messages = []
+    for message in held:
+        message = message if isinstance(message, Mapping) else {"content": 0}
+        role, content = message.get("role"), content_text(message.get("content"))
+        if content == "" and isinstance(message.get("refusal"), str):
+            content = message["refusal"]
+        if not isinstance(role, str) or content is None:
+            raise UserError(
+                f"{where}: field 'messages': each needs a role, and content that is text or a list of parts"
+            )
+        messages.append({"role": role, "content": content})
+    return messages
 
 
 def _loaded(given: object) -> object:
@@ -138,16 +136,6 @@ def _loaded(given: object) -> object:
         return json.loads(given) if isinstance(given, str) else given
     except json.JSONDecodeError:
         return None
-
-
-def _turn(message: object, where: str) -> dict[str, str]:
-    role = message.get("role") if isinstance(message, Mapping) else None
-    content = content_text(message.get("content")) if isinstance(message, Mapping) else None
-    if content == "" and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
-        content = message["refusal"]
-    if not isinstance(role, str) or content is None:
-        raise UserError(f"{where}: field 'messages': each needs a role, and content that is text or a list of parts")
-    return {"role": role, "content": content}
 
 
 def is_transcript(given: object) -> bool:
