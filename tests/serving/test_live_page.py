@@ -114,6 +114,7 @@ def test_a_prompt_is_answered_with_both_readings_of_every_token(
         assert decided == f"{dial.kind}: probability {expected.readings[dial.kind].probability:.3f}, {done}"
 
 
+@pytest.mark.slow
 def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(
     page: Any, reference: ChatModel, placed: list[Dial]
 ) -> None:
@@ -142,6 +143,7 @@ def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(
     assert "since the normative dial declined" in fourth.locator(".decision").nth(1).inner_text()
 
 
+@pytest.mark.slow
 def test_a_conversation_is_a_tree_that_goes_on_from_any_answer(page: Any) -> None:
     sent: list[list[dict[str, str]]] = []
     page.on("request", lambda asked: asked.post_data and sent.append(json.loads(asked.post_data)["messages"]))
@@ -165,11 +167,13 @@ def test_a_conversation_is_a_tree_that_goes_on_from_any_answer(page: Any) -> Non
     assert page.locator("#tree > .turn").count() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", THOUGHTS, ids=range(len(THOUGHTS)))
 def test_the_page_finds_the_end_of_a_thought_as_python_does(page: Any, text: str) -> None:
     assert page.evaluate("text => afterThought(text).trim()", text) == split_thinking(text).answer.strip()
 
 
+@pytest.mark.slow
 def test_a_later_turn_sends_an_answer_without_its_thought(page: Any) -> None:
     sent: list[list[dict[str, str]]] = []
     texts = iter(("<think>\nwho asks?\n</think>\n\ni do not know.", "<think>\nhm, let me"))
@@ -207,6 +211,7 @@ def test_answers_under_way_are_shown_and_can_be_stopped(page: Any) -> None:
     ask(page, BENIGN)  # a stop is no end
 
 
+@pytest.mark.slow
 def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -> None:
     ask(page, UNKNOWN)
     held: list[Any] = []
@@ -224,6 +229,7 @@ def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -
     assert page.locator(".answer-of[aria-current=true]").count() == 0
 
 
+@pytest.mark.slow
 def test_characters_of_several_tokens_are_whole(page: Any) -> None:
     ask(page, "who is 日 😀?")
     shown = page.locator(".turn > .tokens .token-line").first.locator(".token bdi").all_inner_texts()
@@ -233,6 +239,7 @@ def test_characters_of_several_tokens_are_whole(page: Any) -> None:
     assert "a part of the character that a later token completes" in page.locator(".turn > .tokens").inner_text()
 
 
+@pytest.mark.slow
 def test_thresholds_by_category_are_the_servers_until_one_is_moved(
     browser: Any, model: ChatModel, placed: list[Dial]
 ) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from experiments.cluster.connection import Resources, WorkersWanted, connected, share
 from experiments.cluster.workers import ProcessFacts, refuse_different
 from extract.errors import UserError
-from extract.shipped import ROOT
 from refusal.cli.options import with_ray_address, workers_wanted
 
 TWO_GPU_NODES = [{"CPU": 16.0, "GPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}]
@@ -93,10 +91,11 @@ def test_an_address_that_nobody_answers_is_one_line(address: str) -> None:
         pass
 
 
-def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
-    absent = "import sys; sys.modules['ray'] = None; from refusal.cli.main import main; main()"  # an import then fails
-    words = [sys.executable, "-c", absent, "extract", "configs/quickstart.yaml", "--ray", "--out", str(tmp_path / "r")]
-    done = subprocess.run(words, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].endswith("install it with: pip install 'refusal-probes[cluster]'")
+def test_without_ray_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # an import then fails
+    code, _, err = cli("extract", "configs/quickstart.yaml", "--ray", "--out", str(tmp_path / "r"))
+    assert code == 2
+    assert err.strip().splitlines()[-1].endswith("install it with: pip install 'refusal-probes[cluster]'")
     assert not (tmp_path / "r").exists()

@@ -101,6 +101,7 @@ def browser() -> Iterator[Any]:
         yield found
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_page_sorts_filters_and_draws(browser: Any, written: Path) -> None:
     with opened(browser, written / "table.html", bypass_csp=bool(AXE)) as page:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from extract.shipped import ROOT
+from tests.support.covering import matrix
 from tests.support.families import tiny
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
@@ -43,8 +44,8 @@ def gguf(tmp_path: Path) -> Path:
     return write_gguf(tmp_path / "tiny.gguf", tiny_llama())
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--budget", "2h")])
-@pytest.mark.parametrize("kind", ["hub id", "directory", "GGUF file", "organism", "configuration"])
+@matrix("kind, more", ["hub id", "directory", "GGUF file", "organism", "configuration"],
+        [(), ("--dry-run",), ("--budget", "2h")])  # fmt: skip
 def test_the_first_line_comes_before_heavy_imports(
     kind: str, more: tuple[str, ...], tmp_path: Path, gguf: Path
 ) -> None:

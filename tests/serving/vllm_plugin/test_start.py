@@ -1,7 +1,9 @@
 """Why vLLM does not start, in one line, and what it prints meanwhile; vLLM itself is started in tests/vllm."""
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -11,17 +13,6 @@ FAILED = RuntimeError("Engine core initialization failed. See root cause above. 
 WORKER = "(VllmWorker-0 pid=8875) ERROR 11-26 06:19:31 [multiproc_executor.py:953] "
 CPU = ("Available memory on node 0 (15.11/18.09 GiB) on startup is less than desired CPU memory utilization (0.92, "
        "16.64 GiB). On the CPU backend, the `--gpu-memory-utilization` flag controls the fraction.")  # fmt: skip
-CODE = """
-import subprocess, sys, time
-from serving.vllm_plugin.engine import held_back
-with held_back() as printed:
-    print("mine")
-    child = subprocess.Popen([sys.executable, "-uc", "print('early'); input(); print('late')"], stdin=subprocess.PIPE)
-    while "early" not in printed:
-        time.sleep(0.01)
-print("after")
-child.communicate(b"\\n")
-"""
 
 
 @pytest.mark.parametrize(
@@ -46,13 +37,25 @@ def test_an_error_before_its_processes_start_is_the_cause() -> None:
 
 
 @pytest.mark.parametrize("level", [None, "INFO"])
-def test_what_processes_print_while_they_start_is_held_back(level: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VLLM_LOGGING_LEVEL", raising=False)
-    if level:
-        monkeypatch.setenv("VLLM_LOGGING_LEVEL", level)
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "after\n"
-    assert done.stderr.split() == (["mine", "early", "late"] if level else ["late"])
+def test_what_processes_print_while_they_start_is_held_back(
+    level: str | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", str(level))
+    if level is None:
+        monkeypatch.delenv("VLLM_LOGGING_LEVEL")  # and unset again after the test
+    code = "print('early'); input(); print('late')"
+    with held_back() as printed:
+        os.write(1, b"mine\n")  # past the stream that pytest puts in place
+        child = subprocess.Popen([sys.executable, "-uc", code], stdin=subprocess.PIPE)
+        while "early" not in printed:
+            time.sleep(0.01)
+    print("after")
+    child.communicate(b"\n")
+    out, err = capfd.readouterr()
+    while "late" not in err:  # a thread passes it on
+        err += capfd.readouterr().err
+    assert out == "after\n"
+    assert err.split() == (["mine", "early", "late"] if level else ["late"])
 
 
 def test_a_failure_has_all_that_was_printed(capfd: pytest.CaptureFixture[str]) -> None:

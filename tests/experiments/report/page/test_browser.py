@@ -68,6 +68,7 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
     assert len(seen) == 6
 
 
+@pytest.mark.slow
 def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs) -> None:
     results = json.loads(context.file("results.json").read_text())
     page.get_by_role("button", name="thresholds of this run").click()
@@ -82,6 +83,7 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
     assert shown(page)["over_refusal"] < 0.06
 
 
+@pytest.mark.slow
 def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
     before, box = shown(page), page.locator(".exact[data-kind=normative]")
     value = box.input_value()
@@ -92,6 +94,7 @@ def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
     assert shown(page) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1100, "dark")])
 def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Path, width: int, scheme: str) -> None:
     with opened(browser, report, width, scheme) as page:
@@ -161,6 +164,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
         assert page.locator("figure[data-chart=scatter] canvas").count() == 1  # too many for SVG
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
     browser: Any, context: RunInputs, run: Path, tmp_path: Path
@@ -202,6 +206,7 @@ def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
             assert str(other / "dials.safetensors") in shlex.split(command)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -> None:
     other = run.with_name("without")

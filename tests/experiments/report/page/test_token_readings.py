@@ -32,6 +32,7 @@ def number(text: str) -> float:
     return float(text.replace("\u2212", "-"))
 
 
+@pytest.mark.slow
 def test_each_token_shows_the_run_s_reading_below_it(benign: tuple[Any, TokenReadings]) -> None:
     row, line = benign
     for d, kind in enumerate(("normative", "epistemic")):
@@ -44,6 +45,7 @@ def test_each_token_shows_the_run_s_reading_below_it(benign: tuple[Any, TokenRea
         assert shown.evaluate_all("of => of.findIndex((one) => one.classList.contains('read'))") in line.read_at[kind]
 
 
+@pytest.mark.slow
 def test_keys_and_pointer_tell_the_exact_readings_of_a_token(page: Any, benign: tuple[Any, TokenReadings]) -> None:
     row, line = benign
     about, first = row.locator(".token-about"), row.locator(".token-line").first
@@ -66,6 +68,7 @@ def test_keys_and_pointer_tell_the_exact_readings_of_a_token(page: Any, benign: 
     assert about.inner_text().startswith("Token 3 of ")
 
 
+@pytest.mark.slow
 def test_a_harmful_prompt_shows_no_tokens_until_it_is_opened(page: Any) -> None:
     chosen = page.evaluate("""runs[0].prompts.id.findIndex((id, i) => runs[0].prompts.tokens[i]
         && runs[0].labels[runs[0].prompts.label[i]] === "harmful")""")
@@ -77,6 +80,7 @@ def test_a_harmful_prompt_shows_no_tokens_until_it_is_opened(page: Any) -> None:
     assert page.locator(".each details.prompt[open] .token").count() > 8
 
 
+@pytest.mark.slow
 def test_the_note_says_what_is_read(page: Any, lines: list[TokenReadings]) -> None:
     note = page.locator("section.prompts .note").inner_text()
     assert f"For {len(lines)} of {len(lines)} test prompts" in note
