@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from experiments.categories.members import DeclineSet
-from experiments.probing.geometry_results import BoundaryRow
+from experiments.probing.results import BoundaryRow
 from extract.record import Record
 from probes.statistics.intervals import Estimate
 

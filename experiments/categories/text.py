@@ -11,7 +11,7 @@ from experiments.charts.blocks import Block, Figure, Heading, figure
 from experiments.charts.grids import heat_map
 from experiments.charts.points import lowering
 from experiments.charts.specification import Row, fields
-from experiments.probing.geometry_results import BoundaryRow
+from experiments.probing.results import BoundaryRow
 from experiments.probing.text import boundary_chart, boundary_rows
 from experiments.run.wording import p_text, points
 from extract.table import Paragraph, Table, print_blocks

@@ -13,7 +13,7 @@ from typing import Any
 from experiments.cluster.connection import WorkersWanted, connected, resources_of_nodes, share
 from experiments.cluster.worker import StorePlan, Worker, WorkerFacts
 from experiments.cluster.workers import STALLED_S, Workers
-from experiments.responses.pool import Part, Result, Task
+from experiments.responses.answering import Part, Result, Task
 from experiments.run.config import RunConfig
 from extract.errors import UserError
 from extract.progress import Reporter

@@ -1,26 +1,51 @@
-"""Geometry of the contrasts at every layer: cosines, angles, transfer, erasure; where over-refused prompts lie."""
+"""Geometry of the contrasts at every layer, the place of over-refused prompts, and independence under ablation.
+
+Directions λ and μ are representationally independent (Wollschläger et al., arXiv 2502.17420) if ablating μ leaves
+cos(x_l, λ) unchanged at every layer l, and the reverse. Orthogonal directions need not be independent: later layers
+may compute one from the other. The ablation is the default variant (affine, at one layer, from the last prompt token
+on), so earlier layers cannot change and are left out; x_l is the stream of the last prompt token.
+
+No change is exactly zero in a real model, and a cosine changes with the stream's norm even if the coordinate itself
+does not. So the change of the projection λ·x_l is measured too, and each change is compared with two others. The first
+is the change along μ itself under the same ablation (a share of 1 means one direction; both changes come from the same
+prompts, those that had the coordinate). The second is the change under ablating directions fitted on permuted labels
+at the same locus: a change no larger than that is what any ablation makes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import einops
 import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
 
-from experiments.probing.geometry_results import BoundaryRow, GeometryByLocus, ReadWriteRow
 from experiments.probing.read_probes import ReadProbe, StoredLoci
+from experiments.probing.results import BoundaryRow, GeometryByLocus, Independence, ReadWriteRow, StreamChange
 from experiments.probing.write_directions import WriteFitter
-from experiments.run.behaviour import Kind, write_samples
+from experiments.responses.batched_edits import RepeatedPrompts, Trial
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.inputs import RunInputs
+from extract.model.chat_model import ChatModel
+from extract.model.edit import site
+from extract.prompts.prompt import LABELS
 from probes.contrast import Contrast
 from probes.direction import Direction, cosine
 from probes.geometry.boundary import place_between
 from probes.geometry.locus_geometry import LocusGeometry, geometry_at
 from probes.means import difference_in_means, same_means
-from probes.statistics.permutation import permutation_p
+from probes.statistics.intervals import Estimate, grouped_mean
+from probes.statistics.permutation import MIN_LABELLINGS, permutation_p
 from probes.statistics.seeds import named_rng
 from scoring.actions import DECLINED
+from steering.ablation import ablation
 
 N_PERMUTED = 199
+N_NULL = 49  # permuted-label directions of the null of independence
+N_PER_LABEL = 24  # held-out prompts of each label for independence
 
 
 def measured_geometry(
@@ -48,7 +73,7 @@ def measured_geometry(
         for i, layer in enumerate(store.layers):
             for j, position in enumerate(present):
                 X = loci[i, j]
-                if not any(_alike(X, contrast) for contrast in contrasts):
+                if not any(same_means(*_trained(X, contrast)) for contrast in contrasts):
                     measured.append(geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed))
                 advance(1)
     against = read_against_write(inputs, read_probes, fitted)
@@ -74,9 +99,9 @@ def read_against_write(
         drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(samples.permuted(rng))]
         for direction in directions:
             X = inputs.store.read(direction.locus.layer, direction.locus.position)
-            if _alike(X, contrast):
+            if same_means(*_trained(X, contrast)):
                 continue
-            read = _read(X, contrast)
+            read = difference_in_means(*_trained(X, contrast))
             observed = cosine(read, direction.vector)
             null = np.array([abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus])
             p, n = float(permutation_p(null, abs(observed), labellings=samples.n_labellings)), len(null)
@@ -85,14 +110,9 @@ def read_against_write(
     return table
 
 
-def _read(X: np.ndarray, contrast: Contrast) -> np.ndarray:
+def _trained(X: np.ndarray, contrast: Contrast) -> tuple[np.ndarray, np.ndarray]:
     train = contrast.within("train")
-    return difference_in_means(X[contrast.rows[train]], contrast.y[train])
-
-
-def _alike(X: np.ndarray, contrast: Contrast) -> bool:
-    train = contrast.within("train")
-    return same_means(X[contrast.rows[train]], contrast.y[train])
+    return X[contrast.rows[train]], contrast.y[train]
 
 
 def over_refused_places(inputs: RunInputs, position: str, category: str | None = None) -> tuple[BoundaryRow, ...]:
@@ -116,3 +136,107 @@ def over_refused_places(inputs: RunInputs, position: str, category: str | None =
             n = int((kind[rows] == 2).sum())
             places.append(BoundaryRow.of(place.counted(n), layer=layer, position=position))
     return tuple(places)
+
+
+def measured_independence(loaded: LoadedRun, chosen: Mapping[Kind, Direction]) -> dict[str, Independence] | None:
+    """Ablate each chosen write direction and measure the stream along the other, on test prompts; None without two."""
+    if len(chosen) < len(KINDS):
+        return None
+    rng, corpus = named_rng(loaded.config.seed, "independence"), loaded.corpus
+    held_out = [np.flatnonzero(corpus.labelled(label) & corpus.within("test")) for label in LABELS]
+    rows = np.concatenate([np.sort(rng.permutation(of_label)[:N_PER_LABEL]) for of_label in held_out])
+    prompts, record = RepeatedPrompts(loaded.model, [loaded.rendered[i] for i in rows]), {}
+    with loaded.reporter.task("independence under ablation", len(KINDS)) as advance:
+        for one, other in (KINDS, KINDS[::-1]):
+            null, samples = list[Direction](), write_samples(loaded.behaviour, one)
+            if samples is not None and samples.n_labellings >= MIN_LABELLINGS:
+                at = [(chosen[one].locus.layer, chosen[one].locus.position)]
+                fitter = WriteFitter(loaded.store.read, loaded.store.site, at, one, samples)
+                null = [direction for _ in range(N_NULL) for direction in fitter.fit(samples.permuted(rng))]
+            record[f"ablate_{one}_watch_{other}"] = independence(
+                loaded.model, prompts, corpus.groups[rows], chosen[one], chosen[other], null
+            )
+            advance(1)
+    return record
+
+
+def independence(
+    model: ChatModel,
+    prompts: RepeatedPrompts,
+    groups: Shaped[np.ndarray, " prompts"],
+    ablated: Direction,
+    watched: Direction,
+    null: Sequence[Direction],
+    alpha: float = 0.05,
+) -> Independence:
+    """Measure the change that ablating one direction makes to the stream along another.
+
+    Args:
+        groups: group of each prompt; intervals are over groups.
+        null: directions fitted at the ablated one's locus on permuted labels.
+
+    Returns:
+        For `cosine` and for `projection` (in units of the gap between the watched direction's class means): the mean
+        absolute `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change
+        along the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
+    """
+    trials = [ablation(direction) for direction in (ablated, *null)]
+    layers = range(ablated.locus.layer, model.n_layers)
+    changes = stream_changes(model, prompts, trials, (watched, ablated), layers)
+    moved = {
+        measure: StreamChange(
+            **_against_null(change.mean(axis=1), groups, alpha),
+            share=float(change[0].mean() / own[0].mean()) if own[0].any() else None,
+            by_layer=tuple(
+                StreamChange(layer=layer, **_against_null(change[:, i], groups, alpha))
+                for i, layer in enumerate(layers)
+            ),
+        )
+        for measure, (change, own) in changes.items()
+    }
+    return Independence(ablated=ablated.locus, watched=watched.locus, n=prompts.n_rows, n_null=len(null), **moved)
+
+
+def stream_changes(
+    model: ChatModel,
+    prompts: RepeatedPrompts,
+    trials: Sequence[Trial],
+    watched: Sequence[Direction],
+    layers: Sequence[int],
+) -> dict[str, Float[np.ndarray, "watched trials layers prompts"]]:
+    """Measure the absolute change of the stream along watched directions of one site under each trial's edits.
+
+    Returns:
+        Absolute changes of `cosine` and `projection`.
+    """
+    where = site(watched[0].locus.site)
+    R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
+    changed: dict[int, torch.Tensor] = {}
+    before = _along(prompts.plain_last_streams(where, layers), R).movedim(2, 0)
+    for batch in prompts.passes(trials, 0):
+        after = _along(prompts.last_streams(batch, where, layers), R).movedim(2, 0)
+        changed.update(zip(batch.trials, (batch.split(after) - before).abs(), strict=True))
+    changes = torch.stack([changed[i] for i in range(len(trials))]).cpu().double().numpy()
+    cosine, projection = einops.rearrange(changes, "trials rows two layers watched -> two watched trials layers rows")
+    gaps = np.array([direction.mean_positive - direction.mean_negative for direction in watched])
+    return {"cosine": cosine, "projection": projection / np.abs(gaps)[:, None, None, None]}
+
+
+def _along(
+    streams: Float[Tensor, "layers rows d_model"], R: Float[Tensor, "watched d_model"]
+) -> Float[Tensor, "2 layers rows watched"]:
+    """Return the cosine and the projection of each stream with each direction."""
+    projection = streams @ R.T
+    norm = streams.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    return torch.stack([projection / norm, projection])
+
+
+def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, Estimate | float | None]:
+    """Summarise changes (n_trials, n_prompts): the first trial is the ablation, the others are the null."""
+    interval = grouped_mean(change[0], groups, alpha, least=0.0)
+    null = change[1:].mean(axis=1)
+    return {
+        "change": interval,
+        "null_95th_percentile": float(np.quantile(null, 0.95)) if len(null) else None,
+        "p_null": float(permutation_p(null, interval.estimate)) if len(null) else None,
+    }

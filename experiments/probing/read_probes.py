@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float
 
 from experiments.probing.results import GridRow, SiteRecord
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import Kind
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from extract.atomic_write import atomic_path
@@ -56,23 +55,19 @@ class StoredLoci:
         return self.store.read(self.layers[key[0]], self.positions[key[1]])
 
 
-def label_contrast(corpus: Corpus, kind: Kind) -> Contrast:
-    """Return the contrast of labels: harmful against benign requests, or uncertain questions against known twins."""
-    positive, negative = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
-    return contrast_of(corpus, kind, positive, negative)
-
-
-def intent_contrast(corpus: Corpus) -> Contrast | None:
-    """Return harmful against benign requests with a trigger word; None if train, validation or test has under 3."""
-    contrast = contrast_of(corpus, INTENT, corpus.harmful, corpus.requests & corpus.trigger)
-    enough = all((~contrast.y[contrast.within(part)]).sum() >= 3 for part in ("train", "validation", "test"))
-    return contrast if enough else None
-
-
 def label_contrasts(corpus: Corpus) -> list[Contrast]:
-    """Return every label contrast that these prompts allow."""
-    contrasts = [label_contrast(corpus, "normative"), label_contrast(corpus, "epistemic")]
-    return contrasts + ([intent] if (intent := intent_contrast(corpus)) else [])
+    """Return every label contrast that these prompts allow.
+
+    Harmful against benign requests, uncertain questions against known twins, and, where train, validation and test have
+    3 benign requests with a trigger word each, harmful requests against those.
+    """
+    contrasts = [
+        contrast_of(corpus, "normative", corpus.harmful, corpus.requests),
+        contrast_of(corpus, "epistemic", corpus.uncertain, corpus.twins),
+    ]
+    intent = contrast_of(corpus, INTENT, corpus.harmful, corpus.requests & corpus.trigger)
+    enough = all((~intent.y[intent.within(part)]).sum() >= 3 for part in ("train", "validation", "test"))
+    return [*contrasts, intent] if enough else contrasts
 
 
 def check_folds(corpus: Corpus, seed: int) -> None:
@@ -161,7 +156,7 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Se
 
 def _grid_row(locus: LocusScores, probe: str, site: str, chosen: bool) -> GridRow:
     score = locus.scores[probe]
-    test = score.test
+    auroc, low, high = score.test.auroc.limits()
     return GridRow(
         contrast=locus.contrast,
         site=site,
@@ -172,14 +167,9 @@ def _grid_row(locus: LocusScores, probe: str, site: str, chosen: bool) -> GridRo
         C=None if np.isnan(score.C[0]) else float(score.C[0]),
         validation_auroc=float(score.validation[0]),
         validation_d_prime=float(score.separation[0]),
-        auroc=test.auroc.estimate,
-        auroc_ci=(test.auroc.low, test.auroc.high),
-        balanced_accuracy=test.balanced_accuracy,
-        recall_at_1pct_fpr=test.recall_at_1pct_fpr,
-        n_positive=test.n_positive,
-        n_negative=test.n_negative,
-        groups_positive=test.groups_positive,
-        groups_negative=test.groups_negative,
+        auroc=auroc,
+        auroc_ci=(low, high),
+        **{name: value for name, value in vars(score.test).items() if name != "auroc"},
     )
 
 

@@ -1,63 +1,206 @@
 """Selection of the write direction by bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
 
-Candidates are the write directions fitted at each layer and prompt position, tried on validation prompts with the edits
-of `steering.ablation`. Declining is measured by the log-odds of onset prefixes learned from the model's own
+Candidates are the write directions fitted at each layer and prompt position, tried on validation prompts with the
+edits of `steering.ablation`. Declining is measured by the log-odds of onset prefixes learned from the model's own
 completions. Induce counts either way of declining: with one shared knob, adding a direction refuses requests and
 abstains from questions, and requiring one of the two would decide beforehand what the dissociation tests.
 
 Only the best by first-order effects are measured where these rank the candidates of the real direction as the exact
 effects do, and those of one permuted labelling that is not part of the null too: agreement on the real direction alone
-would favour it, since its search would then miss less than theirs. Real and null are searched by one rule.
+would favour it, since its search would then miss less than theirs. Real and null are searched by one rule: one that
+fits the real direction better would make it look special. A search asks for measurements and is sent the answers, so
+that many searches share their forward passes (`run_searches`): each draw of the permutation null is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from experiments.probing.candidate import Candidate, Choice, floored, run_searches, search
-from experiments.probing.results import KEPT, ScreeningRecord
+from experiments.probing.results import KEPT, CandidateRecord, Discarded, ScreeningRecord
 from experiments.responses.divergence import Divergence, ForcedResponses, summary
-from experiments.responses.first_order import Sensitivity
-from experiments.responses.onset import EITHER, Onsets, OnsetScorer
+from experiments.responses.onset import EITHER, Onsets, OnsetScorer, Sensitivity
 from experiments.run.behaviour import ACTION_OF, Kind
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, site
+from extract.progress import no_progress
 from probes.direction import Direction
 from steering.ablation import ablation, addition, amounts
 from steering.ablation_variant import DEFAULT, Variant
 
 LEAST_CORRELATION = 0.8  # between first-order and exact effects of the real direction's candidates
+RARE = 0.01  # probability of declining below which bypass values count as equal
+FLOOR = float(np.log(RARE / (1 - RARE)))
+TIE = 0.15  # differences of bypass or induce within this are ties, in log-odds
+UNMEASURED = float("nan")
+UNMEASURED_KL = Divergence(UNMEASURED, UNMEASURED, UNMEASURED, UNMEASURED)
+Steps = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A write direction and the results of intervening with it on validation prompts; NaN until measured."""
+
+    direction: Direction
+    bypass: float = UNMEASURED  # mean onset log-odds of decliners under ablation: low is good
+    bypass_floored: float = UNMEASURED  # the same, with probabilities of declining below `RARE` raised to `RARE`
+    induce: float = UNMEASURED  # mean log-odds of declining either way, answered benign prompts under addition
+    kl: Divergence = UNMEASURED_KL  # of benign prompts under ablation, over their first tokens
+
+    @classmethod
+    def of(cls, direction: Direction, bypass: Float[np.ndarray, " decliners"], induce: float) -> Candidate:
+        """Return a candidate whose KL is not measured yet."""
+        return cls(direction, float(bypass.mean()), floored(bypass), float(induce))
+
+    def discarded(self, max_kl: float) -> Discarded | None:
+        """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
+        if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
+            return "not_finite"
+        return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
+
+    def record(self, max_kl: float) -> CandidateRecord:
+        """Return the record for results.json."""
+        return CandidateRecord(
+            layer=self.direction.locus.layer,
+            position=self.direction.locus.position,
+            bypass=self.bypass,
+            bypass_floored=self.bypass_floored,
+            induce=self.induce,
+            kl=self.kl.mean,
+            kl_max=self.kl.maximum,
+            kl_first_token=self.kl.first_token,
+            kl_worst_step=self.kl.worst_step,
+            discarded=self.discarded(max_kl),
+        )
+
+
+def select(candidates: Sequence[Candidate], max_kl: float) -> tuple[Candidate, bool]:
+    """Return the usable candidate of least bypass, and whether there is one.
+
+    Without a usable one, it is chosen among those that induce too little but are within the KL limit; without these, it
+    is the candidate of least KL: an ablation that breaks the model opens with none of the onset prefixes, and so would
+    bypass every decline. Permuted-label directions seldom induce declining, so this is the rule of most of them.
+
+    A decliner below a probability of `RARE` is bypassed; how far below carries no information, so bypass is floored
+    there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
+    these the earliest layer is chosen: there the decision is first written.
+    """
+    usable = [c for c in candidates if c.discarded(max_kl) is None]
+    pool = usable or [c for c in candidates if c.discarded(max_kl) == "induce"]
+    if not pool:
+        return min(candidates, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
+    least = min(c.bypass_floored for c in pool)
+    pool = [c for c in pool if c.bypass_floored <= least + TIE]
+    most = max(c.induce for c in pool)
+    pool = [c for c in pool if c.induce >= most - TIE]
+    return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)
+
+
+def floored(bypass: Float[np.ndarray, " decliners"]) -> float:
+    """Return the mean onset log-odds, with probabilities of declining below `RARE` raised to `RARE`."""
+    return float(np.maximum(bypass, FLOOR).mean())
+
+
+Choice = tuple[Candidate, bool]  # and whether it meets the selection rules
+Estimate = Callable[[Direction], tuple[float, float]]  # bypass and induce of a candidate
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a search wants to know next of some candidates: bypass and induce, or the KL."""
+
+    about: Literal["effects", "kl"]
+    candidates: Sequence[Candidate]
+
+
+Search = Generator[Question, list[Candidate], Choice]
+
+
+def search(directions: Sequence[Direction], max_kl: float, estimate: Estimate | None = None) -> Search:
+    """Choose among directions as `select` does; KL is measured only where the choice depends on it.
+
+    With an estimate, only the best are measured, three at a time, the least estimated bypass first: first those that
+    are estimated to induce declining, until one meets the rules, then the others, until one is within the limit of KL.
+    """
+    measured: list[Candidate] = []
+    for portion, promising in _portions(directions, estimate):
+        tried = yield Question("effects", [Candidate(direction) for direction in portion])
+        tried.sort(key=lambda candidate: float(np.nan_to_num(candidate.bypass_floored, nan=np.inf)))
+        measured += yield from _with_kl(tried, max_kl)
+        enough = (None,) if promising else (None, "induce")
+        if any(candidate.discarded(max_kl) in enough for candidate in measured):
+            break
+    return select(measured, max_kl)
+
+
+def run_searches(
+    searches: Sequence[Search],
+    effects: Callable[[Sequence[Direction]], list[Candidate]],
+    kl: Callable[[Sequence[Candidate]], list[Candidate]],
+) -> list[Choice]:
+    """Return what each search chooses; the questions of all searches are answered together, by these measurements."""
+    asked = {i: next(each) for i, each in enumerate(searches)}
+    chosen: dict[int, Choice] = {}
+    while asked:
+        about = "effects" if any(question.about == "effects" for question in asked.values()) else "kl"
+        answered = {i: question for i, question in asked.items() if question.about == about}
+        together = [candidate for question in answered.values() for candidate in question.candidates]
+        measured = iter(effects([c.direction for c in together]) if about == "effects" else kl(together))
+        for i, question in answered.items():
+            try:
+                asked[i] = searches[i].send([next(measured) for _ in question.candidates])
+            except StopIteration as end:
+                chosen[i] = end.value
+                del asked[i]
+    return [chosen[i] for i in range(len(searches))]
+
+
+def _portions(directions: Sequence[Direction], estimate: Estimate | None) -> Iterator[tuple[list[Direction], bool]]:
+    """Yield the directions in the order of measuring, and whether each portion is estimated to induce declining."""
+    if estimate is None:
+        yield list(directions), False
+        return
+    estimates = ((*estimate(direction), direction) for direction in directions)
+    estimated = sorted(estimates, key=lambda each: float(np.nan_to_num(each[0], nan=np.inf)))
+    for promising in (True, False):
+        group = [direction for _, induce, direction in estimated if (induce >= 0) == promising]
+        for start in range(0, len(group), KEPT):
+            yield group[start : start + KEPT], promising
+
+
+def _with_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
+    """Measure the KL of those that induce enough, and of the others where none of them is usable."""
+    enough, little = ([c for c in tried if (c.induce >= 0) == wanted] for wanted in (True, False))
+    measured = yield from _within_kl(enough, max_kl)
+    if not any(c.discarded(max_kl) is None for c in measured):
+        measured += yield from _within_kl(little, max_kl)
+    return measured
+
+
+def _within_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
+    """Measure the KL of candidates, the least bypass first, until the others cannot be chosen."""
+    measured, least = list[Candidate](), np.inf
+    for candidate in tried:
+        if candidate.bypass_floored > least + TIE:
+            break
+        measured += yield Question("kl", [candidate])
+        if measured[-1].discarded(max_kl) in (None, "induce"):
+            least = min(least, candidate.bypass_floored)
+    return measured
 
 
 @dataclass(frozen=True)
 class Screen:
-    """Estimates bypass and induce of write directions to first order (`experiments.responses.first_order`)."""
+    """Estimates bypass and induce of write directions to first order (`experiments.responses.onset`)."""
 
     decliners: Sensitivity
     benign: Sensitivity
     variant: Variant
-
-    @classmethod
-    def of(
-        cls, decliners: OnsetScorer, onset: str, benign: OnsetScorer, directions: Sequence[Direction], variant: Variant
-    ) -> Screen:
-        """Take the gradients at every layer that an ablation or addition of these directions edits.
-
-        Args:
-            onset: the way of declining of the decliners: refuse or abstain.
-        """
-        layers = sorted({layer for direction in directions for layer in amounts(direction, variant)})
-        where, first = site(directions[0].locus.site), variant.tokens == "last_prompt"
-        return cls(
-            decliners.sensitivity(onset, where, layers, first_token=first),
-            benign.sensitivity(EITHER, where, layers, first_token=first),
-            variant,
-        )
 
     def estimate(self, direction: Direction) -> tuple[float, float]:
         """Return the estimated bypass, floored as `candidate.floored` does, and the estimated induce, in log-odds."""
@@ -89,11 +232,8 @@ def choose_known(candidates: Sequence[Candidate], max_kl: float, screen: Screen 
     """Return what a search chooses among candidates that are all measured already."""
     known = {id(candidate.direction): candidate for candidate in candidates}
     looked_up = search([candidate.direction for candidate in candidates], max_kl, screen.estimate if screen else None)
-    return run_searches(
-        [looked_up],
-        lambda directions: [known[id(d)] for d in directions],
-        lambda cs: [known[id(c.direction)] for c in cs],
-    )[0]
+    effects, kl = (lambda ds: [known[id(d)] for d in ds]), (lambda cs: [known[id(c.direction)] for c in cs])
+    return run_searches([looked_up], effects, kl)[0]
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -139,50 +279,36 @@ class LocusSelection:
         self._benign = OnsetScorer(model, validation.benign, onsets)
         self._answers = ForcedResponses(model, validation.benign, validation.benign_responses, kl_tokens)
 
-    def candidates(
-        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
-    ) -> list[Candidate]:
+    def candidates(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
         """Measure bypass, induce and KL of each direction."""
-        measured = self._effects(directions, advance)
-        kls = self._divergences(directions, advance)
-        return [replace(candidate, kl=kl) for candidate, kl in zip(measured, kls, strict=True)]
+        return self._with_kl(self._effects(directions, advance), advance)
 
     def choose_each(self, draws: Sequence[Sequence[Direction]], screen: Screen | None = None) -> list[Choice]:
         """Return for each list of directions what `search` chooses; all lists share their forward passes."""
-
-        def kl(candidates: Sequence[Candidate]) -> list[Candidate]:
-            kls = self._divergences([candidate.direction for candidate in candidates])
-            return [replace(candidate, kl=kl) for candidate, kl in zip(candidates, kls, strict=True)]
-
         estimate = None if screen is None else screen.estimate
-        return run_searches([search(each, self._max_kl, estimate) for each in draws], self._effects, kl)
+        return run_searches([search(each, self._max_kl, estimate) for each in draws], self._effects, self._with_kl)
 
     def screen(self, directions: Sequence[Direction]) -> Screen:
         """Return the first-order estimates of directions at the layers of these, from one backward pass a prompt."""
-        return Screen.of(self._decliners, self._onset, self._benign, directions, self._variant)
+        layers = sorted({layer for direction in directions for layer in amounts(direction, self._variant)})
+        where, first = site(directions[0].locus.site), self._variant.tokens == "last_prompt"
+        decliners = self._decliners.sensitivity(self._onset, where, layers, first_token=first)
+        return Screen(decliners, self._benign.sensitivity(EITHER, where, layers, first_token=first), self._variant)
 
-    def _effects(
-        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
-    ) -> list[Candidate]:
+    def _effects(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
         bypass, induce = self._bypass(directions, advance), self._induce(directions, advance)
         return [Candidate.of(*measured) for measured in zip(directions, bypass, induce, strict=True)]
 
-    def _divergences(
-        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
-    ) -> list[Divergence]:
-        nats, steps = self._answers.divergences([self._ablation(d) for d in directions], advance)
-        return [summary(each, steps) for each in nats]
+    def _with_kl(self, candidates: Sequence[Candidate], advance: Steps = no_progress) -> list[Candidate]:
+        nats, steps = self._answers.divergences([self._ablation(c.direction) for c in candidates], advance)
+        return [replace(c, kl=summary(each, steps)) for c, each in zip(candidates, nats, strict=True)]
 
     def _ablation(self, direction: Direction) -> list[Edit]:
         return ablation(direction, self._variant)
 
-    def _bypass(
-        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
-    ) -> Float[np.ndarray, "directions decliners"]:
+    def _bypass(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, "directions decliners"]:
         return self._decliners.log_odds_each([self._ablation(d) for d in directions], advance)[self._onset]
 
-    def _induce(
-        self, directions: Sequence[Direction], advance: Callable[[int], None] = lambda steps: None
-    ) -> Float[np.ndarray, " directions"]:
+    def _induce(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, " directions"]:
         added = [addition(direction, self._variant) for direction in directions]
         return self._benign.log_odds_each(added, advance)[EITHER].mean(axis=1)

@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.probing.candidate import Candidate
-from experiments.probing.geometry import measured_geometry, over_refused_places
-from experiments.probing.geometry_results import Geometry
-from experiments.probing.independence import measured_independence
+from experiments.probing.geometry import measured_geometry, measured_independence, over_refused_places
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
-from experiments.probing.results import OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
-from experiments.probing.selection import LocusSelection, Screen, Validation, choose_known, confirmed, screening
+from experiments.probing.results import Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
+from experiments.probing.selection import (
+    Candidate,
+    LocusSelection,
+    Validation,
+    choose_known,
+    confirmed,
+    screening,
+)
 from experiments.probing.text import draw_grids
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
-from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
-from experiments.run.config import WRITE_POSITION, DissociateConfig
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind, WriteSamples, write_samples
+from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
 from extract.errors import UserError
@@ -55,7 +59,10 @@ def probe(loaded: LoadedRun) -> None:
                 "at_read_locus": geometry.at(chosen_read.layer, chosen_read.position),
             }
         ),
-        onsets=_onset_records(loaded, onsets),
+        onsets={
+            way: OnsetRecord(prefixes=tuple(map(loaded.model.decode, prefixes)), coverage=onsets.coverage[way])
+            for way, prefixes in onsets.prefixes.items()
+        },
     ).write(loaded.file("stages/probe.json"))
 
 
@@ -76,11 +83,11 @@ def context_onsets(inputs: RunInputs) -> Onsets:
 
 @dataclass(frozen=True)
 class WriteSelection:
-    """One kind's chosen write direction, and all the directions it was chosen from."""
+    """One kind's chosen write direction (None: there is none), and all the directions it was chosen from."""
 
-    chosen: Direction | None
-    fitted: tuple[Direction, ...]
     record: WriteRecord
+    chosen: Direction | None = None
+    fitted: tuple[Direction, ...] = ()
 
     def at_position(self) -> list[Direction]:
         """Return the directions fitted at the chosen one's position, one for each layer."""
@@ -88,43 +95,60 @@ class WriteSelection:
 
 
 def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
-    behaviour, config = loaded.behaviour, loaded.config.dissociate
-    samples = write_samples(behaviour, kind)
+    behaviour, config, action = loaded.behaviour, loaded.config.dissociate, ACTION_OF[kind]
+    samples, validation, other = write_samples(behaviour, kind), validation_of(loaded, kind), None
     if samples is None:
-        did = behaviour.did(ACTION_OF[kind])
-        n, trained = int(did.sum()), int((did & behaviour.corpus.within("train")).sum())
+        did = behaviour.did(action)
         return _unavailable(
-            f"the model does not {ACTION_OF[kind]} often enough ({n} times, {trained} on training "
-            f"prompts, where {MIN_BASELINE} comparable with answered ones are needed)"
+            f"the model does not {action} often enough ({int(did.sum())} times, "
+            f"{int((did & behaviour.corpus.within('train')).sum())} on training prompts, where {MIN_BASELINE} "
+            "comparable with answered ones are needed)"
         )
-    validation = validation_of(loaded, kind)
     if validation is None:
         return _unavailable("too few validation prompts are declined or answered")
-    if not onsets.prefixes[ACTION_OF[kind]]:
-        return _unavailable(onsets.lacking(ACTION_OF[kind]))
+    if not onsets.prefixes[action]:
+        return _unavailable(onsets.lacking(action))
     selection = locus_selection(loaded, kind, onsets, validation)
     chosen = _chosen(loaded, kind, samples, selection, validation)
     if samples.within_label and (chosen is None or chosen.best.bypass > 0):  # most would still decline
-        other = _chosen(loaded, kind, write_samples(_by_label(behaviour, kind), kind), selection, validation)
+        between = replace(behaviour, by_label=behaviour.by_label | {kind})
+        if (of_labels := write_samples(between, kind)) is not None:
+            other = _chosen(loaded, kind, of_labels, selection, validation)
         if other is not None and other.usable and other.best.bypass <= 0:
             loaded.reporter.say(
                 f"the {kind} direction within labels stops no declines on validation prompts; the one "
                 "between labels does, and is used"
             )
-            loaded.behaviour = _by_label(behaviour, kind)
-            chosen = other
+            loaded.behaviour, chosen = between, other
     if chosen is None:
         return _unavailable("at every layer and position its two classes have the same mean")
-    best, screened = chosen.best, chosen.screened
+    best, samples, screened = chosen.best, chosen.samples, chosen.screened
     provenance = {
         **best.direction.provenance,
         "meets_selection_rules": chosen.usable,
         "misses": best.discarded(config.max_kl),
-        "screened": chosen.screening,
+        "screened": screened is not None and screened.used,  # so the null screens, too
     }
-    direction = replace(best.direction, provenance=provenance)
-    record = _write_record(best, chosen.usable, chosen.candidates, chosen.samples, config)
-    return WriteSelection(direction, tuple(chosen.fitted), record.model_copy(update={"screening": screened}))
+    record = WriteRecord(
+        available=True,
+        locus=best.direction.locus,
+        written_from=WRITE_POSITION,
+        meets_selection_rules=chosen.usable,
+        within_label=samples.within_label,
+        strata=tuple(sorted(set(samples.strata.tolist()))),
+        n=len(samples.rows),
+        mean_positive=best.direction.mean_positive,
+        mean_negative=best.direction.mean_negative,
+        kl_tokens=config.kl_tokens,
+        candidates=tuple(candidate.record(config.max_kl) for candidate in chosen.candidates),
+        screening=screened,
+    )
+    fitted = tuple(candidate.direction for candidate in chosen.candidates)
+    return WriteSelection(record, replace(best.direction, provenance=provenance), fitted)
+
+
+def _unavailable(reason: str) -> WriteSelection:
+    return WriteSelection(WriteRecord(available=False, reason=reason))
 
 
 @dataclass(frozen=True)
@@ -135,53 +159,38 @@ class _Chosen:
     best: Candidate
     usable: bool  # it meets the selection rules
     candidates: list[Candidate]
-    fitted: list[Direction]
-    screening: bool  # the null screens, too
     screened: ScreeningRecord | None
 
 
-def _by_label(behaviour: Behaviour, kind: Kind) -> Behaviour:
-    return replace(behaviour, by_label=behaviour.by_label | {kind})
-
-
 def _chosen(
-    loaded: LoadedRun, kind: Kind, samples: WriteSamples | None, selection: LocusSelection, validation: Validation
+    loaded: LoadedRun, kind: Kind, samples: WriteSamples, selection: LocusSelection, validation: Validation
 ) -> _Chosen | None:
-    """Fit a direction at every locus and choose one; None if there are no samples or their means are the same."""
-    if samples is None:
-        return None
-    fitter = write_fitter(loaded, kind, samples, later=True)
+    """Fit a direction at every locus and choose one, by first-order effects if they may; None if no means differ."""
+    fitter, screen, agreement = write_fitter(loaded, kind, samples, later=True), None, None
     if not (fitted := fitter.fit()):
         return None
     with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
         candidates = selection.candidates(fitted, advance)
-    screen, screened = _screened(loaded, selection, fitter, candidates)
-    best, usable = choose_known(candidates, loaded.config.dissociate.max_kl, screen)
-    return _Chosen(samples, best, usable, candidates, list(fitted), screen is not None, screened)
-
-
-def _screened(
-    loaded: LoadedRun, selection: LocusSelection, fitter: WriteFitter, candidates: list[Candidate]
-) -> tuple[Screen | None, ScreeningRecord | None]:
-    """Return the first-order estimates if they may choose, and how well they agree with the exact effects."""
     try:
-        screen = selection.screen([candidate.direction for candidate in candidates])
+        screen = selection.screen(fitted)
     except UserError as error:
         loaded.reporter.say(f"{error}, so the null measures every candidate")
-        return None, None
-    agreement = screening(screen, candidates)
-    if agreement.used:
-        rng = named_rng(loaded.config.seed, "labelling to confirm the screening", fitter.kind)
-        permuted = selection.candidates(fitter.fit(fitter.samples.permuted(rng)))
-        agreement = confirmed(agreement, screening(screen, permuted))
-    return screen if agreement.used else None, agreement
+    if screen is not None:
+        agreement = screening(screen, candidates)
+        if agreement.used:
+            rng = named_rng(loaded.config.seed, "labelling to confirm the screening", kind)
+            permuted = selection.candidates(fitter.fit(samples.permuted(rng)))
+            agreement = confirmed(agreement, screening(screen, permuted))
+        screen = screen if agreement.used else None
+    best, usable = choose_known(candidates, loaded.config.dissociate.max_kl, screen)
+    return _Chosen(samples, best, usable, candidates, agreement)
 
 
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     """Return the prompts on which one kind's candidates are tried; None if there are too few."""
     rng, most = named_rng(loaded.config.seed, "locus selection", kind), loaded.config.dissociate.n_selection
-    decliners = _some(rng, loaded.behaviour.decliners(kind, "validation"), most)
-    benign = _some(rng, loaded.behaviour.answered_benign("validation"), most)
+    asked = (loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation"))
+    decliners, benign = (np.sort(rng.permutation(rows)[:most]) for rows in asked)
     if len(decliners) < 4 or len(benign) < 4:
         return None
     return Validation(
@@ -195,10 +204,6 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
     """Return the selection of the run: for the direction of the given labels and for those of permuted ones."""
     config = loaded.config.dissociate
     return LocusSelection(loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant)
-
-
-def _unavailable(reason: str) -> WriteSelection:
-    return WriteSelection(None, (), WriteRecord(available=False, reason=reason))
 
 
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
@@ -238,28 +243,6 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
 
 
-def _some(rng: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
-    return np.sort(rng.permutation(rows)[:most])
-
-
-def _write_record(
-    best: Candidate, usable: bool, candidates: list[Candidate], samples: WriteSamples, config: DissociateConfig
-) -> WriteRecord:
-    return WriteRecord(
-        available=True,
-        locus=best.direction.locus,
-        written_from=WRITE_POSITION,
-        meets_selection_rules=usable,
-        within_label=samples.within_label,
-        strata=tuple(sorted(set(samples.strata.tolist()))),
-        n=len(samples.rows),
-        mean_positive=best.direction.mean_positive,
-        mean_negative=best.direction.mean_negative,
-        kl_tokens=config.kl_tokens,
-        candidates=tuple(c.record(config.max_kl) for c in candidates),
-    )
-
-
 def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> Geometry:
     """Return cosines between directions of the same layer; different layers are not compared.
 
@@ -279,11 +262,3 @@ def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) ->
         if a.locus.layer == b.locus.layer
     }
     return Geometry(cosine=own_cosine, cosine_by_layer=by_layer, between_chosen=chosen)
-
-
-def _onset_records(loaded: LoadedRun, onsets: Onsets) -> dict[str, OnsetRecord]:
-    decode = loaded.model.decode
-    return {
-        kind: OnsetRecord(prefixes=tuple(decode(prefix) for prefix in prefixes), coverage=onsets.coverage[kind])
-        for kind, prefixes in onsets.prefixes.items()
-    }

@@ -8,8 +8,16 @@ from pathlib import Path
 from experiments.charts.blocks import Block, Figures, figure
 from experiments.charts.grids import by_layer, heat_map
 from experiments.charts.specification import Chart, Row, fields, save
-from experiments.probing.geometry_results import BoundaryRow, Geometry, Independence
-from experiments.probing.results import KEPT, GridRow, ProbeResults, SiteRecord, WriteRecord
+from experiments.probing.results import (
+    KEPT,
+    BoundaryRow,
+    Geometry,
+    GridRow,
+    Independence,
+    ProbeResults,
+    SiteRecord,
+    WriteRecord,
+)
 from experiments.run.behaviour import Kind
 from experiments.run.wording import p_text
 from extract.errors import UserError

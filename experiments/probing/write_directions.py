@@ -42,11 +42,7 @@ class WriteFitter:
         samples: WriteSamples,
         later: Sequence[int] = (),
     ):
-        """Read the streams.
-
-        Args:
-            later: layers at which directions fitted at earlier layers get class means too.
-        """
+        """Read the streams; at `later` layers, directions fitted at earlier ones get class means too."""
         self.kind, self.samples, self._later = kind, samples, tuple(later)
         self._loci = [Locus(site, layer, position) for layer, position in loci]
         wanted = {*loci, *((layer, WRITE_POSITION) for layer in [*(layer for layer, _ in loci), *later])}

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from experiments.probing.candidate import FLOOR
+from experiments.probing.selection import FLOOR
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.candidates import Streams

@@ -6,8 +6,7 @@ from pydantic import JsonValue
 
 from experiments.dials.results import DialResult, KnownFacts, SteerResult
 from experiments.dissociation.results import Dissociation, OpenedGates
-from experiments.probing.geometry_results import Geometry
-from experiments.probing.results import OnsetRecord, SiteRecord, WriteRecord
+from experiments.probing.results import Geometry, OnsetRecord, SiteRecord, WriteRecord
 from experiments.run.behaviour import Kind
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult

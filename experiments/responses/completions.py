@@ -1,23 +1,24 @@
-"""Judged greedy completions of prompts, plainly or under edits, held gates or dials."""
+"""Judged greedy completions of prompts, plainly or under edits, held gates or dials; and sampled responses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Shaped
 
-from experiments.responses.answering import Answering, Answers, Asked, Greedy, Response, Responses, Take, answer
-from experiments.responses.pool import Pool
-from experiments.responses.response_cache import CachedResponses, ResponseCache
+from experiments.responses.answering import Answering, Asked, Greedy, Pool, Response, SampledDraw, Take, Way, answer
+from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import Setting
 from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
+from extract.model.decoding import SampledResponse
 from extract.model.edit import Edit
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
@@ -26,14 +27,7 @@ from scoring.judges import CompletionJudge, CompletionToJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
-
-@dataclass
-class _Column:
-    """The completions under one setting, as they come."""
-
-    setting: Setting
-    cached: CachedResponses | None
-    done: dict[int, Completion] = field(default_factory=dict)
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -72,72 +66,80 @@ class Completer:
         share the keys and values of a batch. Cached responses are not generated again; new ones are cached as soon as
         they are there. Every response is judged on every call.
         """
-        columns = [
-            _Column(setting, setting.cached(self.cache, self.model, self.max_new_tokens)) for setting in settings
-        ]
-        for column in columns:
-            if column.cached is not None and (known := self._known(column.cached, rows)):
-                self._finish(column, known, advance, remembered=True)
-        missing = {row for column in columns for row in rows if row not in column.done}
-        waiting = sorted(missing, key=lambda row: (-len(self.rendered[row].token_ids), row))
-
-        left = [[place for place, row in enumerate(waiting) if row not in column.done] for column in columns]
-
-        def take(which: int, answered: list[int], responses: Responses) -> None:
-            column = columns[which]
-            if column.cached is not None:
-                column.cached.store([self.rendered[row].token_ids for row in answered], responses)
-            self._finish(column, dict(zip(answered, responses, strict=True)), advance)
-
-        self.answer(Greedy(settings, self.max_new_tokens), waiting, left, take)
-        return [[column.done[row] for row in rows] for column in columns]
-
-    def answer(
-        self, how: Answers[Response], rows: Sequence[int], places: Sequence[Sequence[int]], take: Take[Response]
-    ) -> None:
-        """Answer prompts here, or by the pool's workers; `take` gets the rows that were answered.
-
-        Args:
-            rows: the prompts, the longest first.
-            places: for each setting, the places in `rows` of those that are asked.
-        """
-        asked = Asked([self.rendered[row] for row in rows], places)
-
-        def placed(which: int, at: list[int], responses: list[Response]) -> None:
-            take(which, [rows[place] for place in at], responses)
-
-        if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
-            answer(self.model, self.budget, how, asked, placed)
-            return
-        parts = asked.parts(self.batch_size)
-        for i, taken in self.pool.map(Answering(how), parts):
-            for which, at, responses in taken:
-                placed(which, [i * self.batch_size + place for place in at], responses)
+        ways = [Greedy(setting, self.max_new_tokens) for setting in settings]
+        return [[by_row[row] for row in rows] for by_row in self._respond(ways, rows, self._judged, advance)]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
         """Return only the actions: object array of action names, None if unjudged."""
         return np.array([c.action for c in self.complete(rows, edits=edits)], dtype=object)
+
+    def sample(
+        self,
+        rows: Sequence[int],
+        times: int,
+        *,
+        seed: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        advance: Advance = no_progress,
+    ) -> list[tuple[SampledResponse, ...]]:
+        """Return `times` sampled responses to each of the given prompts; batches and cache are as for greedy ones."""
+        ways = [SampledDraw(index, seed, temperature, top_p, self.max_new_tokens) for index in range(times)]
+        drawn = self._respond(ways, rows, _sampled, advance)
+        return [tuple(by_row[row] for by_row in drawn) for row in rows]
 
     @cached_property
     def budget(self) -> TokenBudget:
         """The batch size in prompts; a size that ran out of memory once is not tried again by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
-    def _known(self, cached: CachedResponses, rows: Sequence[int]) -> dict[int, list[int]]:
-        responses = cached.find([self.rendered[row].token_ids for row in rows])
-        return {row: response for row, response in zip(rows, responses, strict=True) if response is not None}
+    def _respond(
+        self,
+        ways: Sequence[Way],
+        rows: Sequence[int],
+        read: Callable[[Mapping[int, Response]], Iterable[Read]],
+        advance: Advance,
+    ) -> list[dict[int, Read]]:
+        """Return what is read of the responses to some prompts in each way, by row."""
+        tokens = {row: self.rendered[row].token_ids for row in rows}
+        cache = None if self.model.processors else self.cache  # logits processors have no cache key
+        kept = [way.cached(cache, self.model) if cache else None for way in ways]
+        done: list[dict[int, Read]] = [{} for _ in ways]
 
-    def _finish(
-        self, column: _Column, responses: Mapping[int, list[int]], advance: Advance, *, remembered: bool = False
-    ) -> None:
-        for row, completion in zip(responses, self._judged(responses), strict=True):
-            column.done[row] = completion
-            advance(1, remembered=remembered)
+        def finish(which: int, responses: Mapping[int, Response], *, remembered: bool = False) -> None:
+            for row, result in zip(responses, read(responses), strict=True):
+                done[which][row] = result
+                advance(1, remembered=remembered)
 
-    def _judged(self, responses: Mapping[int, list[int]]) -> Iterator[Completion]:
+        for which, cached in enumerate(kept):
+            if cached is not None:
+                stored = zip(tokens, cached.find(list(tokens.values())), strict=True)
+                if known := {row: response for row, response in stored if response is not None}:
+                    finish(which, known, remembered=True)
+        missing = [row for row in tokens if any(row not in by_row for by_row in done)]
+        waiting = sorted(missing, key=lambda row: (-len(tokens[row]), row))
+
+        def take(which: int, places: list[int], responses: list[Response]) -> None:
+            answered = [waiting[place] for place in places]
+            if (cached := kept[which]) is not None:
+                cached.store([tokens[row] for row in answered], responses)
+            finish(which, dict(zip(answered, responses, strict=True)))
+
+        left = [[place for place, row in enumerate(waiting) if row not in by_row] for by_row in done]
+        self._answer(ways, Asked([self.rendered[row] for row in waiting], left), take)
+        return done
+
+    def _answer(self, ways: Sequence[Way], asked: Asked, take: Take) -> None:
+        if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
+            answer(self.model, self.budget, ways, asked, take)
+            return
+        for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
+            for which, places, responses in taken:
+                take(which, [i * self.batch_size + place for place in places], responses)
+
+    def _judged(self, responses: Mapping[int, Response]) -> Iterator[Completion]:
         asked = [self.prompts[row] for row in responses]
-        decoded = {row: self.model.decode(tokens) for row, tokens in responses.items()}
-        texts = [reopened(self.rendered[row].text, text) for row, text in decoded.items()]
+        texts = [reopened(self.rendered[row].text, self.model.decode(tokens)) for row, tokens in responses.items()]
         to_judge = [
             CompletionToJudge(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)
         ]
@@ -145,3 +147,8 @@ class Completer:
         for prompt, text, verdict, tokens in judged:
             action = contrasted_action(verdict.action, prompt) if self.contrast else verdict.action
             yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens))
+
+
+def _sampled(responses: Mapping[int, Response]) -> Iterator[SampledResponse]:
+    for tokens, log_probs, ended in responses.values():
+        yield SampledResponse(tuple(tokens), tuple(log_probs), bool(ended))

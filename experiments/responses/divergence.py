@@ -29,46 +29,14 @@ class Divergence:
     worst_step: float  # mean over prompts, at the step t (after t response tokens) that changes most
 
 
-def divergences(
-    model: ChatModel,
-    rows: Sequence[Rendered],
-    responses: Sequence[Sequence[int]],
-    trials: Sequence[Trial],
-    k: int,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> list[Divergence]:
-    """Measure, for each trial, how far its edits move the first k next-token distributions of each response.
+class ForcedResponses:
+    """Measures how far edits move the first k next-token distributions of each prompt's response, which is fed.
 
     A response is the model's own unsteered greedy completion of its prompt, fed unchanged. Step t is the distribution
     after its first t tokens, so a response of n tokens has min(k, n + 1) steps; the last may be its end. Edits have
     scope `last_on`. Prompts and trials are divided so that a pass holds at most `MOST_LOGITS` logits for any
-    vocabulary. An edit that changes nothing diverges by rounding alone.
-    """
-    nats, has_step = token_divergences(model, rows, responses, trials, k, advance)
-    return [summary(each, has_step) for each in nats]
-
-
-def token_divergences(
-    model: ChatModel,
-    rows: Sequence[Rendered],
-    responses: Sequence[Sequence[int]],
-    trials: Sequence[Trial],
-    k: int,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
-    """Measure the same token by token.
-
-    Returns:
-        The KL in nats, and which steps each response has; values at other steps are undefined.
-    """
-    return ForcedResponses(model, rows, responses, k).divergences(trials, advance)
-
-
-class ForcedResponses:
-    """Feeds fixed responses after their prompts (teacher forcing), under one set of edits after another.
-
-    Keys and values of the prompts and the plain model's predictions are computed once, since a null tries hundreds of
-    edits.
+    vocabulary. Keys and values of the prompts and the plain model's predictions are computed once, since a null tries
+    hundreds of edits. An edit that changes nothing diverges by rounding alone.
     """
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Sequence[int]], k: int) -> None:
@@ -81,7 +49,7 @@ class ForcedResponses:
     def divergences(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> tuple[Float[np.ndarray, "trials rows k"], Bool[np.ndarray, "rows k"]]:
-        """Return KL in nats and the steps that each response has, as `token_divergences` does."""
+        """Return the KL in nats, and which steps each response has; values at other steps are undefined."""
         parts = [self._of_part(part, trials, advance) for part in range(len(self._parts))]
         steps = np.array([min(self._k, len(response) + 1) for response in self._responses])
         return np.concatenate(parts, axis=1), np.arange(self._k) < steps[:, None]
@@ -89,8 +57,9 @@ class ForcedResponses:
     def _of_part(self, part: int, trials: Sequence[Trial], advance: Callable[[int], None]) -> np.ndarray:
         """Return KL in nats (n_trials, n_rows, k), undefined at steps that a response does not have."""
         prompts, responses = self._prompts[part], self._responses[self._parts[part]]
-        n, fed = prompts.n_rows, [_first(response, self._k - 1) for response in responses]
-        forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, self._k - 1)
+        n, k = prompts.n_rows, self._k - 1
+        fed = [[*response[:k], *[0] * (k - len(response))] for response in responses]  # nothing attends to the padding
+        forced = torch.tensor(fed, dtype=torch.long, device=self._model.device).reshape(n, k)
         if part not in self._plain:
             self._plain[part] = prompts.plain_logits(forced).float().log_softmax(dim=-1)
         kl_by_step = np.empty((len(trials), n, self._k))
@@ -107,11 +76,6 @@ def kl(
     """Return sum p (log p - log q) in nats; tokens of probability 0 add nothing."""
     p = log_p.exp()
     return torch.where(p > 0, p * (log_p - log_q), 0.0).sum(dim=-1)
-
-
-def _first(response: Sequence[int], n: int) -> list[int]:
-    """Return the first n tokens, padded with token 0, to which no earlier token attends."""
-    return [*response[:n], *[0] * (n - len(response))]
 
 
 def summary(nats: Float[np.ndarray, "rows k"], has_step: Bool[np.ndarray, "rows k"]) -> Divergence:

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
+from experiments.responses.answering import Part, Pool, Result, Task
 from experiments.responses.completions import Completer
-from experiments.responses.pool import Here, Part, Pool, Result, Task
 from experiments.responses.response_cache import ResponseCache
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
@@ -72,8 +72,11 @@ class LoadedRun(RunInputs):
         )
 
     def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
-        """Do the parts of a task by the pool's workers, or here; see `Pool.map`."""
-        return (self.pool or Here(self, self.reporter)).map(task, parts)
+        """Do the parts of a task by the pool's workers, or here, one after the other; see `Pool.map`."""
+        if self.pool is not None:
+            yield from self.pool.map(task, parts)
+        else:
+            yield from enumerate(map(task.prepare(self), parts))
 
 
 @dataclass(frozen=True)

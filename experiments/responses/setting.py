@@ -8,7 +8,6 @@ from functools import cached_property
 
 import torch
 
-from experiments.responses.response_cache import CachedResponses, ResponseCache
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, decode_cached, rows_of, try_cache_prompts
@@ -31,14 +30,6 @@ class Setting:
     def placed(self) -> list[Edit]:
         """The edits, with those of the held gates."""
         return [*self.edits, *held_edits(self.held)]
-
-    def cached(self, cache: ResponseCache | None, model: ChatModel, max_new_tokens: int) -> CachedResponses | None:
-        """Return the cache of responses under this setting; None under dials, which have no cache key."""
-        if cache is None or self.dials or model.processors:
-            return None
-        return cache.for_edits(
-            [*model.edits, *self.placed], max_new_tokens, [b for one in self.held for b in one.biases]
-        )
 
 
 class PromptBatch:

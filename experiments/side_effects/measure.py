@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch.nn.functional import cross_entropy
 
 from experiments.responses.batched_edits import MOST_LOGITS
-from experiments.responses.divergence import summary, token_divergences
+from experiments.responses.divergence import ForcedResponses, summary
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.config import RunConfig
@@ -84,7 +84,7 @@ def _kl(loaded: LoadedRun, interventions: Interventions) -> dict[str, AnswerDive
     responses = [loaded.completions[i].token_ids for i in rows]
     trials = list(interventions.values())
     with loaded.reporter.task("KL on benign answers", len(rows) * len(trials)) as advance:
-        nats, has_step = token_divergences(loaded.model, prompts, responses, trials, k, advance)
+        nats, has_step = ForcedResponses(loaded.model, prompts, responses, k).divergences(trials, advance)
     groups = loaded.corpus.groups[rows]
 
     def divergence(of_trial: np.ndarray) -> AnswerDivergence:

@@ -15,7 +15,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Protocol
 
 import torch
 
@@ -45,33 +44,6 @@ class JudgedAnswers:
     question: str
     texts: tuple[str, ...]
     actions: tuple[str | None, ...]
-
-
-class MeaningClusterer(Protocol):
-    """Protocol: finds the answers that have the same meaning."""
-
-    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
-        """Return the cluster number of each answer of each question, in order of appearance from 0."""
-        ...
-
-    def used(self) -> MeaningsUsed:
-        """Return the record of the method."""
-        ...
-
-
-class ExactClusterer:
-    """Clusters answers by equal normalised wording: right for short answers, too fine for long ones."""
-
-    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
-        """Return the cluster number of each answer of each question."""
-        return [
-            number_clusters([wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)])
-            for one in asked
-        ]
-
-    def used(self) -> MeaningsUsed:
-        """Return the record of the method."""
-        return MeaningsUsed(meaning="exact")
 
 
 def wording(text: str, action: str | None) -> str:
@@ -104,17 +76,26 @@ _NEGATED = re.compile(r"(?:^|[^a-z])(?:not?|non|contra)[^a-z]*entail", re.IGNORE
 Pair = tuple[str, str]
 
 
-def open_clusterer(given: str) -> MeaningClusterer:
-    """Return the clusterer named `exact`, or one with the NLI model of a hub id or directory.
+class ExactClusterer:
+    """Clusters answers by equal normalised wording: right for short answers, too fine for long ones."""
 
-    Raises:
-        UserError: the model cannot be loaded, or none of its labels clearly means entailment.
-    """
-    return ExactClusterer() if given == "exact" else EntailmentClusterer(given)
+    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
+        """Return the cluster number of each answer of each question, in order of appearance from 0."""
+        keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
+        texts = [_texts(one, of) for one, of in zip(asked, keys, strict=True)]
+        entailed = self._entailed(sorted({pair for of in texts for pair in permutations(of.values(), 2)}))
+        return [cluster_wordings(of, said, entailed) for of, said in zip(keys, texts, strict=True)]
+
+    def used(self) -> MeaningsUsed:
+        """Return the record of the method."""
+        return MeaningsUsed(meaning="exact")
+
+    def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
+        return set()
 
 
-class EntailmentClusterer:
-    """Clusters answers by a text-pair classifier with a label for entailment.
+class EntailmentClusterer(ExactClusterer):
+    """Clusters answers by a text-pair classifier with a label for entailment, too.
 
     Raises:
         UserError: the model cannot be loaded, or none of its labels clearly means entailment.
@@ -128,17 +109,7 @@ class EntailmentClusterer:
         self._longest = min(LONGEST, int(self._tokenizer.model_max_length), int(reads))
         self._budget = TokenBudget(BATCH * LONGEST)
 
-    def clusters(self, asked: Sequence[JudgedAnswers]) -> list[tuple[int, ...]]:
-        """Return the cluster number of each answer of each question, in order of appearance from 0."""
-        keys = [[wording(text, action) for text, action in zip(one.texts, one.actions, strict=True)] for one in asked]
-        pairs = {
-            pair for one, of in zip(asked, keys, strict=True) for pair in permutations(_texts(one, of).values(), 2)
-        }
-        entailed = self._entailed(sorted(pairs))
-        return [cluster_wordings(of, _texts(one, of), entailed) for one, of in zip(asked, keys, strict=True)]
-
     def used(self) -> MeaningsUsed:
-        """Return the record of the NLI model."""
         return MeaningsUsed(
             meaning="nli",
             model=self._name,
@@ -148,7 +119,6 @@ class EntailmentClusterer:
         )
 
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
-        """Return the pairs whose most probable label is entailment."""
         rows = [dict(self._tokenizer(*pair, truncation="longest_first", max_length=self._longest)) for pair in pairs]
         entailed: set[Pair] = set()
 
@@ -162,6 +132,11 @@ class EntailmentClusterer:
 
         self._budget.run([len(row["input_ids"]) for row in rows], work)
         return entailed
+
+
+def open_clusterer(given: str) -> ExactClusterer:
+    """Return the clusterer named `exact`, or one with the NLI model of a hub id or directory."""
+    return ExactClusterer() if given == "exact" else EntailmentClusterer(given)
 
 
 def entailment_label(name: str, labels: dict[int, str]) -> int:
@@ -183,21 +158,19 @@ def entailment_label(name: str, labels: dict[int, str]) -> int:
 def cluster_wordings(keys: Sequence[str], texts: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
     """Return cluster numbers: a wording joins the first cluster whose first member it entails in both directions.
 
-    Args:
-        keys: the wording of each answer.
-        texts: the text of each wording to compare; any other wording is a cluster of its own.
+    A wording without a text to compare is a cluster of its own.
     """
     joins: dict[str, str] = {}
     firsts: list[str] = []
     for key in dict.fromkeys(keys):
-        same = (first for first in firsts if key in texts and _both(texts[key], texts[first], entailed))
+        same = (
+            first
+            for first in firsts
+            if key in texts and {(texts[key], texts[first]), (texts[first], texts[key])} <= entailed
+        )
         joins[key] = next(same, key)
         firsts += [key] if joins[key] == key and key in texts else []
     return number_clusters([joins[key] for key in keys])
-
-
-def _both(one: str, other: str, entailed: set[Pair]) -> bool:
-    return (one, other) in entailed and (other, one) in entailed
 
 
 def _texts(one: JudgedAnswers, keys: Sequence[str]) -> dict[str, str]:

@@ -2,26 +2,33 @@
 
 The *verbalised* measures (hedging, thinking) come from the greedy completion, which is what a user gets; the
 *statistical* ones (entropies, agreement, log-probability) come from the samples.
+
+Semantic entropy, in nats, is the entropy of the distribution over *meanings*, so that two wordings of one answer add no
+uncertainty (Kuhn, Gal & Farquhar, arXiv 2302.09664). It measures whether repeated samples agree; it cannot detect a
+false answer that is given every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.samples import Sampler
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import UncertaintyConfig
-from experiments.uncertainty.meaning import JudgedAnswers, MeaningClusterer, number_clusters
-from experiments.uncertainty.measures import discrete_entropy, hedging, thinking_tokens, weighted_entropy
+from experiments.uncertainty.meaning import ExactClusterer, JudgedAnswers, number_clusters
+from extract.chat.thinking import CLOSING, OPENING
 from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
 from scoring.actions import ANSWERED
 from scoring.fields import states
 from scoring.judges.rules import RuleJudge
+from scoring.judges.table import NOT_KNOWING
+from scoring.judges.visible_text import visible_text
 
 
 @dataclass(frozen=True)
@@ -73,33 +80,36 @@ def questions(prompts: Sequence[Prompt]) -> list[int]:
 
 
 def observe_answers(
-    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: MeaningClusterer
+    loaded: LoadedRun, rows: Sequence[int], settings: UncertaintyConfig, meanings: ExactClusterer
 ) -> list[Observation]:
     """Sample answers to the given prompts and measure them; completions.jsonl must exist."""
-    sampler = Sampler(loaded.completer, loaded.config.seed, settings.temperature, settings.top_p)
+    seed, temperature, top_p = loaded.config.seed, settings.temperature, settings.top_p
     with loaded.reporter.task("sampled answers", len(rows) * settings.samples) as advance:
-        drawn = sampler.sample(rows, settings.samples, advance)
-    completions, judge = read_completions(loaded.file("completions.jsonl")), RuleJudge()
-    texts = [tuple(loaded.model.decode(one.token_ids) for one in of_row) for of_row in drawn]
-    asked = [
-        _judged(judge, loaded.prompts[row].text, (completions[row].completion, *samples))
-        for row, samples in zip(rows, texts, strict=True)
+        drawn = loaded.completer.sample(
+            rows, settings.samples, seed=seed, temperature=temperature, top_p=top_p, advance=advance
+        )
+    completions, judge, asked = read_completions(loaded.file("completions.jsonl")), RuleJudge(), list[JudgedAnswers]()
+    for row, of_row in zip(rows, drawn, strict=True):
+        texts = (completions[row].completion, *(loaded.model.decode(one.token_ids) for one in of_row))
+        question = loaded.prompts[row].text
+        did = {text: judge.judge(text, question).action for text in set(texts)}
+        asked.append(JudgedAnswers(question, texts, tuple(did[text] for text in texts)))
+
+    def decode(tokens: Sequence[int]) -> str:
+        return str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    return [
+        _observation(
+            loaded.prompts[row],
+            completions[row],
+            one,
+            of_row,
+            clusters,
+            hedging(judge, completions[row].completion, one.question),
+            thinking_tokens(decode, loaded.rendered[row].text, completions[row].token_ids),
+        )
+        for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True)
     ]
-    observations = []
-    for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
-        hedged = hedging(judge, completions[row].completion, loaded.prompts[row].text)
-        thought = thinking_tokens(_with_special_tokens(loaded), loaded.rendered[row].text, completions[row].token_ids)
-        observations.append(_observation(loaded.prompts[row], completions[row], one, of_row, clusters, hedged, thought))
-    return observations
-
-
-def _judged(judge: RuleJudge, question: str, texts: tuple[str, ...]) -> JudgedAnswers:
-    did = {text: judge.judge(text, question).action for text in set(texts)}
-    return JudgedAnswers(question, texts, tuple(did[text] for text in texts))
-
-
-def _with_special_tokens(loaded: LoadedRun) -> Callable[[Sequence[int]], str]:
-    return lambda tokens: str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def _observation(
@@ -141,3 +151,111 @@ def _observation(
         thinking_tokens=thought,
         samples=samples,
     )
+
+
+def discrete_entropy(clusters: Sequence[int]) -> float:
+    """Return the entropy of the shares of samples in each cluster (Farquhar et al. 2024, Nature 630, "discrete").
+
+    Of K samples it lies between 0 and ln K, and on average below the true entropy, by about (meanings - 1) / (2 K).
+    """
+    shares = np.unique(np.asarray(clusters), return_counts=True)[1] / len(clusters)
+    return _entropy(shares)
+
+
+def weighted_entropy(clusters: Sequence[int], log_probs: Sequence[float], sequences: Sequence[Hashable]) -> float:
+    """Return the entropy of clusters weighted by likelihood: p(c) is the sum over its sequences s of p(s), normalised.
+
+    Each distinct sequence counts once, however often it was drawn: the sum is over sequences, and counting draws too
+    would weight by p(s) squared (arXiv 2302.09664, equations 2 and 4).
+
+    Clusters, log-probabilities in nats and sequences are those of each sample.
+    """
+    once = {sequence: i for i, sequence in reversed(list(enumerate(sequences)))}
+    index = sorted(once.values())
+    of, nats = np.asarray(clusters)[index], np.asarray(log_probs, dtype=float)[index]
+    total = float(logsumexp(nats))
+    return _entropy(np.exp([float(logsumexp(nats[of == cluster])) - total for cluster in np.unique(of)]))
+
+
+def _entropy(shares: np.ndarray) -> float:
+    return float(max(0.0, -(shares * np.log(shares)).sum()))
+
+
+def entropy_threshold(entropies: np.ndarray) -> float | None:
+    """Return the threshold above which an entropy is high, in nats; None where all entropies are equal.
+
+    It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4) and is
+    midway between the neighbouring values. It always divides unequal entropies: low and high are relative to the given
+    questions.
+    """
+    values, counts = np.unique(np.asarray(entropies, dtype=float).round(12), return_counts=True)
+    if len(values) < 2:
+        return None
+    n, total = counts.cumsum(), (values * counts).cumsum()
+    # The within-group sum of squares is the total minus the part explained by the two means.
+    explained = total**2 / n + np.append((total[-1] - total[:-1]) ** 2 / (n[-1] - n[:-1]), 0.0)
+    best = int(np.argmax(explained[:-1]))
+    return float((values[best] + values[best + 1]) / 2)
+
+
+HEDGED = 0.5  # score of an answer whose every clause is hedged; below that of an abstention
+OF_RESPONSIBILITY = frozenset({"general information", "disclaimer"})  # hedges that do not concern knowledge
+UNSURE = NOT_KNOWING | {"limit"}
+ASIDE = frozenset({"courtesy", "frame", "reread", "redirect", "support"})  # clauses without content
+
+
+def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
+    """Score the verbalised uncertainty of a completion.
+
+    - 1 if it abstains, because it withholds the answer for lack of knowledge;
+    - 0 if it refuses, which does not concern knowledge;
+    - otherwise half the share of its clauses with content that hedge ("I think", "as far as I know", "I am not sure
+      when"): 0 for a flat answer, 0.5 if every clause hedges. Disclaimers of responsibility do not count.
+
+    Only the opening is read, as by the judge (the first 11 clauses). The scale is a convention; an AUROC uses only the
+    order. NaN where the judge cannot judge the completion.
+    """
+    action = judge.judge(completion, prompt).action
+    if action is None:
+        return float("nan")
+    if action in ("abstain", "refuse"):
+        return float(action == "abstain")
+    clauses = judge.reader.read(visible_text(completion, prompt) or "", judge.reader.asked(prompt))
+    content = [clause for clause in clauses if clause.kind not in ASIDE]
+    unsure = [clause for clause in content if clause.kind in UNSURE or _hedges(judge, clause.text)]
+    return HEDGED * len(unsure) / len(content) if content else 0.0
+
+
+def _hedges(judge: RuleJudge, clause: str) -> bool:
+    """Return whether a clause holds a hedge, even if the judge classifies the clause otherwise."""
+    rules = (rule for kind, of_kind in judge.table.rules if kind == "hedge" for rule in of_kind)
+    return any(
+        rule.pattern is not None and rule.pattern.search(clause) is not None
+        for rule in rules
+        if rule.name not in OF_RESPONSIBILITY
+    )
+
+
+def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
+    """Count the tokens between <think> and </think>, without the marks; 0 where there is no thinking.
+
+    A block opened by the template (the prompt ends within it) counts from the first token of the response; a block that
+    is not closed counts to its last token.
+
+    Args:
+        decode: tokens to text, special tokens included.
+        prompt: as the model read it.
+    """
+    text = decode(response)
+    opened, closed = OPENING.search(text), CLOSING.search(text)
+    within = len(OPENING.findall(prompt)) > len(CLOSING.findall(prompt))
+    if opened is None and not within:
+        return 0
+    start = 0 if within or opened is None else _first(decode, response, opened.end())
+    end = len(response) if closed is None else _first(decode, response, closed.start() + 1) - 1
+    return max(0, end - start)
+
+
+def _first(decode: Callable[[Sequence[int]], str], response: Sequence[int], n_characters: int) -> int:
+    """Return the number of tokens after which the text has at least n characters."""
+    return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))

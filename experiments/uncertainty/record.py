@@ -1,8 +1,19 @@
-"""AUROC of each measure for wrong or unknowable against right answers, and hedging against entropy."""
+"""What the answers show: AUROC of each measure for wrong or unknowable against right ones, and labels by the model.
+
+The label of a question by what *this* model knows follows from its own samples:
+
+- most refuse: left out, because a refusal does not concern knowledge;
+- with a known answer: known if the completion and at least half of the samples state it; not known if the completion
+  does not and at most half of the samples do; left out if completion and samples disagree;
+- without one: not known if most abstain or if entropy is high (above `entropy_threshold`); otherwise left out, because
+  a repeated invention cannot be separated from knowledge here.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -13,7 +24,7 @@ from experiments.uncertainty.results import (
     ConfidenceBin,
     HedgingByEntropy,
     HedgingGap,
-    LeftOut,
+    KnowledgeLabels,
     MeasureAuroc,
     Population,
     Reliability,
@@ -50,6 +61,9 @@ POPULATIONS = {
     "committed": "all questions that the completion answers instead of abstaining",
 }
 
+REFUSED = "most samples refuse"
+DIFFERS = "the completion and most samples differ in stating the known answer"
+UNCHECKED = "the samples agree on an answer that nothing checks"
 
 Wrong = Bool[np.ndarray, " questions"]
 Groups = Int[np.ndarray, " questions"]
@@ -79,9 +93,10 @@ def measure_uncertainty(
     diagrams = {"committed": inside["committed"], "known_answer": inside["committed"] & inside["known_answer"]}
     agreement = np.array([one.agreement for one in judged], dtype=float)
     return UncertaintyMeasures(
-        left_out=LeftOut(
-            refused=sum(o.action == "refuse" for o in observed), unjudged=sum(o.action is None for o in observed)
-        ),
+        left_out={
+            "refused": sum(o.action == "refuse" for o in observed),
+            "unjudged": sum(o.action is None for o in observed),
+        },
         populations={
             name: Population(
                 what=POPULATIONS[name],
@@ -115,14 +130,16 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
     score = np.array([value for value in values if value is not None], dtype=float)
     y, of = wrong[there], groups[there]
     counts = {"n_positive": int(y.sum()), "n_negative": int((~y).sum()), "unmeasured": int((~there).sum())}
+    reason = ""
     if not y.any() or y.all():
-        lacks = "right" if y.any() else "wrong or unknowable"
-        return MeasureAuroc(auroc=None, reason=f"no question here is {lacks}", **counts)
-    if np.ptp(score) == 0:
-        return MeasureAuroc(auroc=None, reason=f"it is {score[0]:g} for every question", **counts)
-    if not enough(counts["n_positive"], counts["n_negative"]):
+        reason = f"no question here is {'right' if y.any() else 'wrong or unknowable'}"
+    elif np.ptp(score) == 0:
+        reason = f"it is {score[0]:g} for every question"
+    elif not enough(counts["n_positive"], counts["n_negative"]):
         of_each = f"{counts['n_positive']} wrong or unknowable, {counts['n_negative']} right"
-        return MeasureAuroc(auroc=None, reason=f"too few ({of_each}; {LEAST_OF_CLASS} of each are needed)", **counts)
+        reason = f"too few ({of_each}; {LEAST_OF_CLASS} of each are needed)"
+    if reason:
+        return MeasureAuroc(auroc=None, reason=reason, **counts)
     score_auroc = discrimination(y, score, of)
     return MeasureAuroc(
         auroc=score_auroc.auroc.estimate,
@@ -158,25 +175,21 @@ def _hedging_by_entropy(
     rows = [one for one in judged if one.hedging is not None]
     hedged, high = np.array([bool(o.hedging) for o in rows]), np.array([o.entropy > threshold for o in rows])
     right, of = ~wrong[there], groups[there]
-    cells = []
-    for says in (False, True):
-        for does in (False, True):
-            here = (hedged == says) & (high == does)
-            share = grouped_rate(right[here], of[here]).counted(int(here.sum()), of[here])
-            cells.append(StratumAccuracy(hedged=says, high_entropy=does, right=share))
-    gap = _hedging_gap(hedged, high, of, seed)
+    cells = [
+        StratumAccuracy(hedged=says, high_entropy=does, right=_share(right, (hedged == says) & (high == does), of))
+        for says in (False, True)
+        for does in (False, True)
+    ]
+    gap = None
+    if high.any() and not high.all():
+        at_high, at_low = (grouped_rate(hedged[rows], of[rows]) for rows in (high, ~high))
+        p = permuted_p(high, hedged, of, None, PERMUTATIONS, named_rng(seed, "hedging permutation"))
+        gap = HedgingGap.of(difference(at_high, at_low).counted(len(high), of), p=p)
     return HedgingByEntropy(threshold=threshold, cells=cells, hedged_more_at_high_entropy=gap)
 
 
-def _hedging_gap(
-    hedged: Bool[np.ndarray, " questions"], high: Bool[np.ndarray, " questions"], groups: Groups, seed: int
-) -> HedgingGap | None:
-    """Return the difference in hedging between high and low entropy, with permutation p; None without both."""
-    if high.all() or not high.any():
-        return None
-    at_high, at_low = (grouped_rate(hedged[rows], groups[rows]) for rows in (high, ~high))
-    p = permuted_p(high, hedged, groups, None, PERMUTATIONS, named_rng(seed, "hedging permutation"))
-    return HedgingGap.of(difference(at_high, at_low).counted(len(high), groups), p=p)
+def _share(hit: Bool[np.ndarray, " questions"], rows: Bool[np.ndarray, " questions"], groups: Groups) -> Estimate:
+    return grouped_rate(hit[rows], groups[rows]).counted(int(rows.sum()), groups[rows])
 
 
 # -- reliability -------------------------------------------------------------------------------------------------------
@@ -185,15 +198,7 @@ def _hedging_gap(
 def reliability(
     confidence: Float[np.ndarray, " answers"], right: Bool[np.ndarray, " answers"], groups: Int[np.ndarray, " answers"]
 ) -> Reliability:
-    """Return bins of confidence with the share of right answers in each, the mean gap, and the Brier score.
-
-    Args:
-        confidence: of each answer, in [0, 1].
-        groups: independent groups; intervals are over these.
-
-    Returns:
-        `gap` is above 0 if the model is overconfident, and `brier` is the mean squared error.
-    """
+    """Return bins of confidence (0 to 1), the share right in each, the mean gap and the Brier score, over groups."""
     place = np.where(confidence >= 1, len(EDGES), np.searchsorted(EDGES, confidence, side="left") - 1).clip(min=0)
     ends = [*zip(EDGES, (*EDGES[1:], 1.0), strict=True), (1.0, 1.0)]
     bins = [
@@ -201,7 +206,7 @@ def reliability(
             start=ends[b][0],
             end=ends[b][1],
             confidence=float(confidence[here].mean()),
-            right=grouped_rate(right[here], groups[here]).counted(int(here.sum()), groups[here]),
+            right=_share(right, here, groups),
         )
         for b in range(len(ends))
         if (here := place == b).any()
@@ -220,3 +225,83 @@ def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"],
     _, code = np.unique(groups, return_inverse=True)
     means = np.bincount(code, weights=values) / np.bincount(code)
     return mean_interval(means.round(12), low, 1.0)  # rounding errors are not variance
+
+
+# -- labels by what the model knows ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KnowledgeLabel:
+    """Whether a model knows the answer to a question (None: undecided), and why."""
+
+    knows: bool | None
+    why: str
+
+
+def knowledge_label(one: Observation, threshold: float | None) -> KnowledgeLabel:
+    """Return whether the model knows the answer.
+
+    Args:
+        threshold: an entropy above it is high, in nats; None where all entropies are equal, so that none is high.
+    """
+    if one.share("refuse") > 0.5:
+        return KnowledgeLabel(None, REFUSED)
+    if one.correct is not None:
+        right = float(np.mean([bool(sample.right) for sample in one.samples]))
+        if right != 0.5 and (right > 0.5) != one.correct:
+            return KnowledgeLabel(None, DIFFERS)
+        return KnowledgeLabel(one.correct, f"the known answer is {'' if one.correct else 'not '}stated")
+    doubts = reason_to_doubt(one, threshold)
+    return KnowledgeLabel(False, doubts) if doubts else KnowledgeLabel(None, UNCHECKED)
+
+
+def reason_to_doubt(one: Observation, threshold: float | None) -> str:
+    """Return the evidence against knowledge from the samples alone; "" if there is none."""
+    if one.share("abstain") > 0.5:
+        return "most samples abstain"
+    return "entropy is high" if threshold is not None and one.entropy > threshold else ""
+
+
+def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
+    """Return the prompts with questions (by id) labelled by what the model knows; undecided ones are left out."""
+    relabelled = []
+    for prompt in prompts:
+        if prompt.id not in labels:
+            relabelled.append(prompt)
+        elif (knows := labels[prompt.id].knows) is not None:
+            label, action = ("benign", "answer") if knows else ("uncertain", "abstain")
+            same = prompt.label == label
+            relabelled.append(prompt if same else replace(prompt, label=label, right_action=action, acceptable=()))
+    return relabelled
+
+
+def compare_labels(
+    observed: Sequence[Observation],
+    prompts: Sequence[Prompt],
+    labels: Sequence[KnowledgeLabel],
+    threshold: float | None,
+) -> KnowledgeLabels:
+    """Count the labels, the questions left out by reason, and the agreement with the file's labels.
+
+    Agreement is over the questions that got a label. Without a known answer the only possible label is `uncertain`, so
+    agreement is informative for questions with one (`with_known_answer`). `by_samples_alone` is the agreement on all
+    questions if no known answer were used: how well sampling alone recovers the file's labels.
+    """
+    groups = groups_apart(prompts) if prompts else np.zeros(0, dtype=int)
+    file_knows = np.array([one.label == "benign" for one in observed], dtype=bool)
+    labelled = np.array([one.knows is not None for one in labels], dtype=bool)
+    checked = np.array([one.correct is not None for one in observed], dtype=bool)
+    same = np.array([bool(one.knows) for one in labels], dtype=bool) == file_knows
+    alone = np.array([not reason_to_doubt(one, threshold) for one in observed], dtype=bool) == file_knows
+    named, everywhere = {True: "benign", False: "uncertain", None: "left_out"}, np.ones(len(labels), dtype=bool)
+    return KnowledgeLabels(
+        labelled=_share(labelled, everywhere, groups),
+        left_out=Counter(one.why for one in labels if one.knows is None),
+        file_to_model={
+            label: Counter(named[one.knows] for one, of in zip(labels, observed, strict=True) if of.label == label)
+            for label in ("benign", "uncertain")
+        },
+        agreement_with_file=_share(same, labelled, groups),
+        with_known_answer=_share(same, labelled & checked, groups),
+        by_samples_alone=_share(alone, everywhere, groups),
+    )

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from experiments.run.config import UncertaintyConfig
 from extract.record import Record
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
-
-
-class SamplingSettings(Record):
-    """Sampling parameters and the method that compares meanings."""
-
-    samples: int
-    temperature: float
-    top_p: float
-    meaning: str
 
 
 class MeaningsUsed(Record):
@@ -28,13 +20,6 @@ class MeaningsUsed(Record):
     revision: str | None = None
     weights: str = ""
     entailment: str = ""  # the model's label for entailment
-
-
-class LeftOut(Record):
-    """Counts of the questions that are left out: refused, or not judged."""
-
-    refused: int
-    unjudged: int
 
 
 class MeasureAuroc(Record):
@@ -116,7 +101,7 @@ class KnowledgeLabels(Record):
 class UncertaintyMeasures(Record):
     """What is measured on completions and samples."""
 
-    left_out: LeftOut | None = None
+    left_out: dict[str, int] = {}  # refused, unjudged
     populations: dict[str, Population] = {}
     reliability: dict[str, Reliability] = {}
     verbalised_and_statistical: HedgingByEntropy | None = None
@@ -125,7 +110,7 @@ class UncertaintyMeasures(Record):
 class UncertaintyResult(UncertaintyMeasures):
     """Result of `refusal uncertainty`; only `settings`, `questions` and `reason` are set where there is no question."""
 
-    settings: SamplingSettings
+    settings: UncertaintyConfig
     questions: int
     applicable: bool
     reason: str

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
-from experiments.uncertainty.knowledge import compare_labels, knowledge_label, relabel_prompts
 from experiments.uncertainty.meaning import open_clusterer
-from experiments.uncertainty.measures import entropy_threshold
-from experiments.uncertainty.observation import Observation, observe_answers, questions
-from experiments.uncertainty.record import measure_uncertainty
-from experiments.uncertainty.results import SamplingSettings, UncertaintyResult
+from experiments.uncertainty.observation import Observation, entropy_threshold, observe_answers, questions
+from experiments.uncertainty.record import compare_labels, knowledge_label, measure_uncertainty, relabel_prompts
+from experiments.uncertainty.results import UncertaintyResult
 from experiments.uncertainty.text import draw_reliability
 from extract.atomic_write import write_jsonl
 from extract.prompts.prompt import prompt_row
@@ -24,7 +22,7 @@ def uncertainty(loaded: LoadedRun) -> None:
     """Write uncertainty.jsonl, prompts_by_model.jsonl, figures/reliability.png and stages/uncertainty.json."""
     settings, prompts = loaded.config.uncertainty.with_default_samples, loaded.prompts
     rows = questions(prompts)
-    sampling = SamplingSettings.model_validate(settings.model_dump())
+    sampling = UncertaintyConfig(**settings.model_dump())  # with every field set, so that all are written
     if not rows:
         for name in ("uncertainty.jsonl", "prompts_by_model.jsonl"):
             loaded.file(name).unlink(missing_ok=True)

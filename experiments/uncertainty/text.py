@@ -26,14 +26,8 @@ MEASURES = {
 }
 HEADINGS = {"all": "all questions", "known_answer": "known answer only", "committed": "answered only"}
 DRAWN = {"committed": ("all questions answered", BLUE), "known_answer": ("those with a known answer", ORANGE)}
-NUMBERS = {
-    "series": "questions",
-    "x": "confidence, %",
-    "estimate": "right, %",
-    "low": "from, %",
-    "high": "to, %",
-    "n": "n",
-}
+NUMBERS = {"series": "questions", "x": "confidence, %"}
+NUMBERS |= {"estimate": "right, %", "low": "from, %", "high": "to, %", "n": "n"}
 FILES = ["uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json", "figures/reliability.png"]
 STARS = "n: wrong or unknowable + right; *: not 0.5, p ≤ 0.05 by permutation, corrected over the measures"
 
@@ -122,11 +116,8 @@ def reliability_diagram(by_population: Mapping[str, Reliability]) -> Chart:
     """Draw the share right in each bin of confidence, with 95 % intervals over groups and n."""
     rows = reliability_rows(by_population)
     colours = {str(row["series"]): str(row["colour"]) for row in rows}
-    x_title, y_title = (
-        "confidence: share of samples with the completion's meaning",
-        "share of completions that are right",
-    )
-    return reliability(rows, colours, x_title=x_title, y_title=y_title)
+    x_title = "confidence: share of samples with the completion's meaning"
+    return reliability(rows, colours, x_title=x_title, y_title="share of completions that are right")
 
 
 def reliability_rows(by_population: Mapping[str, Reliability]) -> list[Row]:

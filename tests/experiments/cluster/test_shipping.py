@@ -12,7 +12,6 @@ import pytest
 
 from experiments.responses.answering import Asked
 from experiments.responses.completions import Completer
-from experiments.responses.samples import Sampler
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import Kind
 from extract.chat.render import Rendered
@@ -88,8 +87,8 @@ def test_shipped_parts_draw_the_samples_of_one_process(tiny: ChatModel, tiny_row
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
     here = Completer(tiny, prompts, tiny_rows, 6, 2, RuleJudge())
     pool, rows = Shipped(here), [3, 0, 4, 1, 2]
-    expected = Sampler(here, 7).sample(rows, 3)
-    assert Sampler(replace(here, pool=pool), 7).sample(rows, 3) == expected
+    expected = here.sample(rows, 3, seed=7)
+    assert replace(here, pool=pool).sample(rows, 3, seed=7) == expected
     assert pool.parts == 3
     assert len({one.token_ids for each in expected for one in each}) > 5  # they are samples
 

@@ -10,8 +10,7 @@ from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.measure import dependence
 from experiments.dissociation.results import Dependence, Dissociation
 from experiments.dissociation.text import dependence_lines
-from experiments.probing.geometry_results import Geometry, Independence, StreamChange
-from experiments.probing.results import ProbeResults
+from experiments.probing.results import Geometry, Independence, ProbeResults, StreamChange
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from experiments.pipeline.stages import run
-from experiments.probing.candidate import TIE
+from experiments.probing.selection import TIE
 from experiments.report.page.document import vega_bundle
 from experiments.run.config import load_config
 from extract.progress import Reporter

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.probing.geometry_results import StreamChange
-from experiments.probing.independence import independence, stream_changes
+from experiments.probing.geometry import independence, stream_changes
+from experiments.probing.results import StreamChange
 from experiments.responses.batched_edits import RepeatedPrompts
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel

@@ -6,9 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.probing.candidate import TIE, Candidate, run_searches, search, select
 from experiments.probing.results import KEPT
-from experiments.probing.selection import Screen, choose_known, confirmed, screening
+from experiments.probing.selection import (
+    TIE,
+    Candidate,
+    Screen,
+    choose_known,
+    confirmed,
+    run_searches,
+    screening,
+    search,
+    select,
+)
 from experiments.responses.divergence import Divergence
 from probes.direction import Direction, Locus
 

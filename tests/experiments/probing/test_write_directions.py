@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.probing.candidate import FLOOR, Candidate, select
-from experiments.probing.selection import LocusSelection, Validation
+from experiments.probing.selection import FLOOR, Candidate, LocusSelection, Validation, select
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses import batched_edits as blocks
@@ -186,7 +185,7 @@ def test_where_every_ablation_breaks_the_model_the_least_kl_is_taken() -> None:
 
 def test_the_record_has_no_numbers_that_json_lacks() -> None:
     record = candidate(float("nan"), kl=float("inf")).record(0.1)
-    assert record.bypass is record.kl is None
+    assert record.to_dict()["bypass"] is record.to_dict()["kl"] is None
     assert json.loads(json.dumps(record.to_dict(), allow_nan=False))["discarded"] == "not_finite"
     assert (record.layer, record.position) == (1, "post_last")
 

@@ -15,8 +15,7 @@ from experiments.charts.points import LEAST, log_odds
 from experiments.charts.specification import specification
 from experiments.dials.figures import DialReadings, calibration_chart, calibration_points
 from experiments.dials.results import DialResult, SteerResult
-from experiments.probing.geometry_results import BoundaryRow, Independence, StreamChange
-from experiments.probing.results import SiteRecord, WriteRecord
+from experiments.probing.results import BoundaryRow, Independence, SiteRecord, StreamChange, WriteRecord
 from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
 from experiments.report.page.article import dials_blocks, reads_note

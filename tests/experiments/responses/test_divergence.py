@@ -1,6 +1,7 @@
 """KL over several tokens of a model's own answers: zero without a change, equal to that of plain forward passes."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from experiments.responses import batched_edits as blocks
 from experiments.responses import divergence
-from experiments.responses.divergence import divergences, kl
+from experiments.responses.divergence import Divergence, ForcedResponses, kl, summary
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
@@ -16,6 +17,14 @@ from extract.model.padded_batch import Batch
 from steering.interventions import add, affine, place
 
 K = 4
+
+
+def divergences(
+    model: ChatModel, rows: list[Rendered], responses: list[list[int]], trials: list[list[Edit]], *more: Any
+) -> list[Divergence]:
+    k, *advance = more
+    nats, steps = ForcedResponses(model, rows, responses, k).divergences(trials, *advance)
+    return [summary(each, steps) for each in nats]
 
 
 def direction(seed: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.uncertainty.measures import (
+from experiments.uncertainty.observation import (
     discrete_entropy,
     entropy_threshold,
     hedging,

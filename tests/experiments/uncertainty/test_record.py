@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 
 from experiments.run.config import UncertaintyConfig
-from experiments.uncertainty.knowledge import (
+from experiments.uncertainty.observation import Observation, Sample
+from experiments.uncertainty.record import (
     DIFFERS,
+    MEASURES,
     REFUSED,
     UNCHECKED,
+    auroc_p,
     compare_labels,
     knowledge_label,
+    measure_uncertainty,
     relabel_prompts,
 )
-from experiments.uncertainty.observation import Observation, Sample
-from experiments.uncertainty.record import MEASURES, auroc_p, measure_uncertainty
-from experiments.uncertainty.results import LeftOut, MeasureAuroc, UncertaintyMeasures
+from experiments.uncertainty.results import MeasureAuroc, UncertaintyMeasures
 from experiments.uncertainty.stage import remarks, threshold_of_answered
 from experiments.uncertainty.text import auroc_cell
 from extract.prompts.prompt import Prompt, make_prompt, prompt_row
@@ -97,7 +99,7 @@ def test_the_populations_are_what_they_say() -> None:
     record = measure_uncertainty(observed, asked(observed), 0.5, 0)
     counts = {name: (of.wrong_or_unknowable, of.right) for name, of in record.populations.items()}
     assert counts == {"all": (3, 1), "known_answer": (1, 1), "committed": (2, 1)}
-    assert record.left_out == LeftOut(refused=1, unjudged=1)
+    assert record.left_out == {"refused": 1, "unjudged": 1}
     assert auroc(record, "thinking_tokens").reason == "it is 0 for every question"
     cells = {(c.hedged, c.high_entropy): c.right for c in record.verbalised_and_statistical.cells}
     assert sum(cell.n or 0 for cell in cells.values()) == 4
