@@ -18,9 +18,17 @@ from scipy.special import ndtr
 
 from benchmarks.table import main
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
-from experiments.dials.surface import AXES, COUNTED, Risk, Surface
+from experiments.dials.surface import (
+    AXES,
+    COUNTED,
+    Risk,
+    Surface,
+    cost_saved,
+    frontier,
+    frontier_volume,
+    least_losses,
+)
 from experiments.dials.text import WORTH
-from experiments.dials.tradeoff import cost_saved, frontier, frontier_volume, least_losses
 from probes.statistics.intervals import Estimate
 from probes.statistics.seeds import named_rng
 from probes.statistics.tradeoffs import candidate_thresholds
@@ -47,8 +55,7 @@ class Sample:
         for name in AXES:
             label, counts = COUNTED[name]
             rows = np.flatnonzero((self.label == LABELS.index(label)) & (self.test == test))
-            actions = table.actions[rows]
-            found[name] = Risk(name, rows, np.isin(actions.astype(str), list(counts)), np.ones(actions.shape, bool))
+            found[name] = Risk(rows, np.isin(table.actions[rows].astype(str), list(counts)).astype(np.int8))
         return found
 
     def surface(self, table: Counterfactuals) -> Surface:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import altair as alt
@@ -13,8 +13,7 @@ from experiments.charts.points import calibration, tradeoff
 from experiments.charts.specification import DIAL_COLOURS, Chart, Row, fields
 from experiments.dials.results import SteerResult, When
 from experiments.dials.surface import COUNTED
-from probes.statistics.intervals import effective_number
-from scoring.rates import JointRates, mean_of_groups
+from scoring.rates import JointRates, grouped_rate
 
 PANELS = ("uncertain_mistaken", "missed_harm")
 NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
@@ -67,22 +66,15 @@ def _axis(name: str) -> str:
 
 def tradeoff_rows(result: SteerResult, before: JointRates, after: JointRates, risk: str) -> list[Row]:
     """Return the points of a panel that have both rates: frontiers, system lines, without dials, the dials as set."""
-    rows: list[Row] = [
-        {
-            "kind": NAMES[policy],
-            "name": f"{NAMES[policy]}, at " + ", ".join(f"{tau:.3f}" for tau in point.thresholds.values()),
-            "x": x,
-            "y": y,
-        }
-        for policy, settings in (result.frontier or {}).items()
-        for point in settings
-        if (x := point.test["over_refusal"]) is not None and (y := point.test[risk]) is not None
-    ]
+    rows: list[Row] = []
+    for policy, settings in (result.frontier or {}).items():
+        for point in settings:
+            x, y = point.test["over_refusal"], point.test[risk]
+            name = f"{NAMES[policy]}, at " + ", ".join(f"{tau:.3f}" for tau in point.thresholds.values())
+            if x is not None and y is not None:
+                rows.append({"kind": NAMES[policy], "name": name, "x": x, "y": y})
     marked: list[tuple[str, str, JointRates, When | None]] = [
-        ("a system line", f"system line “{point.line[:200]}”", point.rates, None)
-        for point in result.system_lines.points
-    ]
-    marked += [
+        *(("a system line", f"system line “{p.line[:200]}”", p.rates, None) for p in result.system_lines.points),
         ("without dials", "without dials", before, "before"),
         ("the dials as set", "the dials as set", after, "after"),
     ]
@@ -112,9 +104,7 @@ def calibration_figure(kind: str, read: DialReadings) -> Figure:
         "each point; lines: 95 %; dashed: perfect calibration"
     )
     columns = {"bin": "probability", "estimate": "share, %", "low": "from, %", "high": "to, %", "n": "n"}
-    return figure(
-        f"calibration_{kind}", calibration_chart({kind: read}), caption, list(calibration_points(read)), columns
-    )
+    return figure(f"calibration_{kind}", calibration_chart({kind: read}), caption, calibration_points(read), columns)
 
 
 def calibration_chart(reads: Mapping[str, DialReadings]) -> Chart:
@@ -128,13 +118,12 @@ def calibration_chart(reads: Mapping[str, DialReadings]) -> Chart:
     return calibration(rows, colours, x_title=x_title, y_title=y_title)
 
 
-def calibration_points(read: DialReadings) -> Iterator[Row]:
-    """Yield a point for each bin of `EDGES` that holds prompts: its mean probability x, the share, its limits, n."""
-    place = np.clip(np.digitize(read.probability, EDGES) - 1, 0, len(EDGES) - 2)
+def calibration_points(read: DialReadings) -> list[Row]:
+    """Return a point for each bin of `EDGES` that holds prompts: its mean probability x, the share, its limits, n."""
+    place, points = np.clip(np.digitize(read.probability, EDGES) - 1, 0, len(EDGES) - 2), list[Row]()
     for bin_ in np.unique(place):
         inside = place == bin_
-        n_groups = effective_number(np.unique(read.groups[inside], return_counts=True)[1])
-        share = mean_of_groups(float(read.declining[inside].sum()), int(inside.sum()), n_groups)
-        ends = {"estimate": share.estimate, "low": share.low, "high": share.high, "n": int(inside.sum())}
+        share = fields(grouped_rate(read.declining[inside], read.groups[inside]))
         mean = float(read.probability[inside].mean())
-        yield {"bin": f"{EDGES[bin_]:g} to {EDGES[bin_ + 1]:g}", "x": mean, **ends}
+        points.append({"bin": f"{EDGES[bin_]:g} to {EDGES[bin_ + 1]:g}", "x": mean, **share})
+    return points

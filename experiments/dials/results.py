@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,7 +21,13 @@ MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds
 LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
 When = Literal["before", "after"]  # the dials
+POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
 UNCERTAIN = ("overconfidence", "uncertain_refused")  # the parts of uncertain_mistaken
+
+
+def _by_policy(record: Record) -> dict[str, Any]:
+    values = {name: getattr(record, name, None) for name in POLICIES}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class DialResult(Record):
@@ -116,8 +122,8 @@ class MatchedSettings(Record):
 
     @property
     def policies(self) -> dict[str, RatedThresholds]:
-        """Return the settings by policy."""
-        return {"two_dials": self.two_dials} | ({} if self.one_dial is None else {"one_dial": self.one_dial})
+        """The settings by policy."""
+        return _by_policy(self)
 
 
 class SystemLine(Record):
@@ -160,14 +166,8 @@ class Hypervolume(Record):
 
     @property
     def policies(self) -> dict[str, HypervolumeEstimate]:
-        """Return the hypervolumes by policy."""
-        volumes = {
-            "two_dials": self.two_dials,
-            "one_dial": self.one_dial,
-            "system_lines": self.system_lines,
-            "plain": self.plain,
-        }
-        return {name: volume for name, volume in volumes.items() if volume is not None}
+        """The hypervolumes by policy."""
+        return _by_policy(self)
 
 
 class ExpectedCosts(Record):

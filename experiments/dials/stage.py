@@ -8,15 +8,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from experiments.dials.by_category.thresholds import ChosenByCategory, choose_by_category
+from experiments.dials.by_category import ChosenByCategory, choose_by_category
 from experiments.dials.counterfactuals import tabulate, write_table
-from experiments.dials.operating_point import (
-    OperatingPoint,
-    Targets,
-    choose_thresholds,
-    reachable_costs,
-    reachable_risks,
-)
+from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
@@ -25,9 +19,9 @@ from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
-from experiments.run.completion_file import Completion, is_right, write_completions
+from experiments.run.completion_file import Completion, write_completions
 from experiments.run.inputs import RunInputs
-from experiments.run.outcomes import acted, share
+from experiments.run.outcomes import Outcomes, share
 from scoring.rates import joint_rates
 from steering.actuator import actuator_record
 from steering.dial import Dial
@@ -100,12 +94,16 @@ def _build_dials(
     band = loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
-    targets = _targets(loaded, list(reads))
-    surface, point = _operating_point(loaded, policy, list(reads), targets)
-    thresholds = surface.settings[point.index].tolist()
+    config = loaded.config.steer
+    costs = reachable_costs(config.costs.model_dump(), list(reads)) if config.costs else None
+    targets = Targets(reachable_risks(config.limits, list(reads)), config.confidence, costs)
+    surface = _allowed(policy, targets)
+    risks = policy.choice, policy.certification
+    index, certificate = choose_thresholds(surface, *risks, loaded.corpus, targets, loaded.config.seed)
+    thresholds = surface.settings[index].tolist()
     pooled = dict(zip(writers, thresholds, strict=True))
     chosen = None
-    if loaded.config.steer.by == "category":
+    if config.by == "category":
         declining = {kind: read.declining for kind, read in reads.items()}
         first = next(iter(reads.values()))  # the category is recognised where the first dial reads
         chosen = choose_by_category(loaded, policy, pooled, declining, first.locus, targets)
@@ -128,8 +126,8 @@ def _build_dials(
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
-    over_refusal = float(rates_of(surface.at([point.index]), policy.choice)["over_refusal"][0])
-    gain: Fields = {"certified": point.certificate, **tradeoff(loaded, policy, writers, over_refusal)}
+    over_refusal = float(rates_of(surface.at([index]), policy.choice)["over_refusal"][0])
+    gain: Fields = {"certified": certificate, **tradeoff(loaded, policy, writers, over_refusal)}
     return dials, gain, table.actions_at(thresholds, band), chosen
 
 
@@ -156,70 +154,52 @@ def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRea
     return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
-def _targets(inputs: RunInputs, kinds: list[Kind]) -> Targets:
-    config = inputs.config.steer
-    costs = reachable_costs(config.costs.model_dump(), kinds) if config.costs else None
-    return Targets(reachable_risks(config.limits, kinds), config.confidence, costs)
-
-
-def _operating_point(
-    inputs: RunInputs, policy: PolicyEvaluation, kinds: list[Kind], targets: Targets
-) -> tuple[Surface, OperatingPoint]:
-    """Choose the thresholds that the configuration does not give."""
-    config = inputs.config.steer
-    given = {"normative": config.normative_threshold, "epistemic": config.epistemic_threshold}
-    no_target = not targets.limits and targets.costs is None
-    thresholds: list[list[float]] = []
-    for axis, kind in enumerate(kinds):
-        tried = np.unique(policy.surface.settings[:, axis]).tolist()
-        fixed = given[kind] if given[kind] is not None else 0.5 if no_target else None
-        thresholds.append(tried if fixed is None else [fixed])
-    surface = Surface.over(policy.table, thresholds, config.band)
-    return surface, choose_thresholds(
-        surface, policy.choice, policy.certification, inputs.corpus, targets, inputs.config.seed
-    )
+def _allowed(policy: PolicyEvaluation, targets: Targets) -> Surface:
+    """Return the settings to choose from: a given threshold is kept; without limits and costs it is 0.5."""
+    config, thresholds = policy.inputs.config.steer, []
+    default = 0.5 if not targets.limits and targets.costs is None else None
+    for axis, kind in enumerate(policy.table.dials):
+        given = getattr(config, f"{kind}_threshold")
+        fixed = default if given is None else given
+        thresholds.append(np.unique(policy.surface.settings[:, axis]) if fixed is None else [fixed])
+    return Surface.over(policy.table, thresholds, config.band)
 
 
 def _surface_rows(policy: PolicyEvaluation, thresholds: Sequence[float], band: float) -> list[dict[str, object]]:
-    """Flatten the surface, with the thresholds that were set: every rate on the choice prompts and on test.
+    """Return every rate on the choice prompts and on test at each setting, those that were set among them.
 
     Rates on test have their limits and n; `test_columns` has what the report shows besides.
     """
     axes = [np.union1d(tried, [tau]) for tried, tau in zip(policy.surface.settings.T, thresholds, strict=True)]
     surface = Surface.over(policy.table, axes, band)
-    columns: Columns = {}
-    for kind, taus in zip(policy.table.dials, surface.settings.T, strict=True):
-        columns[f"{kind}_threshold"] = taus
-    for part, risks in (("choice", policy.choice), ("test", policy.test)):
-        columns |= {f"{part}_{name}": rate for name, rate in rates_of(surface, risks).items()}
+    taus = zip(policy.table.dials, surface.settings.T, strict=True)
+    columns: Columns = {f"{kind}_threshold": tau for kind, tau in taus}
+    columns |= {f"choice_{name}": rate for name, rate in rates_of(surface, policy.choice).items()}
+    columns |= {f"test_{name}": rate for name, rate in rates_of(surface, policy.test).items()}
     tested = test_columns(surface, policy.test, policy.inputs, policy.table)
     columns |= {f"test_{name}": values for name, values in tested.items()}
     return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(surface.settings))]
 
 
-def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], after: list[Completion]) -> Fields:
-    corpus, actions = inputs.corpus, np.array([c.action for c in after], dtype=object)
-    labels, groups, plain = [inputs.prompts[i].label for i in test], corpus.groups[test], inputs.behaviour
-    correct = np.array([is_right(c, inputs.prompts[row]) for row, c in zip(test, after, strict=True)], dtype=bool)
-    known = np.array([inputs.prompts[i].answer is not None for i in test], dtype=bool)
-    trigger = (corpus.benign & corpus.trigger)[test]
-    done = {"before": plain.actions[test], "after": actions}
-
-    def both(name: str, among: Bool[np.ndarray, " test"]) -> BeforeAfter:
-        counts = COUNTED[name][1]
-        return BeforeAfter(**{when: share(acted(did[among]), counts, groups[among]) for when, did in done.items()})
-
-    return {
-        "before": joint_rates(labels, list(plain.actions[test]), groups),
-        "after": joint_rates(labels, list(actions), groups),
-        "known_facts_right": KnownFacts(
-            before=_mean(plain.correct[test][known]), after=_mean(correct[known]), n=int(known.sum())
-        ),
-        "over_refusal_with_trigger": both("over_refusal", trigger),
-        "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain[test]),
-        "changes": paired_changes(labels, done["before"], done["after"], groups),
+def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], completions: list[Completion]) -> Fields:
+    corpus, plain = inputs.corpus, inputs.behaviour
+    labels, groups = [inputs.prompts[i].label for i in test], corpus.groups[test]
+    done = {
+        "before": Outcomes.of(test, plain.actions[test], plain.correct[test]),
+        "after": Outcomes.completed(test, completions, inputs.prompts),
     }
+    known = np.array([inputs.prompts[i].answer is not None for i in test], dtype=bool)
 
+    def both(name: str, among: Bool[np.ndarray, " prompts"]) -> BeforeAfter:
+        rows = test[among[test]]
+        counts = COUNTED[name][1]
+        return BeforeAfter(**{when: share(of.among(rows), counts, corpus.groups[rows]) for when, of in done.items()})
 
-def _mean(values: Bool[np.ndarray, " n"]) -> float | None:
-    return float(values.mean()) if len(values) else None
+    stated = {when: float(of.right[known].mean()) if known.any() else None for when, of in done.items()}
+    return {
+        **{when: joint_rates(labels, list(of.action), groups) for when, of in done.items()},
+        "known_facts_right": KnownFacts(**stated, n=int(known.sum())),
+        "over_refusal_with_trigger": both("over_refusal", corpus.benign & corpus.trigger),
+        "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain),
+        "changes": paired_changes(labels, done["before"].action, done["after"].action, groups),
+    }

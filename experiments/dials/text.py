@@ -6,19 +6,17 @@ from collections.abc import Mapping
 
 from experiments.dials.results import (
     LARGEST_MARGIN,
+    POLICIES,
     ByCategory,
     CategoryDials,
     DialResult,
     ExpectedCosts,
-    Hypervolume,
-    LeastRegret,
     MatchedSettings,
     RiskCertificate,
     SteerResult,
     SystemLines,
     ThresholdCertificate,
 )
-from experiments.run.behaviour import Kind
 from extract.table import Paragraph, Table
 from scoring.rates import RATES
 
@@ -41,23 +39,22 @@ RULES = {
     "given": "as given",
     "nearest 0.5": "0.5, as neither limits nor costs are given",
 }
-POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
-
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
 
 def steer_lines(result: SteerResult) -> list[Paragraph]:
     """Return the lines on the dials, none without: what they miss or make worse first, then thresholds, then gains."""
-    lines = [Paragraph(line, "Dials:") for line in warning_lines(result) + dial_lines(result)]
     by_category = category_lines(result.by_category) if result.by_category else []
-    return lines + [Paragraph(line, "Dials by category:") for line in by_category]
+    titled = {"Dials:": warning_lines(result) + dial_lines(result), "Dials by category:": by_category}
+    return [Paragraph(line, title) for title, lines in titled.items() for line in lines]
 
 
 def steer_tables(result: SteerResult) -> list[Table]:
     """Return the table of policies, and that of categories."""
-    policies = [] if result.matched is None else [policy_table(result.matched, result.system_lines)]
-    by_category = result.by_category
-    return [*policies, *([category_table(by_category)] if by_category and by_category.categories else [])]
+    tables = [] if result.matched is None else [policy_table(result.matched, result.system_lines)]
+    return tables + (
+        [category_table(result.by_category)] if result.by_category and result.by_category.categories else []
+    )
 
 
 def dial_table(dials: Mapping[str, DialResult]) -> Table:
@@ -77,7 +74,8 @@ def dial_table(dials: Mapping[str, DialResult]) -> Table:
 
 def dial_lines(result: SteerResult) -> list[str]:
     """Return the lines on thresholds, certificates and what the dials gain; none without dials."""
-    if result.certified is None or result.hypervolume is None or result.least_regret is None:
+    volume, least = result.hypervolume, result.least_regret
+    if result.certified is None or volume is None or least is None:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
     lines = certified_lines(thresholds, result.certified)
@@ -91,8 +89,21 @@ def dial_lines(result: SteerResult) -> list[str]:
         lines.append(f"Where it permits, the normative dial sets its own direction alone: {result.no_opening}.")
     if result.expected_costs is not None and len(thresholds) == 2 and "one_dial" in result.expected_costs.saved:
         lines.append(two_dials_line(result.expected_costs))
-    lines += hypervolume_lines(result.hypervolume, result.system_lines.reason)
-    return [*lines, regret_line(result.least_regret)]
+    volumes = volume.policies
+    shown = "; ".join(f"{name} {volumes[key].estimate:.3f}" for key, name in POLICIES.items() if key in volumes)
+    *axes, last = volume.axes or ["over_refusal", "missed_harm", "overconfidence"]
+    lines.append(
+        f"Hypervolume on test prompts (the share of the unit cube of {', '.join(axes)} and {last} that a policy "
+        f"dominates; more settings make it larger, so it is no test): {shown}."
+    )
+    if result.system_lines.reason:
+        lines.append(f"No system line was tried: {result.system_lines.reason}.")
+    weights = ", ".join(f"{MISTAKES[name]} {weight:g}" for name, weight in least.costs.items())
+    lines.append(
+        f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
+        f"{least.regret:.3f} above the best in hindsight."
+    )
+    return lines
 
 
 def warning_lines(result: SteerResult) -> list[str]:
@@ -123,7 +134,10 @@ def unmet_lines(certificate: ThresholdCertificate) -> list[str]:
 
 def certified_lines(thresholds: Mapping[str, float], certificate: ThresholdCertificate) -> list[str]:
     """Return the thresholds, the limits that are certified, and those that are not, with the reason."""
-    lines = [f"Thresholds: {_listed(thresholds)} ({_rule(certificate)})."]
+    rule = RULES[certificate.rule]
+    if certificate.settings_within_limits == 0 and certificate.rule == LARGEST_MARGIN:  # then there is no margin
+        rule = "smallest excess over the limits on the choice prompts"
+    lines = [f"Thresholds: {_listed(thresholds)} ({rule})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
     sure = [
         f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most {risk.at_most:.1%})"
@@ -141,13 +155,6 @@ def certified_lines(thresholds: Mapping[str, float], certificate: ThresholdCerti
     ]
 
 
-def _rule(certificate: ThresholdCertificate) -> str:
-    """Return how the thresholds were chosen; where no setting is within the limits there is no margin."""
-    if certificate.settings_within_limits == 0 and certificate.rule == LARGEST_MARGIN:
-        return "smallest excess over the limits on the choice prompts"
-    return RULES[certificate.rule]
-
-
 def not_certified(name: str, risk: RiskCertificate) -> str:
     """Return why a limit is not certified, the n it would take, and the best limit these prompts could certify."""
     limit, n = f"{RISK_NAMES[name]} at most {risk.limit:.0%}", risk.n
@@ -157,30 +164,9 @@ def not_certified(name: str, risk: RiskCertificate) -> str:
             f"{limit} takes {risk.n_needed} independent prompts of which none fails; there are {n}, good for "
             f"{risk.best_reachable:.1%} at best ({now})"
         )
-    more = (
-        "no number is enough at this rate"
-        if risk.n_at_this_rate is None
-        else (f"at this rate it takes about {risk.n_at_this_rate}")
-    )
+    takes = risk.n_at_this_rate
+    more = "no number is enough at this rate" if takes is None else f"at this rate it takes about {takes}"
     return f"{limit}: {risk.failures} of {n} failed, so at most {risk.at_most:.1%}; {more}"
-
-
-def hypervolume_lines(volume: Hypervolume, no_lines: str = "") -> list[str]:
-    """Describe the policies by hypervolume.
-
-    Args:
-        no_lines: why no system line was tried; empty where some were.
-    """
-    volumes = volume.policies
-    shown = "; ".join(f"{name} {volumes[key].estimate:.3f}" for key, name in POLICIES.items() if key in volumes)
-    axes = [name for name in volume.axes if name] or ["over_refusal", "missed_harm", "overconfidence"]
-    lines = [
-        f"Hypervolume on test prompts (the share of the unit cube of {', '.join(axes[:-1])} and {axes[-1]} that a "
-        f"policy dominates; more settings make it larger, so it is no test): {shown}."
-    ]
-    if no_lines:
-        lines.append(f"No system line was tried: {no_lines}.")
-    return lines
 
 
 def two_dials_line(costs: ExpectedCosts) -> str:
@@ -190,22 +176,14 @@ def two_dials_line(costs: ExpectedCosts) -> str:
     figures = f"least expected cost of a mistake on test prompts: {least}; saved {saved:+.3f}."
     if not saved.known:
         return "Two dials and one are not compared: a label has no judged test prompt."
+    verdict = f"Two dials are not shown to do better than one by more than {WORTH:g}"
     if saved.low > WORTH:
-        return f"Two dials do better than one, {figures}"
-    if saved.high < -WORTH:
-        return f"One dial does better than two here, {figures}"
-    if saved.high <= WORTH:
-        return f"Two dials do not do better than one by more than {WORTH:g}, {figures}"
-    return f"Two dials are not shown to do better than one by more than {WORTH:g}, {figures}"
-
-
-def regret_line(least: LeastRegret) -> str:
-    """Return the setting of least regret for the given costs."""
-    weights = ", ".join(f"{MISTAKES[name]} {weight:g}" for name, weight in least.costs.items())
-    return (
-        f"Least regret at costs {weights}: thresholds {_listed(least.thresholds)}; on test {least.cost:.3f}, "
-        f"{least.regret:.3f} above the best in hindsight."
-    )
+        verdict = "Two dials do better than one"
+    elif saved.high < -WORTH:
+        verdict = "One dial does better than two here"
+    elif saved.high <= WORTH:
+        verdict = f"Two dials do not do better than one by more than {WORTH:g}"
+    return f"{verdict}, {figures}"
 
 
 def policy_table(matched: MatchedSettings, lines: SystemLines) -> Table:
@@ -241,15 +219,22 @@ def category_lines(result: ByCategory) -> list[str]:
     """Return what categories are recognised by, which of them have thresholds of their own, and why others have not."""
     if result.reason:
         return [f"No thresholds by category: {result.reason}."]
-    own = [name for name, dials in result.categories.items() if dials.thresholds]
-    lines = [_recognised(result)]
-    if own:
-        lines.append(
+    where = f" at layer {result.read_at.layer}, {result.read_at.position}" if result.read_at else ""
+    share = "" if result.recognised is None else f"{result.recognised:.0%} of the test prompts are recognised"
+    right = "" if result.right is None else f", {result.right:.0%} of these rightly"
+    lines = [f"Categories are recognised{where} from a probability of {result.confident:g} on: {share}{right}."]
+    if own := [name for name, dials in result.categories.items() if dials.thresholds]:
+        changed = [
+            f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
+            for name, rate in result.changes.items()
+            if rate.before != rate.after
+        ]
+        lines += [
             f"Categories with their own thresholds, each certified on prompts recognised as that category: "
             f"{', '.join(own)}. The certificates above are for one threshold for all prompts; nothing is certified for "
-            "the mixture."
-        )
-        lines += _changed(result)
+            "the mixture.",
+            f"Changes on test prompts: {'; '.join(changed)}." if changed else "No rate on test prompts changes.",
+        ]
     else:
         lines.append("No category has its own thresholds.")
     kept: dict[str, list[str]] = {}
@@ -259,43 +244,22 @@ def category_lines(result: ByCategory) -> list[str]:
     return lines + [f"Without their own: {', '.join(names)} ({why})." for why, names in kept.items()]
 
 
-def _recognised(result: ByCategory) -> str:
-    at = result.read_at
-    where = "" if at is None else f" at layer {at.layer}, {at.position}"
-    share = "" if result.recognised is None else f"{result.recognised:.0%} of the test prompts are recognised"
-    right = "" if result.right is None else f", {result.right:.0%} of these rightly"
-    return f"Categories are recognised{where} from a probability of {result.confident:g} on: {share}{right}."
-
-
-def _changed(result: ByCategory) -> list[str]:
-    told = [
-        f"{RISK_NAMES[name]} {rate.before:.1%} to {rate.after:.1%} ({rate.change:+.1%})"
-        for name, rate in result.changes.items()
-        if rate.before != rate.after
-    ]
-    return [f"Changes on test prompts: {'; '.join(told)}."] if told else ["No rate on test prompts changes."]
-
-
 def category_table(result: ByCategory) -> Table:
     """Return the table of categories: thresholds, and rates on test with one threshold for all and with their own."""
     dials = result.categories
     kinds = list(dict.fromkeys(kind for own in dials.values() for kind in own.thresholds or ()))
     shown = [rate for rate in RATES if any(own.test.of(rate).n for own in dials.values())]
+    rows = []
+    for name, own in dials.items():
+        taus = own.thresholds or {}
+        thresholds = [f"{taus[kind]:.3f}" if kind in taus else "of all" for kind in kinds]
+        rows.append([name, *thresholds, *(_before_and_after(own, rate) for rate in shown)])
     head = ["category", *(f"{kind} threshold" for kind in kinds), *(RISK_NAMES[rate] for rate in shown)]
-    rows = [
-        [name, *(_threshold(own, kind) for kind in kinds), *(_category_rate(own, rate) for rate in shown)]
-        for name, own in dials.items()
-    ]
     title = "Prompts recognised as each category, on test: rates with the thresholds of all prompts, and with its own"
     return Table(title, head, rows)
 
 
-def _threshold(dials: CategoryDials, kind: Kind) -> str:
-    own = dials.thresholds or {}
-    return f"{own[kind]:.3f}" if kind in own else "of all"
-
-
-def _category_rate(dials: CategoryDials, rate: str) -> str:
+def _before_and_after(dials: CategoryDials, rate: str) -> str:
     before, after = dials.test_pooled.of(rate), dials.test.of(rate)
     if not after.n:
         return "-"

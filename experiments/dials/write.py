@@ -1,25 +1,33 @@
-"""Writers of the dials: the configured actuator along the run's write directions, or on openings it has learned."""
+"""Writers of the dials: the configured actuator along the run's write directions, or on openings it has learned.
+
+One dial, with which two are compared, writes as they do (actuator, strength, steps, layers); where they bias openings,
+it biases the openings of both. Its write direction is fitted on declined (either way) against answered prompts, within
+the strata of the two dials' own write directions, at the locus of one of them. On a model with one shared knob it is
+that knob; on a model with two it lies between them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from experiments.probing.stage import context_onsets
+from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
-from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
-from steering.actuator import ActuatorRecord, actuator_of
+from steering.actuator import ActuatorRecord, OnsetBias, actuator_of
 from steering.direction_file import load_directions
 from steering.writer import Writer
 
+EITHER = "either"  # the name of the one dial
 SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one
 
 
@@ -79,6 +87,48 @@ def orthonormal(vectors: Float[np.ndarray, "k d_model"]) -> Float[np.ndarray, "r
     """Return an orthonormal basis of unit vectors, without singular values below `SAME` of the largest."""
     _, size, basis = np.linalg.svd(vectors, full_matrices=False)
     return basis[size > SAME * size[0]]
+
+
+def either_samples(behaviour: Behaviour) -> WriteSamples | None:
+    """Join the samples of both write directions, each in its own strata; None where the model never declines."""
+    by_kind = [(kind, samples) for kind in KINDS if (samples := write_samples(behaviour, kind))]
+    if not by_kind:
+        return None
+    strata = [f"{kind}/{name}" for kind, samples in by_kind for name in samples.strata]
+    rows = np.concatenate([samples.rows for _, samples in by_kind])
+    return WriteSamples(
+        rows,
+        np.concatenate([samples.declined for _, samples in by_kind]),
+        np.array(strata, dtype=object),
+        behaviour.corpus.groups_among(rows),
+        all(samples.within_label for _, samples in by_kind),
+    )
+
+
+def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
+    """Return the candidate writers of one dial: a direction at each locus where one of the two writes, or all openings.
+
+    A writer at the normative dial's locus also opens what that dial opens, so that thresholds are compared, not writes.
+    There are none if the model never declines, or the run leaves this baseline out.
+    """
+    config = inputs.config.steer
+    if not config.one_dial:
+        return []
+    samples = either_samples(inputs.behaviour)
+    biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
+    if biases:
+        return [onset_bias_writer(config, [prefix for bias in biases for prefix in bias.prefixes])]
+    if samples is None:
+        return []
+    places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
+    later = inputs.store.layers if config.layers == "later" else ()
+    fitted = [fit_write(inputs.store.read, locus, "normative", samples, later) for locus in places]
+    opening = {writer.direction.locus: writer.opening for writer in writers.values() if writer.direction}
+    return [
+        replace(direction_writer(config, replace(direction, name=f"{EITHER}_write")), opening=opening[locus])
+        for locus, direction in zip(places, fitted, strict=True)
+        if direction is not None
+    ]
 
 
 def direction_writer(config: SteerConfig, direction: Direction) -> Writer:

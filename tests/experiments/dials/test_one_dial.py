@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials import policies
-from experiments.dials.policies import either_writers
+from experiments.dials import write
+from experiments.dials.write import either_writers
 from experiments.run.config import SteerConfig
 from probes.direction import Direction, Locus
 from steering.actuator import Affine
@@ -29,9 +29,9 @@ def test_a_writer_where_the_normative_dial_writes_opens_what_that_opens(monkeypa
     inputs: Any = SimpleNamespace(
         config=SimpleNamespace(steer=SteerConfig()), behaviour=None, store=SimpleNamespace(read=None, layers=())
     )
-    monkeypatch.setattr(policies, "either_samples", lambda behaviour: object())
+    monkeypatch.setattr(write, "either_samples", lambda behaviour: object())
     monkeypatch.setattr(
-        policies, "fit_write", lambda read, locus, *rest: direction("fitted", locus.layer, 2 + locus.layer)
+        write, "fit_write", lambda read, locus, *rest: direction("fitted", locus.layer, 2 + locus.layer)
     )
     found = either_writers(inputs, writers)
     assert [(one.direction.locus.layer, one.opening) for one in found if one.direction] == [(1, opening), (2, ())]

@@ -10,12 +10,11 @@ from experiments.dials.counterfactuals import Counterfactuals, reachable_outcome
 from experiments.dials.operating_point import (
     Targets,
     choose_thresholds,
-    expected_cost,
     reachable_costs,
     reachable_risks,
 )
 from experiments.dials.results import LARGEST_MARGIN
-from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, rates_of, risk_of
+from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, expected_cost, rates_of, risk_of
 from experiments.dials.text import certified_lines, unmet_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
@@ -67,7 +66,7 @@ def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
 
 def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):  # type: ignore[no-untyped-def]
     surface = surface or surface_of(table, corpus)
-    return surface, choose_thresholds(
+    return surface, *choose_thresholds(
         surface, risks(table, corpus, "train"), risks(table, corpus, "calibration", RISKS), corpus, wanted, 0
     )
 
@@ -101,24 +100,24 @@ def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
 def test_limits_that_prompts_bear_out_are_certified_together() -> None:
     corpus = corpus_of(150)
     wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
-    surface, point = placed(corpus, table_of(corpus), wanted)
-    assert point.certificate.rule == LARGEST_MARGIN
-    assert point.certificate.jointly == list(RISKS)
-    assert all(risk.certified and risk.at_most <= 0.2 for risk in point.certificate.risks.values())
-    assert 0 < point.certificate.settings_certified < point.certificate.settings_tried == len(surface.settings)
+    surface, _, certificate = placed(corpus, table_of(corpus), wanted)
+    assert certificate.rule == LARGEST_MARGIN
+    assert certificate.jointly == list(RISKS)
+    assert all(risk.certified and risk.at_most <= 0.2 for risk in certificate.risks.values())
+    assert 0 < certificate.settings_certified < certificate.settings_tried == len(surface.settings)
 
 
 def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
     corpus = corpus_of(40)
     wanted = Targets({"over_refusal": 0.2, "missed_harm": 0.01, "facts_lost": 0.1}, 0.95, None)
-    _, point = placed(corpus, table_of(corpus, spread=0.2), wanted)
-    found = point.certificate.risks
-    assert point.certificate.jointly == ["over_refusal"]
+    *_, certificate = placed(corpus, table_of(corpus, spread=0.2), wanted)
+    found = certificate.risks
+    assert certificate.jointly == ["over_refusal"]
     harm = found["missed_harm"]
     assert (harm.certified, harm.n_needed, harm.n) == (False, 299, 40)
     assert harm.best_reachable == pytest.approx(1 - 0.05 ** (1 / 40))
     assert found["facts_lost"].n == 20
-    lines = certified_lines({"normative": 0.5, "epistemic": 0.5}, point.certificate)
+    lines = certified_lines({"normative": 0.5, "epistemic": 0.5}, certificate)
     assert any("Certified with 95% confidence, together, on calibration prompts" in line for line in lines)
     told = (
         "missed harm at most 1% takes 299 independent prompts of which none fails; there are 40, good for 7.2% at best"
@@ -130,10 +129,9 @@ def test_given_thresholds_are_tried_alone() -> None:
     corpus = corpus_of(100)
     table = table_of(corpus)
     surface = Surface.over(table, [[0.9], [0.05]])
-    _, point = placed(corpus, table, Targets({"over_refusal": 0.05}, 0.95, None), surface)
-    found = point.certificate
-    assert (found.rule, found.settings_tried, found.settings_certified) == ("given", 1, 0)
-    risk = found.risks["over_refusal"]
+    *_, certificate = placed(corpus, table, Targets({"over_refusal": 0.05}, 0.95, None), surface)
+    assert (certificate.rule, certificate.settings_tried, certificate.settings_certified) == ("given", 1, 0)
+    risk = certificate.risks["over_refusal"]
     assert not risk.certified
     assert risk.n_at_this_rate is None  # it declines far more than that
 
@@ -155,9 +153,9 @@ def test_low_overconfidence_is_not_bought_by_refusing() -> None:
     limits = {"over_refusal": 0.2, "missed_harm": 0.2, "overconfidence": 0.2}
     refused = {}
     for name, wanted in (("without", limits), ("with", limits | {"uncertain_refused": 0.1})):
-        surface, point = placed(corpus, bought, Targets(wanted, 0.95, None))
-        refused[name] = point.certificate.risks["uncertain_refused"].failures
-        assert rates_of(surface.at([point.index]), risks(bought, corpus, "train"))["missed_harm"][0] < 0.1
+        surface, index, certificate = placed(corpus, bought, Targets(wanted, 0.95, None))
+        refused[name] = certificate.risks["uncertain_refused"].failures
+        assert rates_of(surface.at([index]), risks(bought, corpus, "train"))["missed_harm"][0] < 0.1
     assert refused == {"without": 100, "with": 0}
 
 
@@ -166,18 +164,17 @@ def test_a_limit_that_no_setting_meets_is_recorded_with_the_best_rate() -> None:
     table = table_of(corpus)
     table.actions[corpus.uncertain] = "refuse"
     wanted = Targets({"over_refusal": 0.2, "uncertain_refused": 0.1}, 0.95, None)
-    surface, point = placed(corpus, table, wanted)
-    found = point.certificate
-    assert found.settings_within_limits == 0
-    assert found.risks["uncertain_refused"].best_on_choice == 1.0
-    assert found.risks["over_refusal"].best_on_choice == 0.0
+    surface, _, certificate = placed(corpus, table, wanted)
+    assert certificate.settings_within_limits == 0
+    assert certificate.risks["uncertain_refused"].best_on_choice == 1.0
+    assert certificate.risks["over_refusal"].best_on_choice == 0.0
     first = (
         f"None of {len(surface.settings):,} settings meets the limit on uncertain prompts refused on the choice prompts"
     )
-    assert unmet_lines(found) == [f"{first}: at most 10% is asked, the best is 100.0%."]
-    assert "safety margin" not in certified_lines({"normative": 0.5}, found)[0]
-    _, met = placed(corpus, table_of(corpus), wanted)
-    assert unmet_lines(met.certificate) == []
+    assert unmet_lines(certificate) == [f"{first}: at most 10% is asked, the best is 100.0%."]
+    assert "safety margin" not in certified_lines({"normative": 0.5}, certificate)[0]
+    *_, met = placed(corpus, table_of(corpus), wanted)
+    assert unmet_lines(met) == []
 
 
 def test_refusing_uncertain_prompts_saves_no_cost() -> None:
@@ -206,10 +203,10 @@ def test_costs_choose_among_what_is_certified() -> None:
     taus = {}
     for name, costs in (("harm", {"over_refusal": 1, "missed_harm": 20, "overconfidence": 1}),
                         ("decline", {"over_refusal": 20, "missed_harm": 1, "overconfidence": 1})):  # fmt: skip
-        surface, point = placed(corpus, table, Targets(limits, 0.95, costs))
-        assert point.certificate.rule == "least cost"
-        assert all(point.certificate.risks[risk].certified for risk in limits)
-        taus[name] = surface.settings[point.index, 0]
+        surface, index, certificate = placed(corpus, table, Targets(limits, 0.95, costs))
+        assert certificate.rule == "least cost"
+        assert all(certificate.risks[risk].certified for risk in limits)
+        taus[name] = surface.settings[index, 0]
     assert taus["harm"] < taus["decline"]
 
 
@@ -218,11 +215,11 @@ def test_certification_never_moves_thresholds_without_costs() -> None:
     corpus = corpus_of(60)
     table = table_of(corpus)
     wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
-    surface, point = placed(corpus, table, wanted)
+    surface, index, _ = placed(corpus, table, wanted)
     spoiled = table_of(corpus)
     spoiled.actions[corpus.within("calibration")] = "other"
-    _, other = placed(corpus, spoiled, wanted, Surface(surface.settings, surface.outcome))
-    assert other.index == point.index
+    _, other, _ = placed(corpus, spoiled, wanted, Surface(surface.settings, surface.outcome))
+    assert other == index
 
 
 def test_where_the_first_pair_fails_costs_take_the_cheapest_within_the_limits() -> None:
@@ -235,11 +232,11 @@ def test_where_the_first_pair_fails_costs_take_the_cheapest_within_the_limits() 
     surface = surface_of(table, corpus)
     places = {}
     for name, costs in (("without", None), ("with", {"over_refusal": 30.0, "missed_harm": 1.0})):
-        _, point = placed(corpus, failing, Targets(limits, 0.95, costs), surface)
-        places[name] = point.index
-        assert point.certificate.settings_certified == 0
-        assert point.certificate.jointly == []
-        assert not point.certificate.risks["over_refusal"].certified
+        _, index, certificate = placed(corpus, failing, Targets(limits, 0.95, costs), surface)
+        places[name] = index
+        assert certificate.settings_certified == 0
+        assert certificate.jointly == []
+        assert not certificate.risks["over_refusal"].certified
     assert places["with"] != places["without"]
     rates = rates_of(surface.at([places["with"]]), risks(table, corpus, "train"))
     assert all(rates[name][0] <= limit for name, limit in limits.items())
@@ -253,10 +250,10 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     surface = Surface.over(table, [np.quantile(each, np.linspace(0, 1, 17)) for each in p])
     costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
     choice, held = risks(table, small, "train"), risks(table, small, "calibration", RISKS)
-    point = choose_thresholds(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
-    there = Surface.over(truth, surface.settings[point.index][:, None])
+    index, certificate = choose_thresholds(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
+    there = Surface.over(truth, surface.settings[index][:, None])
     true = rates_of(there, risks(truth, many, "test"))
-    sure = bool(point.certificate.jointly)
+    sure = bool(certificate.jointly)
     return sure, sure and any(true[name][0] > limits[name] for name in limits)
 
 

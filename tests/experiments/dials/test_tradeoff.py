@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 
 from benchmarks.simulations.two_dials import SAME, compare, draw
-from experiments.dials.surface import AXES, axes_of, rates_of
-from experiments.dials.text import WORTH
-from experiments.dials.tradeoff import (
+from experiments.dials.surface import (
+    AXES,
     COST_RATIOS,
     MOST_POINTS,
+    axes_of,
     cheapest,
     cost_saved,
     cost_shares,
     frontier,
     frontier_volume,
     least_losses,
+    rates_of,
 )
+from experiments.dials.text import WORTH
 from probes.statistics.tradeoffs import hypervolume
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
 from tests.support.draws import draws
@@ -109,8 +111,9 @@ def test_saved_costs_are_paired_and_leave_out_what_one_policy_has_unjudged() -> 
     worse = replace(own, loss=np.where(own.axis == AXES[0], own.most[AXES[0]], own.loss))
     lost = own.most[AXES[0]] - own.loss[own.axis == AXES[0]].mean()
     assert cost_saved(own, worse, corpus.groups).estimate == pytest.approx(lost)
-    unjudged = replace(worse, judged=own.axis != AXES[0])
+    unjudged = replace(worse, loss=np.where(own.axis == AXES[0], np.nan, worse.loss))
     assert np.isnan(cost_saved(own, unjudged, corpus.groups).estimate)
-    half = replace(worse, judged=np.arange(len(own.rows)) % 2 == 0)
-    mine = (own.axis == AXES[0]) & half.judged
+    judged = np.arange(len(own.rows)) % 2 == 0
+    half = replace(worse, loss=np.where(judged, worse.loss, np.nan))
+    mine = (own.axis == AXES[0]) & judged
     assert cost_saved(own, half, corpus.groups).estimate == pytest.approx((worse.loss - own.loss)[mine].mean())

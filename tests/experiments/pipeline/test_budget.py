@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from experiments.dials.policies import either_writers
+from experiments.dials.write import either_writers
 from experiments.pipeline.budget import LADDER, _can_be_divided, current, fit_budget, fit_time, left_out
 from experiments.pipeline.graph import continued
 from experiments.pipeline.machine import Machine

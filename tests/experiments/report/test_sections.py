@@ -38,7 +38,7 @@ NONE = {"estimate": 0.01, "low": 0.0, "high": 0.05, "n": 60}
 def test_each_point_is_the_share_of_its_bin_with_its_n_and_interval() -> None:
     probability = np.array([0.02, 0.04, 0.06, 0.08, 0.55, 0.97, 1.0])
     declining = np.array([False, False, True, False, True, True, True])
-    found = list(calibration_points(DialReadings(probability, declining, np.arange(7))))
+    found = calibration_points(DialReadings(probability, declining, np.arange(7)))
     assert [(point["bin"], point["n"]) for point in found] == [
         ("0.01 to 0.1", 4), ("0.5 to 0.7", 1), ("0.9 to 0.99", 1), ("0.999 to 1", 1)
     ]  # fmt: skip

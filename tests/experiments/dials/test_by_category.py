@@ -1,16 +1,25 @@
-"""A category gets thresholds of its own where its prompts certify them, and is said what it lacks where not."""
+"""A prompt's category is recognised as at decode time; it gets thresholds of its own where its prompts certify them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.dials.by_category.read import OTHER, Recognised
-from experiments.dials.by_category.thresholds import CategoryChooser, own_thresholds, thresholds_of
+from experiments.dials.by_category import (
+    OTHER,
+    Recognised,
+    dials_of_category,
+    fit_category_read,
+    own_thresholds,
+    thresholds_of,
+)
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import Targets
 from experiments.dials.policies import PolicyEvaluation, evaluate
-from experiments.dials.results import ByCategory
+from experiments.dials.results import ByCategory, CategoryDials
 from experiments.dials.text import category_lines, category_table
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import RunConfig
@@ -21,6 +30,7 @@ from steering.dial import CategoryRead
 
 PARTS = ("train", "calibration", "test")
 LIMITS = {"over_refusal": 0.1, "missed_harm": 0.1}
+LOCUS = Locus("resid_post", 0, "post_last")
 POOLED = {"normative": 0.5, "epistemic": 0.5}
 
 
@@ -60,20 +70,23 @@ def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvalu
     config = RunConfig.model_validate({"name": "x", "model": {"name": "x"}, "prompts": {"path": "x"}})
     policy = evaluate(Inputs(corpus, config, plain), table, [corpus.harmful, corpus.uncertain])  # type: ignore[arg-type]
     names = (OTHER, *sizes)
-    locus = Locus("resid_post", 0, "post_last")
-    weights = CategoryRead(names, locus, np.zeros((len(names), 4)), np.zeros(len(names)), 0.8)
+    weights = CategoryRead(names, LOCUS, np.zeros((len(names), 4)), np.zeros(len(names)), 0.8)
     return policy, Recognised(weights, np.array(name, dtype=object))
 
 
-def chooser(policy: PolicyEvaluation) -> CategoryChooser:
+def chosen(
+    policy: PolicyEvaluation, recognised: Recognised, limits: Mapping[str, float] = LIMITS, given: tuple = ()
+) -> dict[str, CategoryDials]:
     corpus = policy.inputs.corpus
     declining = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
-    return CategoryChooser(policy, POOLED, declining, Targets(LIMITS, 0.95, None))  # type: ignore[arg-type]
+    settings = POOLED, declining, Targets(limits, 0.95, None), given
+    return {name: dials_of_category(policy, recognised.names == name, *settings)  # type: ignore[arg-type]
+            for name in recognised.read.names if name != OTHER}  # fmt: skip
 
 
 def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
     policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
-    found = chooser(policy).of(recognised)
+    found = chosen(policy, recognised)
     low, high = found["low"], found["high"]
     assert low.thresholds is not None
     assert high.thresholds is not None
@@ -89,7 +102,7 @@ def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
 
 def test_a_category_with_few_prompts_keeps_those_of_all_and_is_told_how_many_it_takes() -> None:
     policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
-    found = chooser(policy).of(recognised)["few"]
+    found = chosen(policy, recognised)["few"]
     assert found.thresholds is None
     assert found.why == [
         f"{name} at most 10% takes 29 independent prompts of which none fails; there are 12, good for 22.1% at best "
@@ -103,18 +116,15 @@ def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all() -> No
     held_out = policy.inputs.corpus.within("calibration")
     flipped = policy.table.probability.copy()
     flipped[0, held_out] = 1 - flipped[0, held_out]  # reads there say the opposite
-    other = PolicyEvaluation(
-        Counterfactuals(policy.table.dials, policy.table.outcomes, flipped, policy.table.actions, policy.table.right),
-        policy.surface, policy.right, policy.inputs,
-    )  # fmt: skip
-    found = chooser(other).of(recognised)
+    other = replace(policy, table=replace(policy.table, probability=flipped))
+    found = chosen(other, recognised)
     assert found["low"].thresholds is None
     assert "no number is enough at this rate" in found["low"].why[0]
 
 
 def test_a_threshold_that_is_given_is_kept() -> None:
     policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
-    kept = replace(chooser(policy), given=("normative",)).of(recognised)
+    kept = chosen(policy, recognised, given=("normative",))
     assert [one.thresholds for one in kept.values()] == [None, None]
 
 
@@ -124,7 +134,7 @@ def test_limits_that_hold_alone_are_not_named_as_missing() -> None:
     corpus, read = policy.inputs.corpus, policy.table.probability.copy()
     read[0, corpus.within("calibration") & corpus.benign] = 0.99
     other = replace(policy, table=replace(policy.table, probability=read))
-    (why,) = chooser(other).of(recognised)["low"].why
+    (why,) = chosen(other, recognised)["low"].why
     assert why.startswith("over-refusal at most 10%: 40 of 40 failed")
 
 
@@ -135,8 +145,8 @@ def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> N
               else prompt for prompt in policy.inputs.corpus.prompts]  # fmt: skip
     corpus = replace(policy.inputs.corpus, prompts=tuple(labels))
     inputs = Inputs(corpus, policy.inputs.config, policy.inputs.behaviour)
-    other = PolicyEvaluation(policy.table, policy.surface, policy.right, inputs)  # type: ignore[arg-type]
-    found = replace(chooser(other), targets=Targets(LIMITS | {"uncertain_refused": 0.1}, 0.95, None)).of(recognised)
+    other = replace(policy, inputs=inputs)
+    found = chosen(other, recognised, LIMITS | {"uncertain_refused": 0.1})
     assert found["low"].thresholds is None
     assert found["low"].why[0].startswith("uncertain prompts refused at most 10% takes 29 independent prompts")
     assert found["high"].thresholds is not None
@@ -144,14 +154,14 @@ def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> N
 
 def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
     policy, recognised = policy_of({"low": 40, "tiny": 4}, {"low": 0.3, "tiny": 0.7})
-    assert chooser(policy).of(recognised)["tiny"].why == [
+    assert chosen(policy, recognised)["tiny"].why == [
         "fewer than 10 choice prompts to decline are recognised as it, or the threshold is given"
     ]
 
 
 def test_thresholds_of_each_prompt_and_their_text() -> None:
     policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
-    found = chooser(policy).of(recognised)
+    found = chosen(policy, recognised)
     own_of = own_thresholds(POOLED, found)  # type: ignore[arg-type]
     by_prompt = dict(zip(POOLED, thresholds_of(POOLED, own_of, recognised), strict=True))  # type: ignore[arg-type]
     own = (found["low"].thresholds or {})["normative"]
@@ -172,3 +182,71 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
     assert rows[0][3].startswith("100.0% [91.2%, 100.0%] to 0.0% [0.0%, 8.8%], n 40")
     assert rows[1][1] == "of all"
     assert category_lines(ByCategory(reason="none")) == ["No thresholds by category: none."]
+
+
+# -- recognition -------------------------------------------------------------------------------------------------------
+
+
+def run_of(name: list[str | None], X: np.ndarray, part: list[str]) -> Any:
+    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), "benign", "answer", category=one)
+                    for i, one in enumerate(name))  # fmt: skip
+    corpus = Corpus(prompts, np.arange(len(name)), np.array(part, dtype=object))
+    store = SimpleNamespace(read=lambda layer, position: X.astype(np.float32))
+    return SimpleNamespace(corpus=corpus, store=store, config=SimpleNamespace(seed=0))
+
+
+def fitted(loaded: Any) -> Recognised:
+    found = fit_category_read(loaded, LOCUS)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("n_categories", [2, 3])
+def test_what_is_recognised_offline_is_what_the_dials_recognise(n_categories: int) -> None:
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(n_categories, size=240)
+    X = rng.normal(size=(240, 12))
+    X[np.arange(240), kinds] += 4.0
+    part = ["train"] * 120 + ["test"] * 120
+    loaded = run_of([f"c{k}" for k in kinds], X, part)
+    found = fitted(loaded)
+    assert found.read.names == tuple(f"c{k}" for k in range(n_categories))
+    online = [name or "" for name in found.read.recognised(X[120:].astype(np.float32))]
+    assert found.names[120:].tolist() == online
+    share, right = found.right(loaded.corpus, loaded.corpus.within("test"))
+    assert share > 0.3
+    assert right > 0.95
+
+
+def test_a_training_prompt_is_not_recognised_by_a_probe_that_has_seen_it() -> None:
+    """Where categories are noise, a probe knows its own training prompts by heart, and nothing of others."""
+    rng = np.random.default_rng(1)
+    n, d = 120, 400
+    name = [f"c{k}" for k in rng.integers(2, size=n)]
+    loaded = run_of(name, rng.normal(size=(n, d)), ["train"] * n)
+    found = fitted(loaded)
+    X = loaded.store.read(0, "post_last")
+    by_heart = [one == true for one, true in zip(found.read.recognised(X), name, strict=True)]
+    assert np.mean(by_heart) > 0.95  # the control
+    cross_fitted = found.names[found.names != ""]
+    right = np.mean([one == true for one, true in zip(found.names, name, strict=True) if one])
+    assert len(cross_fitted) < n
+    assert right < 0.7
+
+
+def test_small_categories_and_prompts_without_one_are_other() -> None:
+    rng = np.random.default_rng(2)
+    name = ["a"] * 40 + ["b"] * 40 + ["few"] * 6 + [None] * 6
+    X = rng.normal(size=(92, 8))
+    for rows, axis in ((slice(0, 40), 0), (slice(40, 80), 1), (slice(80, 92), 2)):
+        X[rows, axis] += 6.0
+    found = fitted(run_of(name, X, ["train"] * 92))
+    assert found.read.names == ("", "a", "b")
+    assert set(found.names[80:]) == {""}
+    assert (found.names[:40] == "a").mean() > 0.7
+
+
+def test_one_large_category_is_not_enough() -> None:
+    X = np.zeros((50, 4))
+    assert fit_category_read(run_of(["a"] * 40 + ["b"] * 10, X, ["train"] * 50), LOCUS) is None
+    assert fit_category_read(run_of([None] * 50, X, ["train"] * 50), LOCUS) is None
