@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from experiments.dissociation.power import contrast_power, null_power
-from experiments.pipeline.footprint import footprint, gigabytes
 from experiments.pipeline.graph import budgeted
-from experiments.pipeline.machine import LENGTHS, measure_device, measure_model, measured_speed, with_speed
-from experiments.pipeline.plan import RunPrompts, model_shape, plan_run, width
+from experiments.pipeline.machine import (
+    LENGTHS,
+    Footprint,
+    Machine,
+    gigabytes,
+    measure_model,
+    measured_speed,
+    with_speed,
+)
+from experiments.pipeline.plan import RunPrompts, estimate, plan_run
 from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import BudgetConfig, RunConfig, with_value
-from experiments.run.corpus import Corpus, check_parts
-from extract.chat.render import render
+from experiments.run.corpus import Corpus, check_parts, divide
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.sources import PromptsConfig, read_prompts
@@ -55,54 +60,48 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
         UserError: the weights do not fit into memory, or the least run does not fit into the time.
     """
     started = time.monotonic()
-    described = model_shape(config, reporter)
-    material = _Material(config, described[1])
-    machine = measure_device(config.model.device)
-    shape = footprint(described[0], width(config, machine))
-    elsewhere = config.model.loading  # smaller weights, or weights that may lie in slower memory
-    if shape.weights > machine.memory and elsewhere.quantization is None and elsewhere.max_memory is None:
-        raise UserError(
-            f"the weights take {gigabytes(shape.weights)}, and {machine.name} have "
-            f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
-            "model.loading"
-        )
-    labels = list(material.of(config).corpus.counts().values())
-    if elsewhere.quantization is None and elsewhere.max_memory is None:
-        speed = measured_speed(config, *described, shape, machine, reporter)
-    else:
+
+    def measure(config: RunConfig, shape: Any, tokenizer: Any, size: Footprint, machine: Machine, _: Any) -> Machine:
+        options = config.model.loading
+        if options.quantization is None and options.max_memory is None:
+            if size.weights > machine.memory:
+                raise UserError(
+                    f"the weights take {gigabytes(size.weights)}, and {machine.name} have "
+                    f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
+                    "model.loading"
+                )
+            return measured_speed(config, shape, tokenizer, size, machine, reporter)
         model, rows = LoadedRun(config, directory, Reporter(quiet=True)).model, config.generate.batch_size
-        speed = with_speed(machine, shape, rows, measure_model(model, shape.n_layers, rows, LENGTHS[0]))
+        return with_speed(machine, size, rows, measure_model(model, size.n_layers, rows, LENGTHS[0]))
+
+    planned = estimate(config, until, reporter, measure)
+    whole, model = planned.given, planned.model
+    rendered = {prompt.id: row for prompt, row in zip(whole.corpus.prompts, whole.rendered, strict=True)}
+
+    @cache
+    def limited(prompts: PromptsConfig) -> RunPrompts:
+        kept = read_prompts(prompts, config.seed)
+        return RunPrompts(divide(kept, prompts, config.seed), [rendered[prompt.id] for prompt in kept])
 
     def works(tried: RunConfig) -> bool:
-        return _can_be_divided(material.of(tried).corpus, tried)
+        return _can_be_divided(limited(tried.prompts).corpus, tried)
 
     def lasts(tried: RunConfig) -> float:
-        return plan_run(tried, material.of(tried), shape, until).most_minutes(speed)
+        return plan_run(tried, limited(tried.prompts), model, until).most_minutes(planned.machine)
 
     most = USED * minutes - (time.monotonic() - started) / 60
-    cut = fit_time(config, shape.n_layers, labels, lasts, most, works)
-    sentences = left_out(config, cut, (material.of(config).corpus, material.of(cut).corpus), shape.n_layers)
-    _tell(reporter, minutes, lasts(config), sentences)
+    cut = fit_time(config, model.n_layers, list(whole.corpus.counts().values()), lasts, most, works)
+    sentences = left_out(config, cut, (whole.corpus, limited(cut.prompts).corpus), model.n_layers)
+    if sentences:
+        reporter.say(
+            f"the whole run would take up to {lasts(config):.0f} minutes; to fit into {minutes:g}, it leaves out:"
+        )
+    else:
+        reporter.say(f"the whole run takes up to {lasts(config):.0f} minutes, within the budget; nothing is left out")
+    for sentence in sentences:
+        reporter.say("  " + sentence)
     budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=sentences)
     return cut.model_copy(update={"budget": budget})
-
-
-class _Material:
-    """The prompts of a configuration under any limit on their number."""
-
-    def __init__(self, config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._render = cache(lambda prompt_id: render(tokenizer, self._by_id[prompt_id]))
-        self._by_id = {prompt.id: prompt for prompt in read_prompts(config.prompts, config.seed)}
-        self._known: dict[PromptsConfig, RunPrompts] = {}
-
-    def of(self, config: RunConfig) -> RunPrompts:
-        """Return the prompts that the run would take."""
-        if config.prompts not in self._known:
-            prompts = read_prompts(config.prompts, config.seed)
-            self._known[config.prompts] = RunPrompts.of(
-                config, prompts, [self._render(prompt.id) for prompt in prompts]
-            )
-        return self._known[config.prompts]
 
 
 def _can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
@@ -113,15 +112,6 @@ def _can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
     except UserError:
         return False
     return True
-
-
-def _tell(reporter: Reporter, minutes: float, whole: float, sentences: tuple[str, ...]) -> None:
-    if not sentences:
-        reporter.say(f"the whole run takes up to {whole:.0f} minutes, within the budget; nothing is left out")
-        return
-    reporter.say(f"the whole run would take up to {whole:.0f} minutes; to fit into {minutes:g}, it leaves out:")
-    for sentence in sentences:
-        reporter.say("  " + sentence)
 
 
 def fit_time(
@@ -171,34 +161,21 @@ def _applied(
         layers: those of the run before any cut.
     """
     now = current(config, key)
-    if key == "extract.layers":
-        return None if _needs_its_layers(config) else _every(value, layers, now)
+    if key == "extract.layers":  # every so many-th, unless the run writes at every layer, or at given directions' ones
+        needed = "later" in (config.dissociate.layers, config.steer.layers) or config.dissociate.directions is not None
+        value = layers[value - 1 :: value]
+        return None if needed or not LEAST_LAYERS <= len(value) < len(now or layers) else (value,)
     if key == "generate.max_new_tokens" and now > USUAL_TOKENS:
         return None
     if key == "dissociate.positions" and not {*value} <= {*(config.extract.positions or value)}:
         return None
-    if key == "prompts.limit":
-        return (value,) if value < min(now or inf, most_of_a_label) else None
-    if key == "prompts.limit_dual_use":
-        return (value,) if value < (inf if now is None else now) else None
     if key == "dissociate.n_null_onset":
-        least = ceil(1 / config.dissociate.alpha - 1e-9) - 1
-        return (max(value, least),) if max(value, least) < now else None
+        value = max(value, ceil(1 / config.dissociate.alpha - 1e-9) - 1)
+    if key == "prompts.limit":
+        now = min(now or inf, most_of_a_label)
     if isinstance(value, list):
         return (value,) if now is None or len(value) < len(now) else None
-    return (value,) if value < now else None
-
-
-def _needs_its_layers(config: RunConfig) -> bool:
-    """Return whether a run writes at every later layer, or at layers that given directions name."""
-    later = "later" in (config.dissociate.layers, config.steer.layers)
-    return later or config.dissociate.directions is not None
-
-
-def _every(stride: int, layers: tuple[int, ...], now: tuple[int, ...] | None) -> tuple[tuple[int, ...]] | None:
-    """Return every so many-th of some layers, if that is fewer than now and enough."""
-    kept = layers[stride - 1 :: stride]
-    return (kept,) if LEAST_LAYERS <= len(kept) < len(now or layers) else None
+    return (value,) if value < (inf if now is None else now) else None
 
 
 def current(config: RunConfig, key: str) -> Any:
@@ -219,55 +196,55 @@ def left_out(whole: RunConfig, cut: RunConfig, corpora: tuple[Corpus, Corpus], n
     return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, *corpora))
 
 
+NO_VERDICT = "; no verdict depends on them."
+LESS_SURE = ": standard errors grow by {more:.0%}."
+LEFT_OUT = {  # what is said of a key that was cut from n to m
+    "dissociate.variants": "Other forms of ablation are not tried.",
+    "triggers.attributed": "At most {m} of {n} requests of each label whose words are left out in turn" + NO_VERDICT,
+    "triggers.patched": "At most {m} of {n} pairs with the trigger word patched" + NO_VERDICT,
+    "triggers.erased": "At most {m} of {n} requests of each kind with the trigger word erased" + NO_VERDICT,
+    "dissociate.positions": (
+        "Write directions are fitted at the last prompt token alone; one fitted earlier may be stronger."
+    ),
+    "extract.layers": (
+        "{m} of {n} layers are read and written; what is decided between two of them is found at the next."
+    ),
+    "dissociate.n_null_onset": (
+        "{m} of {n} permuted-label directions: p is not below {p:.2g}, and an effect that {beyond:.0%} of them exceed "
+        "is shown with a power of {power:.0%} instead of {whole_power:.0%}."
+    ),
+    "dissociate.n_null_generation": (
+        "{m} of {n} permuted-label directions are tried on generated answers" + NO_VERDICT
+    ),
+    "dissociate.n_selection": (
+        "At most {m} instead of {n} validation prompts of each class choose the write locus" + LESS_SURE
+    ),
+    "dissociate.n_onset": (
+        "At most {m} instead of {n} declined prompts of each behaviour give the onset effects" + LESS_SURE
+    ),
+    "dissociate.n_side_effects": "At most {m} instead of {n} prompts give each side effect" + LESS_SURE,
+    "generate.max_new_tokens": (
+        "Answers end after {m} instead of {n} tokens; a caution or a fact that comes later is not read."
+    ),
+    "steer.system_lines": "The dials are not compared with system lines.",
+    "steer.one_dial": "Two dials are not compared with one.",
+}
+
+
 def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
-    before, after = whole.dissociate, cut.dissociate
-    if before.variants and not after.variants:
-        yield "Other forms of ablation are not tried."
-    for key, what in (
-        ("attributed", "requests of each label whose words are left out in turn"),
-        ("patched", "pairs with the trigger word patched"),
-        ("erased", "requests of each kind with the trigger word erased"),
-    ):
-        n, m = getattr(whole.triggers, key), getattr(cut.triggers, key)
-        if m < n:
-            yield f"At most {m} of {n} {what}; no verdict depends on them."
-    if before.positions != after.positions:
-        yield "Write directions are fitted at the last prompt token alone; one fitted earlier may be stronger."
-    if whole.extract.layers != cut.extract.layers and cut.extract.layers:
-        count = len(whole.extract.layers or range(n_layers))
-        yield (
-            f"{len(cut.extract.layers)} of {count} layers are read and written; what is decided between two of them "
-            "is found at the next."
-        )
-    if after.n_null_onset < before.n_null_onset:
-        powers = [null_power(BEYOND, n, before.alpha) for n in (after.n_null_onset, before.n_null_onset)]
-        yield (
-            f"{after.n_null_onset} of {before.n_null_onset} permuted-label directions: p is not below "
-            f"{1 / (after.n_null_onset + 1):.2g}, and an effect that {BEYOND:.0%} of them exceed is shown with a "
-            f"power of {powers[0]:.0%} instead of {powers[1]:.0%}."
-        )
-    if after.n_null_generation < before.n_null_generation:
-        yield (
-            f"{after.n_null_generation} of {before.n_null_generation} permuted-label directions are tried on "
-            "generated answers; no verdict depends on them."
-        )
-    for key, what in (
-        ("n_selection", "validation prompts of each class choose the write locus"),
-        ("n_onset", "declined prompts of each behaviour give the onset effects"),
-        ("n_side_effects", "prompts give each side effect"),
-    ):
-        n, m = getattr(before, key), getattr(after, key)
-        if m < n:
-            yield f"At most {m} instead of {n} {what}: standard errors grow by {np.sqrt(n / m) - 1:.0%}."
-    if cut.generate.max_new_tokens < whole.generate.max_new_tokens:
-        yield (
-            f"Answers end after {cut.generate.max_new_tokens} instead of {whole.generate.max_new_tokens} tokens; a "
-            "caution or a fact that comes later is not read."
-        )
-    if len(cut.steer.system_lines) < len(whole.steer.system_lines):
-        yield "The dials are not compared with system lines."
-    if whole.steer.one_dial and not cut.steer.one_dial:
-        yield "Two dials are not compared with one."
+    for key, sentence in LEFT_OUT.items():
+        n, m = current(whole, key), current(cut, key)
+        if n == m:
+            continue
+        numbers: dict[str, float] = {}
+        if key == "extract.layers":
+            n, m = len(n or range(n_layers)), len(m)
+        if key == "dissociate.n_null_onset":
+            power, whole_power = (null_power(BEYOND, draws, whole.dissociate.alpha) for draws in (m, n))
+            numbers = {"p": 1 / (m + 1), "beyond": BEYOND, "power": power, "whole_power": whole_power}
+        if sentence.endswith(LESS_SURE):
+            numbers["more"] = np.sqrt(n / m) - 1
+        yield sentence.format(n=n, m=m, **numbers)
 
 
 def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:

@@ -1,13 +1,12 @@
 """Cost of a run: the steps of each stage as upper limits, and their duration on a machine as a range. Arithmetic only.
 
 A pass has three lower bounds: its matrix products (two FLOP for each weight and token), reading the weights and the
-keys and values once, and starting each layer. Reading prompts is bound by the first. Decoding is bound by the second:
-every step reads all weights to write one token a row, and the rows of a batch share that cost. Small models and small
-batches are bound by the third. Where the model's own passes were measured, the range is at most a factor of two: its
-ends differ in the length of the answers, the number of onset prefixes and a tenth of speed. Where only a machine's
-peaks are known, the lower end overlaps the three bounds at a high share of the peaks, with answers of half the allowed
-length, and candidates of the null chosen by first-order effects; the upper end adds them at a low share, with answers
-of the full length, and every candidate measured.
+keys and values once, and starting each layer. Reading prompts is bound by the first; decoding by the second, since
+every step reads all weights to write one token a row; small models and small batches by the third. Of a model whose
+passes were measured the range is at most a factor of two: its ends differ in the length of the answers, the number of
+onset prefixes and a tenth of speed. Of a machine's peaks the lower end overlaps the bounds at a high share of them,
+with answers of half the allowed length, and candidates of the null chosen by first-order effects; the upper end adds
+them at a low share, with answers of the full length, and every candidate measured.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from experiments.dials.results import MOST_PROMPTS
 from experiments.factors import removal
 from experiments.factors.decision_change import LABELS
 from experiments.factors.prompt_context import REMOVALS
-from experiments.pipeline.footprint import Footprint
 from experiments.pipeline.graph import in_order, stages_of
-from experiments.pipeline.machine import Machine
+from experiments.pipeline.machine import Footprint, Machine
 from experiments.probing.results import KEPT
 from experiments.probing.write_directions import write_layers
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
@@ -185,15 +183,13 @@ def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
     return Step(name, passes, config.dissociate.kl_tokens, distributions=config.dissociate.kl_tokens, layers=ABOVE)
 
 
-def _uncertainty(config: RunConfig, size: RunSize) -> list[Step]:
-    samples = config.uncertainty.with_default_samples.samples
-    return [Step("sampled answers", completions=samples * size.questions, settings=samples)]
-
-
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [Step("activations", size.prompts, size.prompt_tokens)],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts)],
-    "uncertainty": _uncertainty,
+    "uncertainty": lambda config, size: [
+        Step("sampled answers", completions=samples * size.questions, settings=samples)
+        for samples in [config.uncertainty.with_default_samples.samples]
+    ],
     "trigger_measures": _trigger_measures,
     "probe": _probe,
     "effects": _effects,
@@ -263,53 +259,38 @@ def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
 
 def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
     """Return the time of some steps at one assumed utilization, in seconds."""
-    return sum(_seconds(step, model, machine, batches, used) for step in steps)
+
+    def forward(tokens: float, distributions: float, cached: float = 0.0) -> float:
+        """Time a pass with so many next-token distributions, which reads so many bytes of keys and values."""
+        products = 2 * (model.blocks * tokens + model.head * distributions) / (used.products * machine.flops)
+        reading = (model.weights + cached) / (used.reading * machine.bandwidth)
+        starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
+        return max(products, reading, starting) if used.overlapping else products + reading + starting
+
+    def answering(rows: float, settings: int) -> float:
+        """Time a batch of prompts that is read once and answered under each setting."""
+        new = used.answers * batches.max_new_tokens
+        seen = rows * (batches.prompt_tokens + new / 2) * model.cache
+        return forward(rows * batches.prompt_tokens, rows) + settings * new * forward(rows, rows, seen)
+
+    spent = 0.0
+    for step in steps:
+        passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
+        if passes:
+            rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
+            if step.distributions:
+                rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
+            together = min(rows, passes)
+            one = forward(together * step.tokens_a_pass, together * step.distributions)
+            spent += passes / together * one * step.layers * min(step.repeats, used.repeats)
+        if step.completions:  # each setting answers a batch of prompts by itself
+            full, rest = divmod(step.completions / step.settings, batches.completions)
+            spent += full * answering(batches.completions, step.settings)
+            spent += answering(rest, step.settings) if rest else 0.0
+    return spent
 
 
 def assumptions(machine: Machine) -> str:
     """Return the assumptions behind the range, as text."""
     of_peaks = ASSUMED_OF_PEAKS.format(launch=" to ".join(f"{1e3 * seconds:g}" for seconds in machine.launch))
     return (ASSUMED_OF_MODEL if machine.of_model else of_peaks) + NOT_COUNTED
-
-
-def _seconds(step: Step, model: Footprint, machine: Machine, batches: Batches, used: Utilization) -> float:
-    spent = 0.0
-    passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
-    if passes:
-        rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
-        if step.distributions:
-            rows = min(MOST_ROWS, max(1, MOST_LOGITS // (step.distributions * model.vocabulary)))
-        together = min(rows, passes)
-        one = _forward(together * step.tokens_a_pass, together * step.distributions, 0.0, model, machine, used)
-        spent += passes / together * one * step.layers * min(step.repeats, used.repeats)
-    if step.completions:
-        prompts = step.completions / step.settings  # each setting answers a batch of prompts by itself
-        full, rest = divmod(prompts, batches.completions)
-        spent += full * _answering(batches.completions, step.settings, model, machine, batches, used)
-        spent += _answering(rest, step.settings, model, machine, batches, used) if rest else 0.0
-    return spent
-
-
-def _answering(
-    rows: float, settings: int, model: Footprint, machine: Machine, batches: Batches, used: Utilization
-) -> float:
-    """Return the seconds in which a batch of prompts is read once and answered under each setting."""
-    new = used.answers * batches.max_new_tokens
-    seen = rows * (batches.prompt_tokens + new / 2) * model.cache
-    reading = _forward(rows * batches.prompt_tokens, rows, 0.0, model, machine, used)
-    return reading + settings * new * _forward(rows, rows, seen, model, machine, used)
-
-
-def _forward(
-    tokens: float, distributions: float, cached: float, model: Footprint, machine: Machine, used: Utilization
-) -> float:
-    """Return the seconds of one forward pass.
-
-    Args:
-        distributions: next-token distributions that it computes.
-        cached: bytes of the keys and values that it reads.
-    """
-    products = 2 * (model.blocks * tokens + model.head * distributions) / (used.products * machine.flops)
-    reading = (model.weights + cached) / (used.reading * machine.bandwidth)
-    starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
-    return max(products, reading, starting) if used.overlapping else products + reading + starting

@@ -1,6 +1,7 @@
-"""Speed and memory of a machine, for estimates: measured here in half a second, by its data sheet for an A100.
+"""Sizes of a model by its configuration, and speed and memory of a machine, for estimates.
 
-The speed of a model is measured once with passes of a model of its shape, and kept in the cache.
+A machine is measured in half a second, an A100 known by its data sheet. The speed of a model is measured once with
+passes of a model of its shape, and kept in the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from experiments.pipeline.footprint import Footprint
+from experiments.responses.batched_edits import MOST_LOGITS
 from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line
 from extract.keyed_file import KeyedFile, content_key
@@ -37,6 +38,82 @@ MEMORY = 0.1  # share of the memory that the measured layers may take
 NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
 
 Seconds = tuple[float, float, float]  # see `measure_model`
+
+
+# -- sizes of a model -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The sizes of a model that determine its cost."""
+
+    parameters: int
+    width: int  # bytes of a number
+    n_layers: int
+    d_model: int
+    d_ff: int  # the widest layer of a block
+    d_kv: int  # width of a token's keys at one layer, all heads
+    vocabulary: int
+    embedding: int = 0  # parameters that are looked up and in no product
+    head: int = 0  # parameters that only a next-token distribution needs; 0 where it is not known
+
+    @property
+    def blocks(self) -> int:
+        """Parameters that every token is multiplied with."""
+        return self.parameters - self.embedding - self.head
+
+    @property
+    def weights(self) -> int:
+        """Bytes of all weights."""
+        return self.parameters * self.width
+
+    @property
+    def cache(self) -> int:
+        """Bytes of a token's keys and values at all layers (a sliding window would keep fewer of long texts)."""
+        return 2 * self.n_layers * self.d_kv * self.width
+
+    def work(self, batch: int, tokens: int) -> int:
+        """Return the approximate bytes of a pass's temporary values.
+
+        Args:
+            batch: completions decoded together; several copies of their logits are held in float32.
+            tokens: tokens of the largest batch that is read.
+        """
+        logits = 3 * 4 * max(batch * self.vocabulary, MOST_LOGITS)
+        return max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
+
+
+def footprint(shape: PretrainedConfig, width: int) -> Footprint:
+    """Return a model's sizes from its configuration; weights are created on the meta device only.
+
+    Args:
+        width: bytes of a number in the model's dtype.
+    """
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape)
+    text = shape.get_text_config()
+    read, written = model.get_input_embeddings(), model.get_output_embeddings()
+    heads = text.num_attention_heads
+    d_head = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return Footprint(
+        parameters=sum(p.numel() for p in model.parameters()),
+        width=width,
+        n_layers=text.num_hidden_layers,
+        d_model=text.hidden_size,
+        d_ff=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        d_kv=(getattr(text, "num_key_value_heads", None) or heads) * d_head,
+        vocabulary=text.vocab_size,
+        embedding=0 if written is not None and read.weight is written.weight else read.weight.numel(),
+        head=0 if written is None else written.weight.numel(),
+    )
+
+
+def gigabytes(n: int) -> str:
+    """Return a number of bytes as text in GB or MB."""
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -86,9 +163,10 @@ def measure_device(device: str) -> Machine:
     flops = 2 * size**3 / _seconds(lambda: a @ a, finish)
     bandwidth = 2 * n_bytes / _seconds(b.clone, finish)
     if not on_gpu:
-        return Machine(
-            f"{os.cpu_count()} CPU cores", "measured now", flops, bandwidth, _host_memory(), (1e-4, 6e-4), 4, chosen
-        )
+        name, memory = f"{os.cpu_count()} CPU cores", 16 * 10**9
+        if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):  # not on every system
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return Machine(name, "measured now", flops, bandwidth, memory, (1e-4, 6e-4), 4, chosen)
     count = torch.cuda.device_count() if device == "auto" else 1
     gpus = [torch.cuda.get_device_properties(i if device == "auto" else at) for i in range(count)]
     name = f"{count} x {gpus[0].name}" if count > 1 else str(gpus[0].name)
@@ -107,13 +185,6 @@ def _seconds(call: Callable[[], object], finish: Callable[[], None]) -> float:
         finish()
         best = min(best, time.perf_counter() - before)
     return best
-
-
-def _host_memory() -> int:
-    names = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in names:  # not on every system
-        return 16 * 10**9
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 # -- speed of a model --------------------------------------------------------------------------------------------------
@@ -135,17 +206,9 @@ def measured_speed(
     """
     figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
     rows, options = config.generate.batch_size, config.model.loading.attn_implementation
-    key = content_key(
-        json.dumps(figures, sort_keys=True, default=str),
-        size.width,
-        config.model.dtype,
-        options,
-        rows,
-        platform.node(),
-        machine.name,
-        torch.get_num_threads(),
-        torch.__version__,
-    )
+    here = (platform.node(), machine.name, torch.get_num_threads(), torch.__version__)
+    figures_text = json.dumps(figures, sort_keys=True, default=str)
+    key = content_key(figures_text, size.width, config.model.dtype, options, rows, *here)
     kept, load = _kept(key), _load()
     if kept is None or kept[1] > max(BUSY, 2 * load):
         reporter.say(
@@ -168,14 +231,8 @@ def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -
     flops = 2 * size.blocks / a_token
     waiting += max(0.0, besides - 2 * size.head * rows / flops)
     launch = waiting / size.n_layers
-    return replace(
-        machine,
-        source="measured with passes of the model's shape",
-        flops=flops,
-        bandwidth=np.inf,
-        launch=(launch, launch),
-        of_model=True,
-    )
+    source = "measured with passes of the model's shape"
+    return replace(machine, source=source, flops=flops, bandwidth=np.inf, launch=(launch, launch), of_model=True)
 
 
 def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Seconds:
@@ -253,13 +310,8 @@ def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, mac
 
 
 def _file() -> KeyedFile:
-    return KeyedFile(
-        cache_folder() / "speeds.sqlite",
-        "speeds",
-        ["seconds"],
-        purpose="the cache of measured speeds",
-        remedy="delete it",
-    )
+    path, purpose = cache_folder() / "speeds.sqlite", "the cache of measured speeds"
+    return KeyedFile(path, "speeds", ["seconds"], purpose=purpose, remedy="delete it")
 
 
 def _kept(key: str) -> tuple[Seconds, float] | None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
-from experiments.pipeline.footprint import Footprint, MemoryNeed, describe_fit, describe_worker, footprint, memory_need
-from experiments.pipeline.machine import A100, Machine, measure_device, measured_speed
+from experiments.pipeline.machine import (
+    A100,
+    Footprint,
+    Machine,
+    footprint,
+    gigabytes,
+    measure_device,
+    measured_speed,
+)
 from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide
@@ -28,28 +36,34 @@ from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
 
 PlanRecord = dict[str, Any]  # as --dry-run --json prints it
+Measure = Callable[[RunConfig, PretrainedConfig, PreTrainedTokenizerBase, Footprint, Machine, Reporter], Machine]
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+class MemoryNeed(NamedTuple):
+    """Bytes that must be in memory at the same time."""
+
+    weights: int
+    cache: int
+    work: int
 
 
 @dataclass(frozen=True)
 class RunPrompts:
-    """The prompts of a run as its cost depends on them: divided into parts, with their tokens and positions."""
+    """The prompts of a run as its cost depends on them: divided into parts, through the template."""
 
     corpus: Corpus
-    lengths: tuple[int, ...]  # tokens of each
-    positions: tuple[str, ...]  # that some prompt has
+    rendered: Sequence[Rendered]
 
-    @classmethod
-    def of(cls, config: RunConfig, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> RunPrompts:
-        """Divide the prompts as the run does."""
-        positions = position_names(rendered)
-        lengths = tuple(len(row.token_ids) for row in rendered)
-        return cls(divide(prompts, config.prompts, config.seed), lengths, positions)
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Tokens of each prompt."""
+        return [len(row.token_ids) for row in self.rendered]
 
-    @property
-    def mean_tokens(self) -> float:
-        """Tokens of a prompt, on average."""
-        return sum(self.lengths) / len(self.lengths)
+    @cached_property
+    def positions(self) -> tuple[str, ...]:
+        """The positions that some prompt has."""
+        return position_names(self.rendered)
 
     def size(self, n_layers: int) -> RunSize:
         """Return the numbers that the cost depends on."""
@@ -58,7 +72,7 @@ class RunPrompts:
             prompts=len(corpus),
             test=int((corpus.rated & test).sum()),
             harmful_test=int((corpus.harmful & test).sum()),
-            prompt_tokens=self.mean_tokens,
+            prompt_tokens=sum(self.lengths) / len(self.lengths),
             n_layers=n_layers,
             positions=sum(name == "inst_last" or name.startswith("post_") for name in self.positions),
             questions=len(questions(corpus.prompts)),
@@ -119,7 +133,6 @@ class RunEstimate:
 
     config: RunConfig
     until: str
-    prompts: Sequence[Prompt]
     given: RunPrompts
     model: Footprint
     machine: Machine
@@ -145,29 +158,29 @@ class RunEstimate:
     @property
     def warning(self) -> str:
         """That the prompts are an organism's and the model is another; empty if not."""
-        return warning(self.config.model.name) if on_another_model(self.config, self.prompts) else ""
+        return warning(self.config.model.name) if on_another_model(self.config, self.given.corpus.prompts) else ""
 
     @property
     def by_label(self) -> dict[str, tuple[int, int]]:
         """The prompts of each label, and the independent groups among them that intervals count."""
         labelled: dict[str, list[Prompt]] = {}
-        for prompt in self.prompts:
+        for prompt in self.given.corpus.prompts:
             labelled.setdefault(prompt.label, []).append(prompt)
         return {label: (len(each), len(set(groups_apart(each).tolist()))) for label, each in labelled.items()}
 
     def record(self, directory: Path) -> PlanRecord:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
-        plan, config, given = self.plan(), self.config, self.given
+        plan, config, lengths = self.plan(), self.config, self.given.lengths
         n_completions = sum(step.completions for step in plan.steps)
-        responses = len(self.prompts) * config.extract.generated
+        responses = len(lengths) * config.extract.generated
         return {
             "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
             "skipped",
             "model": config.model.name,
             "parameters": self.model.parameters,
-            "prompts": len(self.prompts),
+            "prompts": len(lengths),
             "independent groups": {label: groups for label, (_, groups) in self.by_label.items()},
-            "prompt tokens": sum(given.lengths),
+            "prompt tokens": sum(lengths),
             "steps, at most": {s.name: _described(s) for s in plan.steps},
             "completions, at most": n_completions,
             "generated tokens, at most": n_completions * config.generate.max_new_tokens + responses,
@@ -180,20 +193,22 @@ class RunEstimate:
         }
 
 
-def estimate(config: RunConfig, until: str, reporter: Reporter) -> RunEstimate:
+def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure | None = None) -> RunEstimate:
     """Read the prompts and the model's configuration, and measure the model on this machine if that was not done yet.
+
+    Args:
+        measure: in place of `measured_speed`.
 
     Raises:
         UserError: the prompts are not valid, or there is no such model or device.
     """
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
-    given = RunPrompts.of(config, prompts, [render(tokenizer, prompt) for prompt in prompts])
+    given = RunPrompts(divide(prompts, config.prompts, config.seed), [render(tokenizer, prompt) for prompt in prompts])
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))
-    return RunEstimate(
-        config, until, prompts, given, size, measured_speed(config, shape, tokenizer, size, machine, reporter)
-    )
+    speed = (measure or measured_speed)(config, shape, tokenizer, size, machine, reporter)
+    return RunEstimate(config, until, given, size, speed)
 
 
 @dataclass(frozen=True)
@@ -238,8 +253,15 @@ class Plan:
         return describe_fit(model, self.config.generate.batch_size, self.longest, read, machine.memory)
 
     def worker(self, machine: Machine) -> str:
-        """Return what each Ray worker takes on this machine and on GPUs, and what to ask for."""
-        return describe_worker(self._need(machine), machine.memory, self._need(A100), A100.memory)
+        """Return what each Ray worker takes on this machine and on GPUs, how many fit here, and what to ask for."""
+        here, on_gpu = sum(self._need(machine)), sum(self._need(A100))
+        room, gpus = machine.memory // here, -(-on_gpu // int(0.9 * A100.memory))
+        fits = f"{room} fit into" if room else "none fits into"
+        return (
+            f"takes about {gigabytes(here)}, {fits} the {gigabytes(machine.memory)} here; {gigabytes(on_gpu)} on GPUs "
+            f"of {gigabytes(A100.memory)}: --gpus-per-worker {gpus}"
+            + (", its layers spread over them" if gpus > 1 else "")
+        )
 
     def most_minutes(self, machine: Machine) -> float:
         """Return the upper end of the range of time on a machine, in minutes."""
@@ -264,6 +286,32 @@ class Plan:
         settings = self.config.generate
         read = self.config.extract.token_budget or usual
         return Batches(read, settings.batch_size, self.size.prompt_tokens, settings.max_new_tokens)
+
+
+def memory_need(model: Footprint, batch: int, longest: int, tokens: int) -> MemoryNeed:
+    """Return the memory for decoding a batch of completions.
+
+    Args:
+        longest: tokens of the longest prompt and its completion.
+        tokens: tokens of the largest batch that is read.
+    """
+    return MemoryNeed(model.weights, batch * longest * model.cache, model.work(batch, tokens))
+
+
+def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
+    """Return as text whether the run fits into `memory` bytes, and the remedy if it does not."""
+    wanted = sum(memory_need(model, batch, longest, tokens))
+    used = f"{gigabytes(wanted)} of {gigabytes(memory)}"
+    if wanted <= memory:
+        return f"fits: about {used}"
+    if model.weights > memory:
+        return (
+            f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; the rest is "
+            "in slower memory, and the run takes many times longer than estimated here"
+        )
+    smaller = next((b for b in range(batch, 0, -1) if sum(memory_need(model, b, longest, tokens)) <= memory), 0)
+    remedy = f"generate.batch_size={smaller} fits" if smaller else "set a smaller extract.token_budget"
+    return f"does not fit at once: about {used}; batches become smaller during the run; {remedy}"
 
 
 def _described(step: Step) -> str:

@@ -147,13 +147,16 @@ def _dry_run(
 def _plan_lines(
     planned: RunEstimate, directory: Path, states: Sequence[StageState], with_workers: bool
 ) -> Iterator[tuple[str, str]]:
-    from experiments.pipeline.footprint import gigabytes
+    from experiments.pipeline.machine import gigabytes
 
     done = [state.name for state in states if state.state == "done"]
     plan = planned.plan(done)
     labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in planned.by_label.items())
     yield "model", f"{planned.config.model.name}, {_count(planned.model.parameters)} parameters"
-    yield "prompts", f"{len(planned.prompts):,} ({labels} independent groups), {sum(planned.given.lengths):,} tokens"
+    yield (
+        "prompts",
+        f"{len(planned.given.lengths):,} ({labels} independent groups), {sum(planned.given.lengths):,} tokens",
+    )
     yield "skipped as done", ", ".join(done) or "nothing"
     yield "to run", ", ".join(state.name for state in states if state.state != "done")
     costly = [step for step in plan.steps if step.passes or step.completions]

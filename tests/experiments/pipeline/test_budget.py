@@ -193,7 +193,7 @@ def test_too_little_memory_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
-    monkeypatch.setattr("experiments.pipeline.budget.measure_device", lambda device: small)
+    monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: small)
     with pytest.raises(UserError, match=r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"):
         fit_budget(load_config(QUICK), tmp_path, "report", 600, Reporter(quiet=True))
     assert list(tmp_path.iterdir()) == []
@@ -236,7 +236,7 @@ def test_weights_that_are_made_smaller_or_spread_are_not_refused_for_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
-    monkeypatch.setattr("experiments.pipeline.budget.measure_device", lambda device: small)
+    monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: small)
     config = load_config(QUICK, [f"model.loading.{option}"])
     with pytest.raises(UserError, match="the least run takes"):  # the next thing that is looked at
         fit_budget(config, tmp_path, "report", 1e-4, Reporter(quiet=True))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments.pipeline.cost import FAST, SLOW, Batches, RunSize, Step, minutes, steps, tokens
-from experiments.pipeline.footprint import Footprint, describe_fit, memory_need
-from experiments.pipeline.machine import A100, Machine, measure_device
-from experiments.pipeline.plan import estimate
+from experiments.pipeline.machine import A100, Footprint, Machine, measure_device
+from experiments.pipeline.plan import describe_fit, estimate, memory_need
 from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.progress import Reporter

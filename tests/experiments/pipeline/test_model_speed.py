@@ -13,8 +13,7 @@ import torch
 
 from experiments.pipeline import machine as model_speed
 from experiments.pipeline.cost import LONG_ANSWERS, Batches, Step, seconds
-from experiments.pipeline.footprint import Footprint, footprint
-from experiments.pipeline.machine import Machine, measure_model, measured_speed, with_speed
+from experiments.pipeline.machine import Footprint, Machine, footprint, measure_model, measured_speed, with_speed
 from experiments.pipeline.plan import model_shape
 from experiments.run.config import RunConfig, load_config
 from extract.model.edit import Edit, Pass
