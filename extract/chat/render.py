@@ -14,7 +14,7 @@ from itertools import islice
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from extract.chat.template import Arguments, apply_template
+from extract.chat.template import apply_template
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 
@@ -81,13 +81,10 @@ class Rendered:
     instruction: range = NO_TOKENS  # tokens of the last turn
 
 
-def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Arguments | None = None) -> Rendered:
+def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> Rendered:
     """Tokenise a prompt with its chat template and find its token roles.
 
     The instruction is the user's last turn as the template writes it, with the blanks at its ends.
-
-    Args:
-        template_args: further arguments of the template, such as `{"enable_thinking": False}`.
 
     Raises:
         UserError: there is no chat template, it refuses the conversation or drops the user's words, or their position
@@ -95,7 +92,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, template_args: Ar
     """
 
     def show(words: str) -> str:
-        return apply_template(tokenizer, (*prompt.messages[:-1], {"role": "user", "content": words}), template_args)
+        return apply_template(tokenizer, (*prompt.messages[:-1], {"role": "user", "content": words}))
 
     try:
         text = show(prompt.text)

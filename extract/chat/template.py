@@ -53,62 +53,32 @@ _MERGING = (
 def choose_template(
     tokenizer: PreTrainedTokenizerBase, wanted: str | None, arguments: Arguments | None = None, system: System = "keep"
 ) -> str | dict[str, str]:
-    """Return the chat template to use: the model's own (None), `plain`, or the content of a file.
+    """Return the chat template to use, for every call: the model's own (None), `plain`, or the content of a file.
 
-    Args:
-        wanted: None, `plain`, or the path of a `.jinja` file.
-        arguments: further arguments of the template, such as `{"enable_thinking": False}`, for every call.
-        system: `merge` puts system messages at the start of the next user turn, for templates that refuse them.
-
-    Raises:
-        UserError: the model has no template of its own, the file is missing or not a Jinja template, or the template
-            does not read an argument.
+    `system="merge"` puts system messages at the start of the next user turn, for templates that refuse them.
     """
     chosen = _chosen(tokenizer, wanted)
     sources = chosen if isinstance(chosen, dict) else {"default": chosen}  # some tokenizers hold several by name
-    _check_arguments(arguments or {}, list(sources.values()), wanted or tokenizer.name_or_path)
-    settled = {name: _with_settings(source, arguments or {}, system) for name, source in sources.items()}
-    return settled if isinstance(chosen, dict) else settled["default"]
-
-
-def _with_settings(source: str, arguments: Arguments, system: System) -> str:
-    """Return a template with these arguments and this treatment of system messages set in its source.
-
-    Args:
-        system: `keep` passes them to the template; `merge` puts them at the start of the next user turn.
-    """
-    setting = "".join(f"{{% set {name} = {value!r} %}}" for name, value in arguments.items())
-    before = setting + (_MERGING if system == "merge" else "")
-    return f"{before}\n{source}" if before else source  # templates drop one line end after a statement
-
-
-def _check_arguments(arguments: Arguments, sources: Sequence[str], whose: str) -> None:
-    """Refuse arguments that no template reads, since a misspelt one would have no effect.
-
-    Raises:
-        UserError: names the argument.
-    """
-    for name in arguments:
-        is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources)
+    for name in arguments or {}:  # a misspelt one would have no effect
+        is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources.values())
         if name in GIVEN_ALREADY or not is_read:
             raise UserError(
-                f"the chat template of {whose} takes no argument {name!r}; "
+                f"the chat template of {wanted or tokenizer.name_or_path} takes no argument {name!r}; "
                 "give one that occurs in the template, such as enable_thinking"
             )
+    setting = "".join(f"{{% set {name} = {value!r} %}}" for name, value in (arguments or {}).items())
+    if before := setting + (_MERGING if system == "merge" else ""):
+        sources = {name: f"{before}\n{source}" for name, source in sources.items()}  # a template drops the line end
+    return sources if isinstance(chosen, dict) else sources["default"]
 
 
-def apply_template(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], arguments: Arguments | None = None
-) -> str:
+def apply_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:
     """Write a conversation in the model's chat format, up to the start of the assistant's turn.
 
-    Args:
-        arguments: further arguments of the template, such as `enable_thinking`.
-
     Raises:
-        UserError: there is no template, it does not read an argument, or it refuses the conversation.
+        UserError: there is no template, or it refuses the conversation.
     """
-    source = _source(tokenizer, arguments or {})
+    source = _source(tokenizer)
     try:
         return str(
             tokenizer.apply_chat_template(
@@ -116,7 +86,7 @@ def apply_template(
                 tokenize=False,
                 add_generation_prompt=True,
                 chat_template=_dated(source),
-                **({"date_string": PINNED_DATE.strftime("%d %b %Y")} | dict(arguments or {})),
+                date_string=PINNED_DATE.strftime("%d %b %Y"),
             )
         )
     except Exception as error:  # templates raise their own errors
@@ -126,20 +96,18 @@ def apply_template(
         raise UserError(f"the chat template of {tokenizer.name_or_path} refused a conversation: {reason}") from error
 
 
-def template_identity(tokenizer: PreTrainedTokenizerBase, arguments: Arguments | None = None) -> str:
+def template_identity(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return a SHA-256 over everything besides the messages that determines how conversations are written."""
-    source = _source(tokenizer, arguments or {})
+    source = _source(tokenizer)
     dated = "strftime_now" in source or "date_string" in source
-    parts = [source, tokenizer.special_tokens_map, dict(arguments or {}), str(PINNED_DATE) if dated else None]
+    parts = [source, tokenizer.special_tokens_map, {}, str(PINNED_DATE) if dated else None]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _source(tokenizer: PreTrainedTokenizerBase, arguments: Arguments) -> str:
+def _source(tokenizer: PreTrainedTokenizerBase) -> str:
     if not tokenizer.chat_template:
         raise _missing_template(tokenizer)
-    source = str(tokenizer.get_chat_template())
-    _check_arguments(arguments, [source], tokenizer.name_or_path)
-    return source
+    return str(tokenizer.get_chat_template())
 
 
 def _chosen(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dict[str, str]:

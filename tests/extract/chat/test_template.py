@@ -1,12 +1,13 @@
 """Chat templates: the choice of one, its arguments, its identity, and the plain format for base models."""
 
+import copy
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from extract.chat.render import render
+from extract.chat.render import remarks, render
 from extract.chat.template import PLAIN_TEMPLATE, apply_template, choose_template, template_identity
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
@@ -19,6 +20,16 @@ TALK = (
     {"role": "assistant", "content": " a model "},
     {"role": "user", "content": "why?"},
 )
+
+
+TURNS = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
+SWITCHED = TURNS + "{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}{{ level }} >"
+STRICT = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TURNS + ">"
+SYSTEM, FIRST, REPLY, LAST = (
+    {"role": role, "content": content}
+    for role, content in (("system", " Be brief.\n"), ("user", "who are you?"), ("assistant", "a model"),
+                          ("user", "why?"))
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -35,25 +46,6 @@ def test_dates_in_templates_are_pinned(tokenizer: PreTrainedTokenizerBase, ask_f
     assert apply_template(tokenizer, HI) == f"\nToday is {date}. hi >"
 
 
-def test_a_template_is_given_what_it_reads(tokenizer: PreTrainedTokenizerBase) -> None:
-    tokenizer.chat_template = (
-        LOOP % "{{ m.content }}" + "{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}"
-        " {{ date_string }}"
-    )
-    assert apply_template(tokenizer, HI) == "hi 26 Jul 2024"
-    assert apply_template(tokenizer, HI, {"enable_thinking": False}) == "hi<no> 26 Jul 2024"
-    assert apply_template(tokenizer, HI, {"date_string": "1 May"}) == "hi 1 May"
-    rendered = render(tokenizer, Prompt("p", HI, "benign", "answer"), {"enable_thinking": False})
-    assert rendered.text == "hi<no> 26 Jul 2024"
-
-
-@pytest.mark.parametrize("name", ["enable_thinkng", "thinking", "tokenize", "messages", "add_generation_prompt"])
-def test_an_argument_the_template_does_not_read_is_refused(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    tokenizer.chat_template = LOOP % "{{ m.content }}" + "{{ enable_thinking }}{{ add_generation_prompt }}"
-    with pytest.raises(UserError, match=f"the chat template of .* takes no argument '{name}'; give one that occurs in"):
-        apply_template(tokenizer, HI, {name: True})
-
-
 def test_a_conversation_that_a_template_refuses_is_one_line(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "{{ raise_exception('no system\nrole here') }}"
     with pytest.raises(UserError, match=r"^the chat template of .* refused a conversation: no system role here$"):
@@ -61,25 +53,6 @@ def test_a_conversation_that_a_template_refuses_is_one_line(tokenizer: PreTraine
     tokenizer.chat_template = "{{ messages[0].content + 1 }}"
     with pytest.raises(UserError, match=r"refused a conversation: can only concatenate str"):
         apply_template(tokenizer, HI)
-
-
-def test_identity_changes_with_all_that_changes_the_text(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def identity(template: str, arguments: dict | None = None) -> str:
-        tokenizer.chat_template = template
-        return template_identity(tokenizer, arguments)
-
-    plain, dated, thinking = "{{ messages }}", "{{ date_string }}", "{{ enable_thinking }}"
-    before = [identity(plain), identity(dated), identity(thinking), identity(thinking, {"enable_thinking": True}),
-              identity(thinking, {"enable_thinking": False})]  # fmt: skip
-    assert len(set(before)) == 5
-    assert before[:2] == [identity(plain, {}), identity(dated)]
-    monkeypatch.setattr("extract.chat.template.PINNED_DATE", "2025-01-01")
-    assert identity(plain) == before[0]
-    assert identity(dated) != before[1]
-    tokenizer.eos_token = "<|user|>"
-    assert identity(plain) != before[0]
 
 
 def test_a_missing_template_names_the_remedy(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -91,10 +64,6 @@ def test_a_missing_template_names_the_remedy(tokenizer: PreTrainedTokenizerBase)
                   lambda: template_identity(tokenizer)):  # fmt: skip
         with pytest.raises(UserError, match=message):
             fails()
-
-
-def test_a_template_of_its_own_is_left_alone(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert choose_template(tokenizer, None) == tokenizer.chat_template
 
 
 @pytest.mark.parametrize("adds_bos", [True, False])
@@ -114,10 +83,6 @@ def test_plain_conversations_open_with_bos_where_the_tokenizer_adds_one(
     assert ids.count(base.bos_token_id) == adds_bos
     base.bos_token = None
     assert choose_template(base, "plain") == PLAIN_TEMPLATE
-
-
-def test_plain_may_be_chosen_over_a_template_of_its_own(tokenizer: PreTrainedTokenizerBase) -> None:
-    assert choose_template(tokenizer, "plain") == PLAIN_TEMPLATE
 
 
 def test_a_template_file_is_read(tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
@@ -148,3 +113,99 @@ def test_a_template_file_that_cannot_be_used(
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match="is neither plain nor a readable file: Is a directory"):
         choose_template(tokenizer, str(tmp_path))
+
+
+def test_the_pinned_date_and_special_tokens_belong_to_the_identity(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(template: str) -> str:
+        tokenizer.chat_template = template
+        return template_identity(tokenizer)
+
+    plain, dated = "{{ messages }}", "{{ date_string }}"
+    before = identity(plain), identity(dated)
+    monkeypatch.setattr("extract.chat.template.PINNED_DATE", "2025-01-01")
+    assert identity(plain) == before[0] != before[1] != identity(dated)
+    tokenizer.eos_token = "<|user|>"
+    assert identity(plain) != before[0]
+
+
+def settled(tokenizer: PreTrainedTokenizerBase, template: str, **how: object) -> PreTrainedTokenizerBase:
+    tokenizer = copy.copy(tokenizer)
+    tokenizer.chat_template = template
+    tokenizer.chat_template = choose_template(tokenizer, None, **how)  # type: ignore[arg-type]
+    return tokenizer
+
+
+def test_arguments_are_set_for_good(tokenizer: PreTrainedTokenizerBase) -> None:
+    def said(**arguments: object) -> str:
+        return apply_template(settled(tokenizer, SWITCHED, arguments=arguments), [LAST])
+
+    assert said() == "user: why?\n >"
+    assert said(enable_thinking=False) == "user: why?\n<no> >"
+    assert said(enable_thinking=True) == said()
+    assert said(level="a 'b'\n\\", enable_thinking=False) == "user: why?\n<no>a 'b'\n\\ >"
+    assert said(level=[1, None]) == "user: why?\n[1, None] >"
+
+
+def test_an_argument_reaches_macros_loops_and_the_date(tokenizer: PreTrainedTokenizerBase) -> None:
+    template = "{% macro m() %}{{ level }}{% endmacro %}{% for m_ in messages %}{{ level }}{% endfor %}{{ m() }}"
+    assert apply_template(settled(tokenizer, template, arguments={"level": 2}), [LAST]) == "22"
+    dated = settled(tokenizer, "{{ date_string }}", arguments={"date_string": "1 May"})
+    assert apply_template(dated, [LAST]) == "1 May"
+
+
+@pytest.mark.parametrize(
+    "start", ["", "\n", "\n\n", "  ", "\n  {% if true %}{% endif %}", "  {% if true %}{% endif %}"]
+)
+def test_nothing_but_what_was_asked_changes(tokenizer: PreTrainedTokenizerBase, start: str) -> None:
+    template = start + TURNS + "{{ level }}"
+    plain = apply_template(settled(tokenizer, template), [FIRST, REPLY, LAST])
+    for how in ({"arguments": {"level": ""}}, {"system": "merge"}, {"system": "merge", "arguments": {"level": ""}}):
+        assert apply_template(settled(tokenizer, template, **how), [FIRST, REPLY, LAST]) == plain
+
+
+@pytest.mark.parametrize("name", ["enable_thinkng", "messages", "m.role", "add_generation_prompt", ""])
+def test_an_argument_no_template_reads_is_refused(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    with pytest.raises(UserError, match=r"takes no argument '.*'; give one that occurs in the template"):
+        settled(tokenizer, SWITCHED, arguments={name: True})
+
+
+def test_every_template_of_a_tokenizer_with_several_is_settled(tokenizer: PreTrainedTokenizerBase) -> None:
+    tokenizer.chat_template = {"default": SWITCHED, "tool_use": "tools"}  # type: ignore[assignment]
+    tokenizer.chat_template = choose_template(tokenizer, None, {"enable_thinking": False})
+    assert apply_template(tokenizer, [LAST]).endswith("<no> >")
+
+
+def test_a_refused_system_message_names_the_prompt_and_the_remedy(tokenizer: PreTrainedTokenizerBase) -> None:
+    strict, prompt = settled(tokenizer, STRICT), Prompt("p7", (SYSTEM, LAST), "benign", "answer")
+    with pytest.raises(UserError, match=r"prompt 'p7': .*no system role; if it takes no system message, model\.system"):
+        render(strict, prompt)
+    with pytest.raises(UserError, match=r"roles must alternate$"):  # no remedy that is taken already
+        render(settled(tokenizer, "{{ raise_exception('roles must alternate') }}", system="merge"), prompt)
+
+
+def test_a_system_message_is_merged_into_the_next_user_turn(tokenizer: PreTrainedTokenizerBase) -> None:
+    merging = settled(tokenizer, STRICT, system="merge")
+    assert apply_template(merging, [SYSTEM, LAST]) == "user: Be brief.\n\nwhy?\n>"
+    talk = [SYSTEM, FIRST, REPLY, LAST]
+    assert apply_template(merging, talk) == "user: Be brief.\n\nwho are you?\nassistant: a model\nuser: why?\n>"
+    assert apply_template(merging, [SYSTEM, SYSTEM, LAST]) == "user: Be brief.\n\nBe brief.\n\nwhy?\n>"
+
+
+def test_the_users_words_are_found_after_a_merged_system_message(tokenizer: PreTrainedTokenizerBase) -> None:
+    merging, prompt = settled(tokenizer, STRICT, system="merge"), Prompt("p", (SYSTEM, LAST), "benign", "answer")
+    rendered = render(merging, prompt)
+    assert merging.decode([rendered.token_ids[i] for i in rendered.roles["inst_mean"]]).strip() == "why?"
+    assert remarks([prompt], [rendered]) == []
+    assert remarks([prompt], [rendered], merged=True) == [
+        "1 of 1 prompts: the system message is at the start of the next user turn (model.system: merge), for "
+        "example 'p'"
+    ]
+
+
+def test_each_way_has_an_identity_of_its_own(tokenizer: PreTrainedTokenizerBase) -> None:
+    ways = ({}, {"system": "merge"}, {"arguments": {"level": 1}}, {"arguments": {"level": 2}},
+            {"arguments": {"enable_thinking": False}})  # fmt: skip
+    assert len({template_identity(settled(tokenizer, SWITCHED, **way)) for way in ways}) == len(ways)
+    assert choose_template(settled(tokenizer, SWITCHED), None) == SWITCHED
