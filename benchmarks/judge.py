@@ -21,8 +21,7 @@ from benchmarks.training.labelled import DATA, Judged, Labelled, all_labelled, m
 from benchmarks.training.reader_folds import judged as reader_judged
 from benchmarks.training.reader_folds import read_unseen, weighed_unseen
 from extract.errors import UserError
-from extract.model.quiet import quiet_libraries
-from extract.progress import Reporter
+from extract.progress import Reporter, quiet_libraries
 from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge
 from probes.statistics.intervals import clopper_pearson

@@ -221,8 +221,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
-    from extract.model.quiet import quiet_libraries
-    from extract.progress import Reporter
+    from extract.progress import Reporter, quiet_libraries
 
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]

@@ -91,13 +91,9 @@ class DeferredErrorFile:
 
 @contextmanager
 def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredErrorFile]:
-    """Yield a file to write; rename it to `final` if the block succeeds, remove it if not.
+    """Yield a file to write; rename it to `final` if the block succeeds (unless `final` is there and `keep_first`).
 
-    Args:
-        keep_first: where `final` exists by then, it is kept and the new file discarded.
-
-    Raises:
-        UserError: the disk is full, or the path cannot be written.
+    Raises UserError if the disk is full, or the path cannot be written.
     """
     partial = _partial(final)
     try:
@@ -125,13 +121,9 @@ def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredEr
 
 @contextmanager
 def atomic_path(final: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; rename it to `final` if the block succeeds, remove it if not.
+    """Yield a temporary path, for libraries that need one; rename it to `final` if the block succeeds, else remove it.
 
-    For libraries that need a path. Use `atomic_file` where a file object is enough; it also lets HDF5 close cleanly on
-    a full disk.
-
-    Raises:
-        UserError: the disk is full, or the path cannot be written.
+    Raises UserError if the disk is full, or the path cannot be written.
     """
     partial = _partial(final)
     try:

@@ -26,12 +26,9 @@ class BackgroundError(Exception):
 
 
 class BackgroundThread:
-    """A background thread that runs tasks in order; an error in it is raised at the next call.
+    """A background thread that runs tasks in order; at most `ahead` of them wait, which bounds the memory.
 
-    After an error no further task runs, because later tasks depend on earlier ones.
-
-    Args:
-        ahead: the number of tasks that may wait; this bounds the memory.
+    An error in it is raised at the next call, and no further task runs: later tasks depend on earlier ones.
     """
 
     def __init__(self, ahead: int = 4) -> None:

@@ -15,9 +15,9 @@ TOKENS_ON_CPU, TOKENS_ON_GPU = 1024, 16384  # the smallest batches at which matr
 
 @dataclass
 class TokenBudget:
-    """The largest number of tokens in a batch, padding included. A size that did not fit is not tried again.
+    """The largest number of tokens in a batch, padding included; of prompts where `unit` says so, each of length 1.
 
-    For generation the budget may count prompts instead (`unit`); each prompt then has length 1.
+    A size that did not fit is not tried again.
     """
 
     tokens: int
@@ -30,11 +30,7 @@ class TokenBudget:
         return cls(tokens or (TOKENS_ON_GPU if device.type == "cuda" else TOKENS_ON_CPU), say)
 
     def run(self, lengths: Sequence[int], work: Callable[[list[int]], None]) -> None:
-        """Call `work(rows)` for batches of rows of similar length; a batch that runs out of memory is split in halves.
-
-        Raises:
-            UserError: a single row does not fit.
-        """
+        """Call `work(rows)` for batches of rows of similar length; one that runs out of memory is split in halves."""
         waiting = length_sorted(range(len(lengths)), lengths, self.tokens)
         while waiting:
             rows = waiting.pop(0)

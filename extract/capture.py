@@ -29,11 +29,7 @@ MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
 def resolved(spec: CaptureSpec, model: ChatModel, rendered: Sequence[Rendered]) -> ResolvedSpec:
-    """Return what is captured of a model and these prompts; nothing is computed.
-
-    Raises:
-        UserError: the model has no such layer, no prompt has such a position, or none are named.
-    """
+    """Return what is captured of a model and these prompts; raises UserError if a layer or position is unknown."""
     layers = tuple(range(model.n_layers)) if spec.layers is None else tuple(sorted(set(spec.layers)))
     known = position_names(rendered)
     positions = known if spec.positions is None else tuple(dict.fromkeys(spec.positions))
@@ -174,8 +170,7 @@ class Capturer:
 def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> CachedPrefix | None:
     """Cache the prefix that all prompts share, before the first captured position; None if too short or not reusable.
 
-    If memory suffices, the prefix depends only on the prompts, not on shards or on resuming, so that results are
-    reproducible.
+    It depends only on the prompts, not on shards or on resuming, so that results are reproducible.
     """
     first = (min(tokens) for row in rendered for name in spec.positions if (tokens := row.roles.get(name)))
     limit = min(first, default=0)

@@ -91,9 +91,7 @@ class Extraction:
     ) -> None:
         """Prepare the capture; the arguments are those of `extract`.
 
-        Args:
-            locked: this process is a worker of the command that holds the store's lock.
-            advance: called with the number of prompts that were just captured.
+        `locked`: this process is a worker of the command that holds the store's lock.
         """
         known = store_spec(model, prompts, rendered, spec)
         identity = identify(model, prompts, rendered, known)
@@ -117,10 +115,7 @@ class Extraction:
         self._open.__exit__(*error)
 
     def add(self, shard: int) -> None:
-        """Capture and write one shard, if it is not there.
-
-        From any thread: while one shard is written, another thread's is captured.
-        """
+        """Capture and write one shard, if it is not there: from any thread, one captures while another writes."""
         with self._one:
             if self.files.file(shard).exists():
                 return
@@ -146,11 +141,7 @@ class Extraction:
 def store_spec(
     model: ChatModel, prompts: Sequence[Prompt], rendered: Sequence[Rendered], spec: CaptureSpec
 ) -> ResolvedSpec:
-    """Return what `extract` would store, without computing anything.
-
-    Raises:
-        UserError: the model has no such layer, no prompt has such a position, or there is nothing to extract.
-    """
+    """Return what `extract` would store, without computing anything; UserError if there is nothing to extract."""
     if not prompts:
         raise UserError("there are no prompts to extract; give a file with at least one prompt")
     known = resolved(spec, model, rendered)

@@ -23,16 +23,8 @@ class KeyedFile:
     """A mapping from keys to rows of one table. `put` is atomic and returns when the rows are on disk.
 
     Each call is one short transaction; it waits while another process holds the file. There is no write-ahead log,
-    because run directories may be on network file systems, where SQLite does not support it.
-
-    Args:
-        table: the table's name.
-        columns: the table's columns, besides its key.
-        purpose: what the file is used for, for messages.
-        remedy: what to do if the file is damaged or another kind of file.
-
-    Raises:
-        UserError: the file cannot be opened, read or written, is damaged, or is another kind of file.
+    because run directories may be on network file systems, where SQLite does not support it. Raises UserError, with
+    `purpose` and `remedy` in the message, where the file is damaged, of another kind, or cannot be written.
     """
 
     def __init__(self, path: Path, table: str, columns: Sequence[str], *, purpose: str, remedy: str) -> None:

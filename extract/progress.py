@@ -1,10 +1,16 @@
-"""Progress bars with rate and time left, and notes: on standard error, or below a notebook's cell."""
+"""Progress bars with rate and time left, and notes: on standard error, or below a notebook's cell.
+
+And none of other libraries.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,6 +20,19 @@ from typing import Any, Protocol
 INTERVAL_S = 30.0
 NOTEBOOK_INTERVAL_S = 0.2
 WIDE = 100  # columns of a terminal that has room for the name of the stage
+
+
+def quiet_libraries() -> None:
+    """Turn off progress bars and warnings of transformers, tokenizers and similar libraries."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    for name in ("transformers", "bitsandbytes"):  # the latter is imported by peft where it is installed
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=FutureWarning)
 
 
 class Advance(Protocol):
@@ -48,11 +67,7 @@ class Reporter:
 
     @contextmanager
     def stage(self, step: str) -> Iterator[Reporter]:
-        """Yield the reporter of one stage: it names the stage in bars and lines, and is never silent for long.
-
-        Args:
-            step: its place in the run and its name, such as "3/13 respond".
-        """
+        """Yield the reporter of one stage, such as "3/13 respond": named in bars and lines, never silent for long."""
         self.log(f"{step} begins")
         if self.verbose:
             _print(f"{step} begins")
@@ -66,11 +81,7 @@ class Reporter:
 
     @contextmanager
     def task(self, description: str, total: int | None) -> Iterator[Advance]:
-        """Show one bar; the block calls the yielded function with the number of steps just done.
-
-        Args:
-            total: the number of steps; None where it cannot be known beforehand.
-        """
+        """Show one bar; the block calls the yielded function with the number of steps just done."""
         if self.quiet:
             yield no_progress
             return
@@ -180,13 +191,7 @@ def _notebook_bar(description: str, total: int | None) -> Iterator[Advance]:
 
 
 class Heartbeat:
-    """Prints how long something has been running, where `beat` was not called for an interval.
-
-    Args:
-        what: what is running, at the head of each line.
-        write: prints one line.
-        interval: seconds.
-    """
+    """Prints how long `what` has been running, where `beat` was not called for an interval (seconds)."""
 
     def __init__(self, what: str, write: Callable[[str], None], interval: float = INTERVAL_S) -> None:
         self._what, self._write, self._interval = what, write, interval

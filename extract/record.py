@@ -30,11 +30,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file that `write` wrote.
-
-        Raises:
-            UserError: the file is missing, is not JSON, or holds another result.
-        """
+        """Read a file that `write` wrote; raises UserError if it is missing, no JSON, or another result."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:

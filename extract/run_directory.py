@@ -20,11 +20,7 @@ def is_run(path: Path) -> bool:
 
 
 def file_of_run(path: str | os.PathLike[str], name: str) -> Path:
-    """Return the file with this name in a run directory; a path that is no directory is returned as it is.
-
-    Raises:
-        UserError: the directory has no such file; names the command that makes it.
-    """
+    """Return the file with this name in a run directory; a path that is no directory is returned as it is."""
     given = Path(path)
     if not given.is_dir():
         return given
@@ -34,11 +30,7 @@ def file_of_run(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def file_to_write(path: Path, name: str, ending: str) -> Path:
-    """Return where a result is written: `path` itself if it has the ending of such a file, else `name` in it.
-
-    Raises:
-        UserError: the path ends like a file of another kind, and is no directory.
-    """
+    """Return where a result is written: `path` itself if it has the ending of such a file, else `name` in it."""
     if path.is_dir() or not path.suffix[1:].isalpha():  # v1.2 is a directory's name
         return path / name
     if path.suffix != ending:

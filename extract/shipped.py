@@ -23,11 +23,7 @@ def cache_folder() -> Path:
 
 
 def resolve_shipped(path: Path) -> Path:
-    """Return the path if it exists, else the shipped file with this path: installed with the packages, or in the cache.
-
-    Raises:
-        UserError: the wheel leaves this organism out, and it was not put into the cache.
-    """
+    """Return the path if it exists, else the shipped file with this path: installed with us, or in the cache."""
     if path.exists() or path.is_absolute():
         return path
     if (ROOT / path).exists():

@@ -50,22 +50,14 @@ class Strict(BaseModel):
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text, without tags of Python objects.
-
-    Raises:
-        yaml.YAMLError, ValueError: it is not YAML; the latter for a date such as 2026-13-01.
-    """
+    """Return the value of a YAML text, without tags of Python objects; ValueError for a date such as 2026-13-01."""
     return yaml.load(text, Loader=LOADER)
 
 
 def read_yaml(path: Path, what: str) -> dict[str, Any]:
-    """Return the keys and values of a YAML file.
+    """Return the keys and values of a YAML file; `what` it is stands in messages.
 
-    Args:
-        what: the kind of file, for messages such as `configuration not found: mine.yaml`.
-
-    Raises:
-        UserError: the file is missing, a directory, unreadable, not UTF-8, not YAML, or not a mapping; in one line.
+    Raises UserError if it is missing, a directory, unreadable, not UTF-8, not YAML, or not a mapping; in one line.
     """
     try:
         raw = parse_yaml(path.read_text(encoding="utf-8"))
@@ -84,11 +76,7 @@ def read_yaml(path: Path, what: str) -> dict[str, Any]:
 
 
 def key_and_value(option: str, given: str, example: str) -> tuple[str, Any]:
-    """Parse an option's argument `key=value`, with the value in YAML.
-
-    Raises:
-        UserError: the argument has another form.
-    """
+    """Parse an option's argument `key=value`, with the value in YAML; raises UserError for another form."""
     key, equals, value = given.partition("=")
     if not equals or not key:
         raise UserError(f"{option} takes key=value, got {given!r}; for example {option} {example}")
@@ -98,14 +86,17 @@ def key_and_value(option: str, given: str, example: str) -> tuple[str, Any]:
         raise UserError(f"{option} {key}: {value!r} is not readable YAML: {' '.join(str(error).split())}") from None
 
 
-def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+def known_keys(model: type[BaseModel]) -> list[str]:
     """Return every key of a configuration model in dotted form."""
-    keys: list[str] = []
+    return [before + name for before, section in _sections(model) for name in section.model_fields]
+
+
+def _sections(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield a model and those in its keys, each with the dotted keys that lead to it."""
+    yield before, model
     for name, info in model.model_fields.items():
-        keys.append(prefix + name)
         for inner in _models(info.annotation):
-            keys += known_keys(inner, f"{prefix}{name}.")
-    return keys
+            yield from _sections(inner, f"{before}{name}.")
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -179,19 +170,12 @@ def _one_of(error: ErrorDetails) -> str:
 
 def _section(where: str, name: str, model: type[BaseModel]) -> str:
     """Return that a key is a section with keys of its own, with one of them as an example."""
-    section = next((one for one in _sections(model) if one.__name__ == name), None)
+    section = next((one for _, one in _sections(model) if one.__name__ == name), None)
     fields = section.model_fields if section else {}
     key = next((key for key, info in fields.items() if info.is_required()), next(iter(fields), "KEY"))
     if where.split(".")[-1].isdecimal():  # an entry of a list
         return f"expected a section with keys of its own, such as {{{key}: ...}}"
     return f"expected a section with keys of its own, such as {where}: {{{key}: ...}} (--set {where}.{key}=...)"
-
-
-def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    yield model
-    for info in model.model_fields.values():
-        for inner in _models(info.annotation):
-            yield from _sections(inner)
 
 
 def _expected(error: ErrorDetails) -> str:

@@ -25,9 +25,7 @@ class ShrunkCovariance:
         """Return the inverse covariance times each row; the first call factors it, in O(n d min(n, d)).
 
         With fewer samples than features by Woodbury's identity: (eI + cX'X)^-1 = (I - X'(XX' + (e/c) I)^-1 X) / e.
-
-        Raises:
-            ValueError: the covariance is singular.
+        Raises ValueError if the covariance is singular.
         """
         if self.shrinkage == 1:
             return vectors / self._floor
@@ -63,45 +61,24 @@ class ShrunkCovariance:
 
 
 def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrinkage = "bodnar") -> ShrunkCovariance:
-    """Centre samples and shrink their covariance, by a named rule or by a number in [0, 1].
-
-    Raises:
-        ValueError: all samples are equal, or the shrinkage is not one of these.
-    """
+    """Centre samples and shrink their covariance, by a named rule or by a number in [0, 1]; not all may be equal."""
     centred = X - X.mean(axis=0, dtype=np.float64)
     if not np.ptp(X, axis=0).any():
         raise ValueError("a covariance needs samples that differ; all rows are the same")
     match shrinkage:
         case "ledoit_wolf":
-            return ShrunkCovariance(centred, ledoit_wolf(centred))
+            from sklearn.covariance import ledoit_wolf_shrinkage
+
+            return ShrunkCovariance(centred, float(ledoit_wolf_shrinkage(centred, assume_centered=True)))
         case "oas":
-            return ShrunkCovariance(centred, oas(centred))
+            from sklearn.covariance import oas
+
+            return ShrunkCovariance(centred, float(oas(centred, assume_centered=True)[1]))
         case "bodnar":
             return ShrunkCovariance(centred, bodnar(centred))
         case Real() if 0 <= shrinkage <= 1:
             return ShrunkCovariance(centred, float(shrinkage))
     raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas', 'bodnar' or a number in [0, 1], got {shrinkage!r}")
-
-
-def ledoit_wolf(X: Float[np.ndarray, "samples features"]) -> float:
-    """Return the shrinkage of Ledoit & Wolf (2004) for centred samples, in O(n d min(n, d))."""
-    n, d = X.shape
-    trace, square = _moments(X)
-    fourth = float(np.square(np.square(X).sum(axis=1)).sum()) / n  # mean squared squared norm of a sample
-    distance = square - trace**2 / d  # squared Frobenius norm of S - (tr S / d) I
-    error = (fourth - square) / n
-    return float(np.clip(error / distance, 0.0, 1.0)) if distance > 0 else 1.0
-
-
-def oas(X: Float[np.ndarray, "samples features"]) -> float:
-    """Return the oracle-approximating shrinkage (Chen et al. 2010, as in scikit-learn) for centred samples.
-
-    In O(n d min(n, d)).
-    """
-    n, d = X.shape
-    trace, square = _moments(X)
-    above, below = square / d**2 + (trace / d) ** 2, (n + 1) * (square - trace**2 / d) / d**2
-    return min(above / below, 1.0) if below > 0 else 1.0
 
 
 def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
@@ -110,13 +87,7 @@ def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
     The concept-erasure package uses it too. For nearly isotropic samples it may exceed 1; it is then set to 1.
     """
     n, d = X.shape
-    trace, square = _moments(X)
+    gram = (X @ X.T if n < d else X.T @ X) / n  # the smaller one, for tr S and tr S^2
+    trace, square = float(np.trace(gram)), float(np.square(gram).sum())
     distance = square - trace**2 / d
     return min(trace**2 / n / distance, 1.0) if distance > 1e-12 * square else 1.0
-
-
-def _moments(X: np.ndarray) -> tuple[float, float]:
-    """Return tr S and tr S^2, from the smaller Gram matrix."""
-    n, d = X.shape
-    gram = (X @ X.T if n < d else X.T @ X) / n
-    return float(np.trace(gram)), float(np.square(gram).sum())

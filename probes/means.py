@@ -15,14 +15,11 @@ def difference_in_means(
     y: Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"],
     strata: Sequence[str] | Shaped[np.ndarray, " samples"] | None = None,
 ) -> Float[np.ndarray, " features"]:
-    """Return mean(X[y]) - mean(X[~y]), accumulated in float64; not normalised.
+    """Return mean(X[y]) - mean(X[~y]), accumulated in float64; not normalised. Raises ValueError if a class is empty.
 
     With `strata`, the difference is taken within each stratum with both classes and averaged with weights
     n+ n- / (n+ + n-), the inverse variance of a difference of means, so that differences between strata cancel.
     If no stratum has both classes, the plain difference is returned.
-
-    Raises:
-        ValueError: a class is empty.
     """
     y = np.asarray(y, dtype=bool)
     if y.all() or not y.any():
@@ -66,11 +63,7 @@ def usable_strata(y: Bool[np.ndarray, " samples"], strata: Shaped[np.ndarray, " 
 
 
 def unit(vector: Float[np.ndarray, " features"]) -> Float[np.ndarray, " features"]:
-    """Scale to unit norm, as float32.
-
-    Raises:
-        ValueError: the vector is zero or not finite.
-    """
+    """Scale to unit norm, as float32; raises ValueError if the vector is zero or not finite."""
     norm = np.linalg.norm(vector)
     if not np.isfinite(norm) or norm == 0:
         raise ValueError("cannot normalise a zero or non-finite vector: the two classes have the same mean")

@@ -48,17 +48,14 @@ def nonlinear_read(
     n: int = 199,
     seed: int = 0,
 ) -> NonlinearRead:
-    """Read labels within strata from each layer, linearly and quadratically.
-
-    Args:
-        layers: activations of the same samples.
-        n: the number of permuted labellings.
-    """
+    """Read labels within strata from each layer of the same samples, linearly and quadratically; n permutations."""
     drawn = permuted_labels(y, n, named_rng(seed, "nonlinear read"), groups=groups, strata=strata)
     labels, folds = np.vstack([y, drawn]), _folds(groups, seed)
     centred = [_within(X, strata) for X in layers]
+    kernels = [X @ X.T for X in centred]
     linear, quadratic = (
-        np.max([_aurocs(kernel(X), labels, folds, strata) for X in centred], axis=0) for kernel in (_linear, _quadratic)
+        np.max([_aurocs(kernel, labels, folds, strata) for kernel in each], axis=0)
+        for each in (kernels, [kernel + kernel**2 for kernel in kernels])
     )
     labellings = n_labellings(y, groups=groups, strata=strata)
     p = [float(permutation_p(read[1:], read[0], labellings=labellings)) for read in (linear, quadratic)]
@@ -80,18 +77,11 @@ def _within(X: np.ndarray, strata: np.ndarray) -> np.ndarray:
     return kept / max(float(np.sqrt((kept**2).sum(axis=1).mean())), np.finfo(float).tiny)
 
 
-def _linear(X: np.ndarray) -> np.ndarray:
-    return X @ X.T
-
-
-def _quadratic(X: np.ndarray) -> np.ndarray:
-    return (X @ X.T) + (X @ X.T) ** 2
-
-
 def _aurocs(kernel: np.ndarray, labels: np.ndarray, folds: np.ndarray, strata: np.ndarray) -> np.ndarray:
     """Return the mean AUROC over folds of every labelling, (labellings,)."""
-    target = _within_labels(labels.astype(float), strata)
-    each = []
+    target, each = labels.astype(float), []
+    for name in np.unique(strata):
+        target[:, strata == name] -= target[:, strata == name].mean(axis=1, keepdims=True)
     for fold in range(N_FOLDS):
         train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         ridge = kernel[np.ix_(train, train)] + PENALTY * np.trace(kernel) / len(kernel) * np.eye(len(train))
@@ -99,9 +89,3 @@ def _aurocs(kernel: np.ndarray, labels: np.ndarray, folds: np.ndarray, strata: n
         scores = (kernel[np.ix_(held, train)] @ weights).T
         each.append(paired_aurocs(scores, labels[:, held]))
     return np.nanmean(np.array(each), axis=0)
-
-
-def _within_labels(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    for name in np.unique(strata):
-        labels[:, strata == name] -= labels[:, strata == name].mean(axis=1, keepdims=True)
-    return labels

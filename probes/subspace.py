@@ -111,12 +111,7 @@ def nullspace_directions(
 ) -> Float[np.ndarray, "fits k features"]:
     """Return k orthonormal directions of each fit by INLP (arXiv 2004.07667); zero where it has no further one.
 
-    Args:
-        fit: returns the next direction of each fit, of any length, given the orthonormal ones so far; zero if there is
-            no further one.
-        n_fits: the number of fits.
-        k: the number of directions per fit.
-        n_features: the dimension.
+    `fit` returns the next direction of each fit, of any length, given the orthonormal ones so far.
     """
     basis = np.zeros((n_fits, k, n_features))
     for i in range(k):

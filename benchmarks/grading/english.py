@@ -69,8 +69,7 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
-    from extract.model.quiet import quiet_libraries
-    from extract.progress import Reporter
+    from extract.progress import Reporter, quiet_libraries
 
     quiet_libraries()
     spec = case.spec

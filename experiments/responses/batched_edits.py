@@ -17,13 +17,15 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import (
     CachedPrompts,
+    KnownStream,
     cache_prompts,
     continued_logits,
+    known_stream,
     last_streams,
     repeat_batch,
+    upper_layers,
 )
 from extract.model.edit import Edit, Site
-from extract.model.upper_layers import KnownStream, known_stream, upper_layers
 from steering.interventions import for_rows
 
 Trial = Sequence[Edit]  # edits that are tried together

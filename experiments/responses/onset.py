@@ -27,7 +27,7 @@ from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import continued_log_probs_traced
+from extract.model.continuation import continued_log_probs
 from extract.model.edit import Edit, Pass, Site
 
 TokenIds = tuple[int, ...]
@@ -222,7 +222,7 @@ class OnsetScorer:
         try:
             with torch.enable_grad(), self._model.editing(taken.edits):
                 for continuation, parents in _in_few_passes(self._by_parent).items():
-                    log_probs = continued_log_probs_traced(self._model, cached, continuation)
+                    log_probs = continued_log_probs(self._model, cached, continuation)
                     mass = self._mass_of_pass(log_probs, parents)
                     of_kinds = sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)
                     taken.add((slope * of_kinds).sum())

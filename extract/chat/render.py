@@ -158,14 +158,7 @@ def position_names(rendered: Sequence[Rendered]) -> tuple[str, ...]:
 
 
 def refuse_too_long(prompts: Sequence[Prompt], rendered: Sequence[Rendered], context: int | None) -> None:
-    """Raise if the model cannot read a whole prompt.
-
-    Args:
-        context: the most tokens that it reads; None where that is not known.
-
-    Raises:
-        UserError: names the longest prompt, and says how many there are.
-    """
+    """Raise UserError, naming the longest prompt, if the model cannot read a whole prompt; None: not known."""
     long = [
         (len(row.token_ids), prompt.id)
         for prompt, row in zip(prompts, rendered, strict=True)
@@ -180,11 +173,7 @@ def refuse_too_long(prompts: Sequence[Prompt], rendered: Sequence[Rendered], con
 
 
 def remarks(prompts: Sequence[Prompt], rendered: Sequence[Rendered], *, merged: bool = False) -> list[str]:
-    """Return notes on the positions of these prompts, one line each.
-
-    Args:
-        merged: system messages were put at the start of the next user turn.
-    """
+    """Return notes on the positions of these prompts, one line each; `merged`: system messages are in user turns."""
     pairs = list(zip(prompts, rendered, strict=True))
     faults = {
         "the last token of the instruction also covers template text after it (inst_last is ambiguous)": [
@@ -237,16 +226,10 @@ LETTERS = ("Zqxjvk", "Vkwqzj")  # for templates that escape or drop what is not 
 
 
 def find_words(show: Show, words: str, text: str) -> Span:
-    """Return start and end of the user's words in `text`; of the last copy, if the template repeats them.
+    """Return start and end of the user's words in `text`, which is `show(words)`; of the last of several copies.
 
-    Args:
-        show: renders the conversation with other words in place of the user's last message.
-        words: the user's last message.
-        text: `show(words)`.
-
-    Raises:
-        UserError: the template drops the words, or the text around them depends on them, so that their bounds are
-            unknown.
+    `show` renders the conversation with other words in place of the user's last message. Raises UserError if the
+    template drops the words, or the text around them depends on them, so that their bounds are unknown.
     """
     around, left, right = _pass_through(show, words + text)
     bounds = _bounded(around, text)
@@ -254,7 +237,12 @@ def find_words(show: Show, words: str, text: str) -> Span:
         return bounds
     marked = re.split(f"({left}|{right})", show(left + words + right))
     kept = marked[1::2] == [left, right]
-    span = _last_copy(around, words, text) or (_between_marks(marked, text) if kept else None)
+    span = _last_copy(around, words, text)
+    if kept and span is None:  # words between two marks count if they equal those without, but for blanks and case
+        before, _, inside, _, after = marked
+        unmarked = _bounded((before, after), text)
+        if unmarked and _letters(text[slice(*unmarked)]) == _letters(inside):
+            span = unmarked
     span = span or _only_copy(around, words, text, bounds) or (None if kept else bounds)
     if span is None:
         raise UserError(
@@ -299,13 +287,6 @@ def _only_copy(around: Sequence[str], words: str, text: str, bounds: Span | None
         if len(starts) == 1 and (bounds or not any(map(pattern.search, around))):
             return starts[0], starts[0] + len(kept)
     return None
-
-
-def _between_marks(marked: Sequence[str], text: str) -> Span | None:
-    """Return the bounds of words rendered between two marks, if the words equal those rendered without marks."""
-    before, _, inside, _, after = marked
-    span = _bounded((before, after), text)
-    return span if span and _letters(text[slice(*span)]) == _letters(inside) else None
 
 
 def _letters(text: str) -> str:

@@ -1,10 +1,8 @@
 """Chat templates: choosing one, setting its arguments, applying it to a conversation, and its identity.
 
-A tokenizer's own template is used unchanged. A base model has none; the user then names a format (`plain`) or gives a
-`.jinja` file. No format is chosen silently.
-
-A template's arguments (`enable_thinking`) and the treatment of system messages are written into its source, as Jinja
-statements before its first line. So they apply to every call, and the template's hash depends on them.
+A tokenizer's own template is used unchanged; for a base model the user names a format (`plain`) or a `.jinja` file.
+Arguments (`enable_thinking`) and the treatment of system messages are written into the template's source, as Jinja
+statements before its first line, so that they apply to every call and its hash depends on them.
 """
 
 from __future__ import annotations
@@ -73,11 +71,7 @@ def choose_template(
 
 
 def apply_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:
-    """Write a conversation in the model's chat format, up to the start of the assistant's turn.
-
-    Raises:
-        UserError: there is no template, or it refuses the conversation.
-    """
+    """Write a conversation in the model's chat format, up to the start of the assistant's turn."""
     source = _source(tokenizer)
     try:
         return str(

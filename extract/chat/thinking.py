@@ -1,7 +1,6 @@
 """Splits a completion into its thought and its answer, at the marks around the thought.
 
-Completions are stored with their thought. Some templates write the opening mark in the prompt, so that the completion
-starts inside the thought; `reopened` puts the mark back, so that the text alone shows the thought.
+Some templates write the opening mark in the prompt; `reopened` puts it back, so that the text alone shows the thought.
 """
 
 from __future__ import annotations
@@ -84,9 +83,7 @@ def is_mark(token: str) -> bool:
 def thought_tokens(pieces: Sequence[str], opened: bool) -> range:
     """Return which tokens of a response are its thought, without marks and blanks around it; empty if it is not closed.
 
-    Args:
-        pieces: the text of each token. A mark may take one token or several.
-        opened: the prompt ends with the opening mark.
+    `pieces` are the texts of the tokens; a mark may take several. `opened`: the prompt ends with the opening mark.
     """
     text, ends = "".join(pieces), list(accumulate(map(len, pieces)))
     opening, closing = OPENING.search(text[:OPENS_WITHIN]), list(CLOSING.finditer(text))

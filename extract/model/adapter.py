@@ -23,11 +23,7 @@ MOST_NATS = 0.01  # that rounding in float32 may cost
 
 
 def find_adapter(adapter: str) -> Path:
-    """Return the directory of an adapter; a path that does not exist is also searched among the shipped files.
-
-    Raises:
-        UserError: there is none, or the extra `models` is not installed.
-    """
+    """Return the directory of an adapter, also of a shipped one; raises UserError without it or the extra `models`."""
     folder = _folder(adapter)
     if find_spec("peft") is None:
         raise UserError(f"{adapter}: adapters need the extra `models`: pip install 'refusal-probes[models]'")
@@ -40,11 +36,7 @@ def is_adapter(name: str) -> bool:
 
 
 def base_of(adapter: str) -> str | None:
-    """Return the base model that an adapter's configuration names; None where it names none.
-
-    Raises:
-        UserError: there is no adapter, or its configuration is no JSON object.
-    """
+    """Return the base model that an adapter's configuration names; None where it names none."""
     folder = _folder(adapter)
     try:
         base = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))).get("base_model_name_or_path")
@@ -54,16 +46,11 @@ def base_of(adapter: str) -> str | None:
 
 
 def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Return the model with an adapter's weights added in, after a comparison with the adapter unmerged.
+    """Return the model, in float32, with an adapter's weights added in, and compare it with the adapter unmerged.
 
     Weights that the adapter changes in one module and another module shares (as tied embeddings do) are untied first.
-
-    Args:
-        folder: of the adapter.
-        model: in float32; a cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32.
-
-    Raises:
-        UserError: the adapter was made for another base, cannot be read, or cannot be merged exactly.
+    A cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32. Raises UserError if the
+    adapter was made for another base, cannot be read, or cannot be merged exactly.
     """
     from peft import PeftModel
 

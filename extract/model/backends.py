@@ -1,11 +1,9 @@
 """Backends: three ways to edit the residual stream of a running model; their results agree to float tolerance.
 
-- `hooks`: PyTorch hooks on Hugging Face transformers, the fast path and the default. They never write in place.
-- `nnsight`: assignments in an nnsight trace around the call, which returns values in forward order, once per
-  generation step. Its loop over steps ends when there are no more; the warning of that is for traces written by hand.
-- `transformer_lens`: hook points of a TransformerBridge on the unchanged weights (compatibility mode, which folds
-  norms, stays off). It replaces the model's blocks, with eager attention; transformers' own `generate` runs the
-  bridged model.
+`hooks` are PyTorch hooks on transformers, the fast path and the default; they never write in place. `nnsight` assigns
+in a trace around the call, whose loop over steps ends when there are no more (the warning of that is for traces written
+by hand). `transformer_lens` uses hook points of a TransformerBridge on the unchanged weights, without compatibility
+mode, which folds norms; it replaces the model's blocks, with eager attention.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,46 +36,24 @@ class PlacedEdit:
     apply: Callable[[Stream], Stream]
 
 
-class Backend(Protocol):
-    """Runs a model while functions read or change its residual stream."""
-
-    name: BackendName
-    model: PreTrainedModel  # the model that runs: the caller's, or the one that the backend built from it
-
-    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        """Return `call()` with `edits` applied in every forward pass; errors of an edit are passed on.
-
-        Args:
-            edits: in the order of the forward pass.
-
-        Raises:
-            UserError: this backend cannot reach a site on this architecture; names both.
-        """
-        ...
-
-
-def open_backend(name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Backend:
+def open_backend(
+    name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> HooksBackend | TransformerLensBackend:
     """Open a backend on a loaded model. `transformer_lens` replaces the model's blocks for good."""
-    match name:
-        case "hooks":
-            return HooksBackend(model)
-        case "nnsight":
-            return NNsightBackend(model)
-        case "transformer_lens":
-            return TransformerLensBackend(model, tokenizer)
+    if name == "transformer_lens":
+        return TransformerLensBackend(model, tokenizer)
+    return HooksBackend(model) if name == "hooks" else NNsightBackend(model)
 
 
 def run_edited(
-    backend: Backend, decoder: nn.Module, call: Callable[[], T], edits: Sequence[Edit], prompt_length: int, name: str
+    backend: HooksBackend | TransformerLensBackend,
+    decoder: nn.Module,
+    call: Callable[[], T],
+    edits: Sequence[Edit],
+    prompt_length: int,
+    name: str,
 ) -> T:
-    """Return `call()` with edits applied in every forward pass; those at one site and layer keep their order.
-
-    Args:
-        name: the model's name, for messages.
-
-    Raises:
-        UserError: the model calls its blocks without calling its decoder.
-    """
+    """Return `call()` with edits applied in every forward pass; those at one site and layer keep their order."""
     if not edits:
         return call()
     running: list[Pass] = []  # the current pass; empty until the decoder is called
@@ -122,6 +98,7 @@ class HooksBackend:
         self._layers = decoder_layers(model)
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+        """Return `call()` with edits applied in every forward pass; they are in its order."""
         if any(edit.site == "resid_mid" for edit in edits):
             _ = self._halves  # found by a separate forward pass, in which no edit may run
         handles: list[Any] = []
@@ -253,8 +230,7 @@ class TransformerLensBackend:
         self.model: PreTrainedModel = self._bridge.original_model
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        points = [point for edit in edits for point in self._points(edit)]
-        with self._bridge.hooks(fwd_hooks=points):
+        with self._bridge.hooks(fwd_hooks=[point for edit in edits for point in self._points(edit)]):
             return call()
 
     def _points(self, edit: PlacedEdit) -> list[tuple[str, Callable[..., Any]]]:

@@ -31,12 +31,9 @@ class FirstHalf:
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Find the transformer blocks: the only module list with as many items as the configuration has layers.
+    """Return the transformer blocks: the only module list of the text decoder with as many items as there are layers.
 
-    Only the text decoder is searched, since a vision encoder may be as deep.
-
-    Raises:
-        UserError: there is no such list, or more than one.
+    Raises UserError if there is no such list, or more than one.
     """
     wanted = model.config.get_text_config().num_hidden_layers
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
@@ -61,11 +58,7 @@ def stream_in(args: tuple[Any, ...], kwargs: Keywords) -> Any:
 
 
 def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: str) -> list[FirstHalf]:
-    """Find in every block the module that produces `resid_mid`.
-
-    Raises:
-        UserError: a block has no `resid_mid`, for example where attention and MLP run in parallel on the same input.
-    """
+    """Find in every block the module that produces `resid_mid`; UserError where attention and MLP run in parallel."""
     halves: dict[int, FirstHalf | None] = {}
     handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, halves)]
     try:

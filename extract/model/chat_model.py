@@ -1,8 +1,7 @@
 """An open-weight chat model behind one interface: encode, capture, edit, generate, sample.
 
-A backend (`backends`) gives access to the residual stream; everything else is here. The model is bitwise the same
-after use, also after an error. Passes that may generate are left-padded with explicit positions; passes that only read
-prompts are right-padded and need no mask.
+The model is bitwise the same after use, also after an error. Passes that may generate are left-padded with explicit
+positions; passes that only read prompts are right-padded and need no mask.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ from extract.chat.thinking import is_mark
 from extract.errors import UserError
 from extract.model.backends import open_backend, run_edited
 from extract.model.blocks import decoder_layers
-from extract.model.decoding import (
-    SampledResponse,
-    StepStreamer,
-    TokenSampler,
-    Watch,
-    cut_at_end,
-)
+from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, Watch, cut_at_end
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
@@ -66,8 +59,8 @@ class ChatModel:
         self._backend = open_backend(backend, model, tokenizer)
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
-        self._edits: list[Edit] = []
-        self._processors: list[LogitsProcessor] = []
+        self.edits: tuple[Edit, ...] = ()  # of the open `editing` blocks
+        self.processors: tuple[LogitsProcessor, ...] = ()
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self.eos_ids or [0])[0]
 
     def __repr__(self) -> str:
@@ -137,37 +130,21 @@ class ChatModel:
 
     # -- capturing and editing -----------------------------------------------------------------------------------------
 
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """The edits of the open `editing` blocks."""
-        return tuple(self._edits)
-
-    @property
-    def processors(self) -> tuple[LogitsProcessor, ...]:
-        """The logits processors of the open `editing` blocks."""
-        return tuple(self._processors)
-
     @contextmanager
     def editing(self, edits: Sequence[Edit], processors: Sequence[LogitsProcessor] = ()) -> Iterator[None]:
         """Apply edits to every forward pass of this object inside the block; edits at one place keep their order.
 
-        Direct calls of `self.model` are not edited.
-
-        Args:
-            edits: functions of the stream, each at one site and layer.
-            processors: change the scores of the next token while decoding, before a token is drawn.
-
-        Raises:
-            UserError: the layer of an edit does not exist.
+        Direct calls of `self.model` are not edited. Processors change the scores of the next token while decoding.
+        Raises UserError if the layer of an edit does not exist.
         """
         for edit in edits:
             if not 0 <= edit.layer < self.n_layers:
                 raise UserError(f"layer {edit.layer} does not exist: {self.name} has layers 0 to {self.n_layers - 1}")
-        self._edits, self._processors = [*self._edits, *edits], [*self._processors, *processors]
+        self.edits, self.processors = (*self.edits, *edits), (*self.processors, *processors)
         try:
             yield
         finally:  # another thread's block may still be open, so only this block's own edits are removed
-            self._edits, self._processors = _without(self._edits, edits), _without(self._processors, processors)
+            self.edits, self.processors = _without(self.edits, edits), _without(self.processors, processors)
 
     def capture(
         self,
@@ -177,13 +154,9 @@ class ChatModel:
         keep: Callable[[int, Stream], None],
         past_key_values: Any = None,
     ) -> None:
-        """Run the prompts and call `keep(layer, stream)` for each of `layers`.
+        """Run the prompts and call `keep(layer, stream)` for each of `layers`; no layer after the last of them is run.
 
-        Neither the language-model head nor any layer after the last of `layers` is run.
-
-        Args:
-            past_key_values: keys and values of a prefix, one copy per row; `batch` and the stream then hold only the
-                tokens after the prefix, padded on the right.
+        With `past_key_values` of a prefix, one copy per row, `batch` and stream hold only the tokens after it.
         """
 
         def see(layer: int, stream: Stream, _pass: Pass) -> None:
@@ -286,7 +259,7 @@ class ChatModel:
                     batch.tokens,
                     attention_mask=batch.attention_mask,
                     generation_config=config,
-                    logits_processor=LogitsProcessorList([*self._processors, *processors]),
+                    logits_processor=LogitsProcessorList([*self.processors, *processors]),
                     streamer=None if watch is None else StepStreamer(watch),
                 ),
                 batch.prompt_length,
@@ -303,17 +276,16 @@ class ChatModel:
 
     def _call(self, call: Callable[[], T], prompt_length: int) -> T:
         name = f"{self.name}: {self.architecture}"
-        return run_edited(self._backend, self.decoder, call, self._edits, prompt_length, name)
+        return run_edited(self._backend, self.decoder, call, self.edits, prompt_length, name)
 
 
 class _LastLayerCaptured(Exception):  # noqa: N818 - no error
     """Stops the forward pass after the last captured layer."""
 
 
-def _without(items: list[T], gone: Sequence[T]) -> list[T]:
-    """Return a list without the last occurrence of each of some of its items."""
+def _without(items: Sequence[T], gone: Sequence[T]) -> tuple[T, ...]:
+    """Return items without the last occurrence of each of some of them."""
     left = list(items)
     for item in reversed(gone):
-        last = max(i for i, other in enumerate(left) if other is item)
-        del left[last]
-    return left
+        del left[max(i for i, other in enumerate(left) if other is item)]
+    return tuple(left)

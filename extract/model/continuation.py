@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -19,6 +20,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from extract.backoff import is_out_of_memory
 from extract.errors import UserError
+from extract.model.blocks import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site, reader
 from extract.model.padded_batch import Batch
@@ -27,11 +29,13 @@ _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers of a cache that n
 # The longest prompt that each model was checked on, with and without padding.
 _CHECKED: WeakKeyDictionary[ChatModel, dict[bool, int]] = WeakKeyDictionary()
 _CANNOT: WeakSet[ChatModel] = WeakSet()  # models that cannot go on from cached keys and values
+# Whether a model gives the same logits from the layers after each on.
+_HOLDS: WeakKeyDictionary[ChatModel, dict[int, bool]] = WeakKeyDictionary()
 # Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
 Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
 ENDED = 1 / 8  # share of ended rows from which on they are taken out of the batch
 COMPARED = 4  # rows of a batch on which that is checked
-CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token; 1 in a shorter dtype
+CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token, or a logit
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,7 @@ def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
 
     Valid only with edits of scope `last_prompt` or `last_on`, which do not change the cached tokens. That the model can
     go on from them is checked once for each model, with and without padding, and again where prompts are longer than
-    any that were checked.
-
-    Raises:
-        UserError: the architecture's cache cannot be continued by several tokens, or does not move its whole state with
-            its rows, as in recurrent and hybrid models.
+    any that were checked. Raises UserError if it cannot, as recurrent and hybrid models.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
     cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
@@ -107,11 +107,7 @@ def repeat_batch(cached: CachedPrompts, times: int) -> CachedPrompts:
 
 
 def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
-    """Return some rows of the batch, in the given order.
-
-    Args:
-        rows: on the host, because layers may be on several devices.
-    """
+    """Return some rows of the batch, in the given order; `rows` is on the host, as layers may be on several devices."""
     batch, cache = cached.batch, own_copy(cached.cache)
     cache.batch_select_indices(rows)
     return CachedPrompts(replace(batch, tokens=batch.tokens[rows], attention_mask=batch.attention_mask[rows]), cache)
@@ -129,19 +125,13 @@ def own_copy(cache: Any) -> Any:
     return copied
 
 
-@torch.inference_mode()
 def continued_log_probs(
     model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
 ) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the distributions after the last prompt token and after each continuation token, in float32."""
-    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
-    return continued_logits(model, cached, suffix.expand(len(cached.batch.tokens), -1)).float().log_softmax(-1)
+    """Return the distributions after the last prompt token and after each continuation token, in float32.
 
-
-def continued_log_probs_traced(
-    model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
-) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the same distributions, differentiable by what edits add to the stream."""
+    They are differentiable by what edits add to the stream, outside inference mode.
+    """
     suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
     logits = _continue(model, cached, suffix.expand(len(cached.batch.tokens), -1), model.model).logits
     return logits.float().log_softmax(-1)
@@ -296,3 +286,76 @@ def _extended(cached: CachedPrompts, tokens: Int[Tensor, " rows"]) -> CachedProm
     batch, column = cached.batch, tokens[:, None]
     mask = torch.cat([batch.attention_mask, torch.ones_like(column)], dim=1)
     return replace(cached, batch=replace(batch, tokens=torch.cat([batch.tokens, column], dim=1), attention_mask=mask))
+
+
+# -- passes over the upper layers alone --------------------------------------------------------------------------------
+# An edit leaves the layers below its own as they are without it: these pass on what they are given, and the last of
+# them gives the stream of the unedited model. Everything else of the model runs as always, so masks, positions and the
+# indices of cached layers stay right. Each layer of a model is checked once: the unedited logits must be those of a
+# whole pass. They are not where an upper layer takes more than the stream from a lower one, as in Gemma 3n.
+
+
+class KnownStream(NamedTuple):
+    """The unedited stream after a layer at the last prompt token and at each token after it."""
+
+    layer: int
+    stream: Float[Tensor, "rows tokens d_model"]
+    in_tuple: bool  # the layer's output is a tuple of the stream alone
+
+
+def known_stream(
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int
+) -> KnownStream | None:
+    """Return the stream after a layer, from a whole pass; None where a pass must be whole.
+
+    That is so with another backend than `hooks`, with open edits, or if the model's blocks give more than the stream.
+    """
+    holds = _HOLDS.setdefault(model, {})
+    if model.backend != "hooks" or model.edits or not holds.get(layer, True):
+        return None
+    seen: list[Any] = []
+    handle = decoder_layers(model.model)[layer].register_forward_hook(lambda _module, _args, out: seen.append(out))
+    try:
+        whole = continued_logits(model, cached, suffix)
+    finally:
+        handle.remove()
+    out = seen[0]
+    known = KnownStream(layer, stream_out(out), isinstance(out, tuple))
+    if layer not in holds:
+        holds[layer] = (not known.in_tuple or len(out) == 1) and _gives(model, cached, suffix, known, whole)
+    return known if holds[layer] else None
+
+
+@contextmanager
+def upper_layers(model: ChatModel, known: KnownStream) -> Iterator[None]:
+    """Run only the layers after that of a known stream inside the block; edits at its `resid_post` act on the stream.
+
+    Every pass inside must be over the tokens of the known stream.
+    """
+    skipped = decoder_layers(model.model)[: known.layer + 1]
+    own = [layer.__dict__.get("forward") for layer in skipped]  # set where weights are offloaded
+
+    def passing(hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        return (hidden_states,) if known.in_tuple else hidden_states
+
+    try:
+        for layer in skipped:
+            layer.forward = passing if layer is not skipped[-1] else lambda *_, **__: passing(known.stream)
+        yield
+    finally:
+        for layer, forward in zip(skipped, own, strict=True):
+            if forward is None:
+                layer.__dict__.pop("forward", None)
+            else:
+                layer.forward = forward
+
+
+def _gives(
+    model: ChatModel, cached: CachedPrompts, suffix: Tensor, known: KnownStream, whole: Float[Tensor, "rows tokens v"]
+) -> bool:
+    try:
+        with upper_layers(model, known):
+            continued = continued_logits(model, cached, suffix)
+    except (TypeError, AttributeError, IndexError, ValueError):  # blocks that are called in another way
+        return False
+    return bool((continued - whole).abs().max() < CLOSE.get(model.dtype, 0.25))

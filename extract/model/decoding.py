@@ -65,17 +65,9 @@ class TokenSampler(LogitsProcessor):
     """Samples the next token of every row and masks all other tokens, so that greedy decoding takes it.
 
     So sampling uses the same loop, caches and edits as greedy decoding. A row's random numbers depend only on its seed,
-    one per step. A token is drawn by inverting the distribution function over the vocabulary in its own order, so a
-    small change of the logits only moves the boundaries between neighbouring tokens.
-
-    Args:
-        seeds: one per row.
-        steps: the number of random numbers per row.
-        temperature: one value for all rows, or one per row; at 0 or near it, the likeliest token is taken.
-        top_p: one value for all rows, or one per row.
-
-    Raises:
-        UserError: temperature or top_p is out of range.
+    one for each of `steps`. A token is drawn by inverting the distribution function over the vocabulary in its own
+    order, so a small change of the logits only moves the boundaries between neighbouring tokens. Temperature and top_p
+    are one value for all rows or one per row; at a temperature near 0 the likeliest token is taken.
     """
 
     def __init__(
@@ -85,7 +77,7 @@ class TokenSampler(LogitsProcessor):
         temperature: float | Sequence[float] = 1.0,
         top_p: float | Sequence[float] = 1.0,
     ) -> None:
-        given, least = _per_row(temperature, len(seeds)), _per_row(top_p, len(seeds))
+        given, least = (torch.as_tensor(v, dtype=torch.float64).expand(len(seeds)) for v in (temperature, top_p))
         if wrong := [value for value in given.tolist() if not 0 <= value < math.inf]:
             raise UserError(f"temperature is {wrong[0]:g}; give a finite number, 0 (the likeliest token) or above")
         if wrong := [value for value in least.tolist() if not 0 < value <= 1]:
@@ -102,11 +94,7 @@ class TokenSampler(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
     def choose(self, scores: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-        """Return the sampled token of some rows of the batch, one step after another.
-
-        Args:
-            rows: which rows, on the host; a row that has ended may be left out.
-        """
+        """Return the sampled token of some rows (on the host), one step after another; ended ones may be left out."""
         logits = scores.float()
         uniform = torch.from_numpy(self._uniform[rows.numpy(), len(self._log_probs)]).to(logits.device)
         temperature, top_p = self._temperature[rows].to(logits.device), self._top_p[rows]
@@ -124,15 +112,10 @@ class TokenSampler(LogitsProcessor):
         log_probs = torch.stack(self._log_probs, dim=1).tolist()
         drawn = []
         for tokens, of_tokens in zip(responses, log_probs, strict=True):
-            end = next((i for i, token in enumerate(tokens) if token in ends), None)
-            length, ended = len(tokens) if end is None else end, end is not None
-            drawn.append(SampledResponse(tuple(tokens[:length]), tuple(of_tokens[: length + ended]), ended))
+            kept = tuple(cut_at_end(tokens, ends))
+            ended = len(kept) < len(tokens)
+            drawn.append(SampledResponse(kept, tuple(of_tokens[: len(kept) + ended]), ended))
         return drawn
-
-
-def _per_row(value: float | Sequence[float], n_rows: int) -> Float[Tensor, " batch"]:
-    """Return one value per row."""
-    return torch.as_tensor(value, dtype=torch.float64).expand(n_rows)
 
 
 def draw(
@@ -140,11 +123,7 @@ def draw(
     uniform: Float[Tensor, " batch"],
     top_p: float | Float[Tensor, " batch"] = 1.0,
 ) -> Int[Tensor, " batch"]:
-    """Return the token at which the distribution function exceeds `uniform`, one number in [0, 1) per row.
-
-    Args:
-        top_p: as in `nucleus`.
-    """
+    """Return the token of the nucleus at which the distribution function exceeds `uniform`, in [0, 1) for each row."""
     kept = nucleus(probability, top_p)
     total = kept.cumsum(dim=-1)
     below = torch.nextafter(total[:, -1:], torch.zeros_like(total[:, -1:]))  # else rounding up could exceed the total

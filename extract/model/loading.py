@@ -85,9 +85,6 @@ def load_classifier(
 
     `auto` means bfloat16 on one GPU if there is one, else float32 on the CPU. Texts are padded and truncated on the
     right, ignoring the tokenizer's setting: without explicit positions, left padding would shift them.
-
-    Raises:
-        UserError: as for `load_model`; also where the weights hold no classifier, for example a language model.
     """
     tokenizer = _right_padded(name, revision)
     model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", _one_device(device))
@@ -102,11 +99,7 @@ def load_classifier(
 def load_encoder(
     name: str, *, revision: str | None = None, device: str = "auto"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
-    """Load an encoder of text without a head, in float32, and its tokenizer; return both and the revision.
-
-    Raises:
-        UserError: as for `load_model`.
-    """
+    """Load an encoder of text without a head, in float32, and its tokenizer; return both and the revision."""
     tokenizer = _right_padded(name, revision)
     model = _load_weights(AutoModel, name, revision, "float32", _one_device(device))
     return model.eval(), tokenizer, _loaded_revision(model, revision)
@@ -153,11 +146,7 @@ def load_tokenizer(
     template_args: Arguments | None = None,
     system: System = "keep",
 ) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
-    """Load a model's configuration, and its tokenizer with the chat template to use; no weights.
-
-    Raises:
-        UserError: as for `load_model`.
-    """
+    """Load a model's configuration, and its tokenizer with the chat template to use; no weights."""
     source = resolve(name)
     with _explained(name, revision):
         config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
@@ -196,9 +185,6 @@ def _explain(name: str, revision: str | None, error: Exception) -> str:
     return explain_hub(name, revision, error) or f"{name} on the hub is not a loadable model: {first}"
 
 
-E = TypeVar("E", bound=BaseException)
-
-
 def explain_hub(name: str, revision: str | None, error: BaseException) -> str | None:
     """Return why a hub id could not be loaded and what to do; None if the hub is not the cause."""
     causes: list[BaseException] = []
@@ -206,11 +192,11 @@ def explain_hub(name: str, revision: str | None, error: BaseException) -> str | 
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    absent = _first(causes, LocalEntryNotFoundError) or _first(causes, OfflineModeIsEnabled)
+    absent = any(isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled) for cause in causes)
     if absent and huggingface_hub.constants.HF_HUB_OFFLINE:
         place = "not in the local cache" if "/" in name else "neither a directory here nor in the local cache"
         return f"{name} is {place} and HF_HUB_OFFLINE=1 forbids fetching it"
-    if answer := _first(causes, HfHubHTTPError):
+    if answer := next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None):
         return _answered(name, revision, answer)
     if absent:
         reason = " ".join(str(causes[-1]).split())
@@ -229,7 +215,12 @@ def _answered(name: str, revision: str | None, error: HfHubHTTPError) -> str:
     if isinstance(error, GatedRepoError) and status == 403:
         return f"{name} is gated and your token's account has no access to it: ask for it at {page}"
     if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
-        return _not_found(name, has_token)
+        if "/" not in name:
+            return f"model not found: {name!r} is neither a directory here nor a model on the hub (most are owner/name)"
+        remedy = "a token that may read it" if has_token else "HF_TOKEN set to a token that may read it"
+        return (
+            f"model not found: {name!r} is no directory here, and not on the hub or private: check it, or use {remedy}"
+        )
     if isinstance(error, RevisionNotFoundError):
         return f"{name} has no revision {revision or 'main'!r}: see {page} for what model.revision can be"
     if isinstance(error, DisabledRepoError):
@@ -238,14 +229,3 @@ def _answered(name: str, revision: str | None, error: HfHubHTTPError) -> str:
         return f"the hub refused your access token for {name}: renew HF_TOKEN (or unset it, for open models)"
     advice = "it is busy or down, try again later" if status == 429 or status >= 500 else f"see {page}"
     return f"the hub answered {status} when asked for {name}: {advice}"
-
-
-def _not_found(name: str, has_token: bool) -> str:
-    if "/" not in name:
-        return f"model not found: {name!r} is neither a directory here nor a model on the hub (most are owner/name)"
-    remedy = "a token that may read it" if has_token else "HF_TOKEN set to a token that may read it"
-    return f"model not found: {name!r} is no directory here, and not on the hub or private: check it, or use {remedy}"
-
-
-def _first(causes: list[BaseException], kind: type[E]) -> E | None:
-    return next((cause for cause in causes if isinstance(cause, kind)), None)

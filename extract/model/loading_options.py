@@ -34,16 +34,7 @@ class LoadingOptions(Strict):
     tp_plan: Literal["auto"] | None = None  # split each layer over the processes that torchrun starts
 
     def arguments(self, name: str, device: str, adapted: bool) -> FromPretrained:
-        """Return the arguments of `from_pretrained`.
-
-        Args:
-            name: the model's, for messages.
-            device: as configured.
-            adapted: an adapter will be merged into the weights.
-
-        Raises:
-            UserError: options do not fit together, or what they need is missing.
-        """
+        """Return the arguments of `from_pretrained`; UserError if options do not fit together or lack something."""
         given: FromPretrained = {}
         if self.attn_implementation is not None:
             given["attn_implementation"] = self.attn_implementation
@@ -62,16 +53,13 @@ class LoadingOptions(Strict):
                 )
             given["tp_plan"] = self.tp_plan
             return given
-        return given | self._place(device)
-
-    def _place(self, device: str) -> FromPretrained:
         import torch
 
-        limits: FromPretrained = {} if self.max_memory is None else {"max_memory": self.max_memory}
-        if device == "auto":
-            spread = torch.cuda.is_available() or limits
-            return {"device_map": "auto"} | limits if spread else {}
-        return {"device_map": device} | limits
+        if device != "auto" or torch.cuda.is_available() or self.max_memory is not None:
+            given["device_map"] = device
+        if self.max_memory is not None:
+            given["max_memory"] = self.max_memory
+        return given
 
 
 DEFAULT = LoadingOptions()

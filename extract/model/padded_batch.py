@@ -45,14 +45,7 @@ class Batch:
 def pad(
     rows: Sequence[Sequence[int]], pad_id: int, side: Side, device: torch.device, context: int | None = None
 ) -> Batch:
-    """Pad rows of token ids to the longest row; the batch is filled on the host and then moved to the device.
-
-    Args:
-        context: the most tokens that the model reads, if that is known.
-
-    Raises:
-        UserError: a row is longer.
-    """
+    """Pad rows of token ids to the longest, on the host; UserError if it is longer than the model's context."""
     longest = max(len(row) for row in rows)
     if context and longest > context:
         raise UserError(

@@ -1,7 +1,6 @@
 """Where a model's files are: a directory, a hub id, a GGUF file (dequantised once), or an installed package.
 
-A package `package:NAME` holds a zip archive of a model's files, or a GGUF file; it serves machines that reach a package
-index but no hub. What is made of such files is in the user's cache, each folder whole or absent.
+What is made of files is in the user's cache, each folder whole or absent.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from extract.errors import UserError, in_one_line
-from extract.model.quiet import quiet_libraries
-from extract.progress import Advance, Reporter
+from extract.progress import Advance, Reporter, quiet_libraries
 from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
 
 if TYPE_CHECKING:
@@ -51,11 +49,7 @@ ENGLISH = (
 
 
 def resolve(name: str, reporter: Reporter | None = None) -> str:
-    """Return the directory of a model, or the name itself if it is a hub id; a GGUF file is dequantised into the cache.
-
-    Raises:
-        UserError: there is no such model, or its files cannot be read.
-    """
+    """Return the directory of a model, or its name if that is a hub id; a GGUF file is dequantised into the cache."""
     path = locate(name)
     if path is not None and path.suffix == SUFFIX and path.is_file():
         path = dequantised(path, reporter or Reporter())
@@ -67,9 +61,6 @@ def locate(name: str) -> Path | None:
 
     `package:NAME` is the model inside an installed package. A directory that holds a GGUF file and no config.json
     stands for that file. A path that does not exist is also searched among the shipped files (`resolve_shipped`).
-
-    Raises:
-        UserError: there is no such model.
     """
     if name.startswith(PREFIX):
         return _file_in(packaged_model(name.removeprefix(PREFIX)))
@@ -97,9 +88,6 @@ def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False)
     """Return the folder `name` of the cache, after `make(folder)` has filled it if it is not there, or to replace it.
 
     It is made beside its place and then renamed: another process finds the whole of it or nothing.
-
-    Raises:
-        UserError: the cache cannot be written.
     """
     folder = cache_folder() / name
     if folder.is_dir() and not replace:
@@ -126,14 +114,7 @@ def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False)
 
 
 def packaged_model(name: str) -> Path:
-    """Return the GGUF file of an installed package, or the directory of the model in its archive, unpacked once.
-
-    Args:
-        name: of the distribution, as in `pip install NAME`.
-
-    Raises:
-        UserError: the package is not installed, or holds no model.
-    """
+    """Return the GGUF file of an installed package, or the directory of the model in its archive, unpacked once."""
     try:
         package = distribution(name)
     except (PackageNotFoundError, ValueError):  # ValueError: an empty name
@@ -155,10 +136,6 @@ def dequantised(path: Path, reporter: Reporter) -> Path:
     """Return the directory of a GGUF file's model in float32, with its tokenizer and chat template.
 
     The file's digest names the directory, so another file of the same name is another model.
-
-    Raises:
-        UserError: the extra `models` is not installed, or the file is cut short, of an architecture that transformers
-            does not read or converts wrongly, without a tokenizer, or without some of the weights.
     """
     if find_spec("gguf") is None:
         raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")

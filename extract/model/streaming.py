@@ -1,8 +1,4 @@
-"""Streams a response as text while it is decoded.
-
-`StreamedText` turns the tokens of one row into text as they arrive; it is enough within one thread
-(`model.generate(…, watch=…)`). `stream` is an iterator over the pieces of one response, decoded in a separate thread.
-"""
+"""Streams a response as text while it is decoded: from tokens as they come, or as an iterator over its pieces."""
 
 from __future__ import annotations
 
@@ -59,7 +55,7 @@ class StreamedText:
     def _after(self, context: int, tail: int) -> str:
         """Return the text from token `tail` on: that from `context` on less that of the tokens between.
 
-        A few tokens before are decoded too, because the first of a text is often decoded otherwise (without its blank).
+        The first token of a text is often decoded otherwise (without its blank).
         """
         decode, tokens = self._model.decode_piece, self.token_ids
         return decode(tokens[context:])[len(decode(tokens[context:tail])) :]
@@ -78,21 +74,14 @@ class StreamedText:
 
 
 def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | None = None) -> Iterator[str]:
-    """Yield the greedy response to one prompt in pieces, with the edits of the open `editing` blocks.
+    """Yield the greedy response to a batch of one prompt in pieces, with the edits of the open `editing` blocks.
 
     Closing the iterator early ends the decoding. The `editing` blocks must stay open until it ends.
-
-    Raises:
-        UserError: the batch holds several prompts; those need `model.generate(…, watch=…)` and a `StreamedText` a row.
     """
-    if len(batch.tokens) != 1:
+    if len(batch.tokens) != 1:  # several need `model.generate(…, watch=…)` and a `StreamedText` a row
         raise UserError(f"expected a batch of one prompt to stream, got {len(batch.tokens)} prompts")
-    return _streamed(model, batch, max_new_tokens, StreamedText(model, row))
-
-
-def _streamed(model: ChatModel, batch: Batch, max_new_tokens: int, response: StreamedText) -> Iterator[str]:
     pieces: Queue[str | BaseException | None] = Queue()
-    closed = Event()
+    closed, response = Event(), StreamedText(model, row)
 
     def watch(tokens: list[int]) -> None:
         if closed.is_set():

@@ -23,11 +23,9 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def cast_fingerprint(model: nn.Module) -> str:
-    """Return a fingerprint that a cast of the weights to bfloat16 does not change.
+    """Return a fingerprint of the values rounded to bfloat16, which a cast of the weights to bfloat16 does not change.
 
-    It is taken of the values rounded to bfloat16, with their names and shapes. Weights in float32 and their cast to
-    bfloat16 have the same one; so do weights in float16 and their casts to the other two. (After a cast from float32 to
-    float16 a few values may round otherwise.)
+    Weights in float16 and their casts have the same one, too; a cast from float32 to float16 may round otherwise.
     """
     return cast_fingerprint_of(weights_of(model))
 

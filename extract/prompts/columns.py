@@ -108,19 +108,21 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
 
 
 def field_value(field: str, source: Column | Value, row: Row, where: str, counts: Counts) -> Any:
-    """Return a row's value of a field, or None.
-
-    Raises:
-        UserError: the value does not match the description of its column; names the row and the column.
-    """
+    """Return a row's value of a field, or None; UserError where it does not match the description of its column."""
     if not isinstance(source, Column):
         return source
     if any(as_text(_given(row, column)) in values for column, values in source.unless.items()):
         return None
     value = _given(row, source.column)
+    if value is None:
+        return None
     value = _single(value, source, where) if source.single else value
     value = _alternatives(value, source, where) if source.alternatives else value
-    value = value if source.find is None else _found(value, source, where)
+    if source.find is not None and value is not None:
+        match = re.search(source.find, as_text(value), re.DOTALL)
+        if match is None:
+            raise UserError(f"{where}: column {source.column!r} holds nothing that `find` finds ({source.find})")
+        value = match[1]
     value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
     if source.context is not None and (before := str(_given(row, source.context) or "").strip()):
         value = f"{before}\n\n---\n\n{value}"
@@ -147,18 +149,7 @@ def _given(row: Row, column: str) -> Any:
     return None if value is ABSENT else value
 
 
-def _found(value: Any, source: Column, where: str) -> str | None:
-    if value is None:
-        return None
-    match = re.search(source.find or "", as_text(value), re.DOTALL)
-    if match is None:
-        raise UserError(f"{where}: column {source.column!r} holds nothing that `find` finds ({source.find})")
-    return match[1]
-
-
 def _alternatives(value: Any, source: Column, where: str) -> str | None:
-    if value is None:
-        return None
     try:
         held = json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -169,8 +160,6 @@ def _alternatives(value: Any, source: Column, where: str) -> str | None:
 
 
 def _single(value: Any, source: Column, where: str) -> Any:
-    if value is None:
-        return None
     if not isinstance(value, list | tuple):
         raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` needs a list")
     return value[0] if len(value) == 1 else None

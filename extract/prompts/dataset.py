@@ -22,14 +22,10 @@ Rows = list[tuple[str, Row]]  # the place of each row, for messages, and its fie
 
 
 def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
-    """Read a public data set.
+    """Read a public set, by its name in configs/datasets or the path of a YAML file that describes one.
 
-    Args:
-        name: the name of a set in configs/datasets, or the path of a YAML file that describes one.
-        path: a file of the set, or the directory that holds its files; None reads from the hub.
-
-    Raises:
-        UserError: the set or its files cannot be found, or a row does not match the description.
+    `path` is a file of the set, or the directory that holds its files; None reads from the hub. Raises UserError if the
+    set or its files cannot be found, or a row does not match the description.
     """
     dataset = describe(name)
     prompts: dict[str, Prompt] = {}
@@ -49,18 +45,15 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
 
 def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
     for name, part, file in list(_files(dataset, path)):
-        if part.sha256 is not None and part.sha256 != _digest(file):
+        with file.open("rb") as opened:
+            digest = part.sha256 and hashlib.file_digest(opened, "sha256").hexdigest()
+        if part.sha256 != digest:
             warnings.warn(
                 f"{file} is not the file that {dataset.name} was described from: its authors changed it, or "
                 "someone here did; its prompts may be others",
                 stacklevel=2,
             )
         yield name, [(place(file, number), row) for number, row in read_rows(file, dataset.name, part.at)]
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]:
@@ -184,11 +177,7 @@ class Description(ColumnMapping):
 
     def counts(self) -> dict[str, int]:
         """Return the number of prompts per label in the published set."""
-        total: dict[str, int] = {}
-        for part in self.parts.values():
-            for label, count in part.rows.items():
-                total[label] = total.get(label, 0) + count
-        return total
+        return dict(sum((Counter[str](part.rows) for part in self.parts.values()), Counter()))
 
 
 def known_datasets() -> list[str]:
@@ -197,11 +186,7 @@ def known_datasets() -> list[str]:
 
 
 def describe(name: str) -> Description:
-    """Read the description of a set, from its name or the path of its YAML file.
-
-    Raises:
-        UserError: there is no such set, or a key is unknown; names the key and the nearest known one.
-    """
+    """Read the description of a set, from its name or the path of its YAML file."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else KNOWN / f"{name}.yaml"
     if not path.is_file():
         near = get_close_matches(name.lower(), known_datasets(), n=1)

@@ -59,11 +59,7 @@ _TEXT = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
-    """Read a prompt file.
-
-    Raises:
-        UserError: the file is missing or unreadable, or a row is not a valid prompt; names the line and the field.
-    """
+    """Read a prompt file; raises UserError, naming the line and the field, where a row is not a valid prompt."""
     path, prompts = Path(path), list[Prompt]()
     first: dict[str, int] = {}
     for line, row in read_rows(path, "prompts"):
@@ -107,32 +103,27 @@ def prompts_hash(prompts: list[Prompt]) -> str:
 def make_prompt(given: Row, where: str) -> Prompt:
     """Make a prompt from the fields of a row; unknown fields are ignored.
 
-    Args:
-        where: the row's place, for messages.
-
-    Raises:
-        UserError: a field is missing or invalid; names the place and the field.
+    Raises UserError, naming the place `where` and the field, if one is missing or invalid.
     """
-    row = {name: value for name, value in given.items() if not _is_nothing(name, value)}
+    # null, NaN and, but for the fields that must be given, an empty string are nothing in any file format
+    kept = ("id", "text", "label")
+    row = {k: v for k, v in given.items() if not (v is None or v != v or (v == "" and k not in kept))}
     _refuse_broken_unicode(row, where)
+    identifier = row.get("id")
+    if isinstance(identifier, bool) or not isinstance(identifier, str | int) or str(identifier).strip() == "":
+        raise UserError(f"{where}: field 'id' is {identifier!r}; expected a non-empty string, unique in the file")
     label = _one_of(row, "label", ALL_LABELS, where)
     right = USUAL_ACTION.get(label) if row.get("right_action") is None else None
     right = right or _one_of(row, "right_action", RIGHT_ACTIONS, where)
     texts = {name: _text_or_none(row, name, where) for name in OPTIONAL if name != "acceptable"}
     return Prompt(
-        id=_identifier(row, where),
+        id=str(identifier),
         messages=_messages(row, where),
         label=label,
         right_action=right,
         acceptable=_acceptable(row, where),
         **texts,
     )
-
-
-def _is_nothing(field: str, value: object) -> bool:
-    """Return whether a field is empty in any file format: null, an empty string, NaN."""
-    blank = value == "" and field not in ("id", "text", "label")
-    return value is None or value != value or blank
 
 
 def _refuse_broken_unicode(row: Row, where: str) -> None:
@@ -153,13 +144,6 @@ def _is_unicode(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _identifier(row: Row, where: str) -> str:
-    value = row.get("id")
-    if isinstance(value, bool) or not isinstance(value, str | int) or str(value).strip() == "":
-        raise UserError(f"{where}: field 'id' is {value!r}; expected a non-empty string, unique in the file")
-    return str(value)
 
 
 def _one_of(row: Row, field: str, allowed: tuple[str, ...], where: str) -> str:

@@ -30,21 +30,15 @@ def read_rows(
     encoding: str | None = None,
     on_repair: Callable[[EncodingRepair], None] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (line number, fields) of a JSONL, JSON, CSV, TSV or Parquet file.
+    """Yield (line number, fields) of a JSONL, JSON, CSV, TSV or Parquet file; `what` it holds is named in messages.
 
     A JSON file (also one with an object a line, under this name) is read as a whole; of the other formats, only a few
-    rows are in memory at a time.
+    rows are in memory at a time. Raises UserError, naming the line, where one cannot be read.
 
     Args:
-        what: the content of the file, for messages, for example prompts.
         at: where the rows are in a JSON file that is not a list of rows: keys joined by points; `*` means every key in
             turn, which each row then has as `key`. Entries that are not objects become the field `value`.
-        encoding: the encoding of a text file; None means UTF-8, or UTF-16 by its byte order mark.
-        on_repair: if given, invalid bytes are repaired (lines.py) and not refused; it is called for each row (in a
-            JSON file: each line) with repairs. CSV fields may then be long.
-
-    Raises:
-        UserError: the file is missing or of another kind, or a line cannot be read; names the line.
+        encoding, on_repair: as for `TextLines`; with `on_repair` CSV fields may be long.
     """
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a file of {what}: .jsonl, .json, .csv, .tsv or .parquet")
@@ -92,7 +86,11 @@ def _jsonl_rows(lines: TextLines) -> Iterator[tuple[int, Row]]:
 
 def _json_rows(lines: TextLines, at: str | None) -> Iterator[tuple[int, Row]]:
     path = lines.path
-    content = _parsed("".join(_each(lines)), path)
+    text = ""
+    for line in lines:
+        text += line
+        lines.end_row()
+    content = _parsed(text, path)
     for number, (key, item) in enumerate(_items(content, at.split(".") if at else [], path, None), start=1):
         if at is None and not isinstance(item, dict):
             raise UserError(f"{place(path, number)}: expected a JSON object, found {type(item).__name__}")
@@ -108,12 +106,6 @@ def _parsed(text: str, path: Path) -> Any:
             with suppress(json.JSONDecodeError):
                 return [json.loads(line) for line in text.split("\n") if line.strip()]
         raise UserError(f"{path}, line {error.lineno}: not valid JSON: {error.msg} at column {error.colno}") from None
-
-
-def _each(lines: TextLines) -> Iterator[str]:
-    for line in lines:
-        lines.end_row()
-        yield line
 
 
 def _items(content: Any, steps: list[str], path: Path, key: str | None) -> Iterator[tuple[str | None, Any]]:
@@ -175,9 +167,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise UserError(f"{path} is not a readable Parquet file: {' '.join(str(error).split())}") from None
 
 
-EncodingRepair = Literal[
-    "windows_1252", "replaced"
-]  # bytes read as another encoding; U+FFFD put in place of what is none
+# Bytes read as another encoding, or U+FFFD put in place of what is none.
+EncodingRepair = Literal["windows_1252", "replaced"]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BYTE = re.compile("[\udc80-\udcff]")  # an invalid byte, as `surrogateescape` encodes it
 _HALF = re.compile("[\ud800-\udfff]")
@@ -191,9 +182,6 @@ class TextLines:
         encoding: for example latin-1; None means UTF-8, or UTF-16 if the file starts with its byte order mark.
         on_repair: if given, invalid bytes are repaired and not refused: read as Windows-1252 in a file assumed to be
             UTF-8, replaced by U+FFFD under a given encoding. It is called once per kind of repair in each row.
-
-    Raises:
-        UserError: the encoding is unknown, or a line has invalid bytes and `on_repair` is None; names the line.
     """
 
     def __init__(
@@ -202,7 +190,7 @@ class TextLines:
         self.path, self.lenient = path, on_repair is not None
         self._on_repair, self._repairs = on_repair, set[EncodingRepair]()
         self._named = encoding is not None
-        self._encoding = _marked(path) if encoding is None else _codec(encoding)
+        self._encoding = _codec(path, encoding)
 
     def end_row(self) -> None:
         """Report the repairs in the lines since the last row ended."""
@@ -259,13 +247,12 @@ def replace_surrogates(text: str) -> str:
     return _HALF.sub(_REPLACEMENT, text)
 
 
-def _marked(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(3)
-    return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "utf-8")
-
-
-def _codec(encoding: str) -> str:
+def _codec(path: Path, encoding: str | None) -> str:
+    """Return the codec of an encoding, or that of the file's byte order mark."""
+    if encoding is None:
+        with path.open("rb") as file:
+            head = file.read(3)
+        return next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")
     try:
         io.TextIOWrapper(io.BytesIO(), encoding).close()
         return codecs.lookup(encoding).name

@@ -1,9 +1,9 @@
-"""Prompts of a run: its prompt file and the public data sets in its configuration."""
+"""Prompts of a run: its prompt file and the public data sets in its configuration, with limits and balanced draws."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -66,17 +66,16 @@ class PromptsConfig(Strict):
 
 
 def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
-    """Read the prompts of a configuration.
+    """Read the prompts of a configuration; `seed` draws them where there is a limit.
 
-    Args:
-        seed: for drawing prompts where a set has a limit.
-
-    Raises:
-        UserError: a source cannot be read, or two prompts have the same id.
+    Raises UserError if a source cannot be read, or two prompts have the same id.
     """
     prompts = load_prompts(resolve_shipped(config.path)) if config.path else []
     for given in config.datasets:
-        prompts += _set(given, seed)
+        described = given.name.endswith((".yaml", ".yml"))
+        name = str(resolve_shipped(Path(given.name))) if described else given.name
+        members = load_dataset(name, resolve_shipped(given.path) if given.path else None)
+        prompts += draw(members, given.limit, seed) if given.limit else members
     seen: set[str] = set()
     for prompt in prompts:
         if prompt.id in seen:
@@ -85,14 +84,12 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
     if config.contrast:
         prompts = contrasted(prompts, config.contrast, config.described())
     drawn = draw(prompts, config.limit, seed) if config.limit else prompts
-    return drawn if config.limit_dual_use is None else _few_dual_use(drawn, config.limit_dual_use, seed)
-
-
-def _few_dual_use(prompts: list[Prompt], most: int, seed: int) -> list[Prompt]:
-    """Keep so many prompts of dual use, drawn one by one: the groups that they leave need not be whole without them."""
-    rows = [row for row, prompt in enumerate(prompts) if prompt.label == DUAL_USE]
-    gone = set(np.random.default_rng(seed).permutation(rows)[most:].tolist())
-    return [prompt for row, prompt in enumerate(prompts) if row not in gone]
+    if config.limit_dual_use is None:
+        return drawn
+    # drawn one by one: the groups that they leave need not be whole without them
+    rows = [row for row, prompt in enumerate(drawn) if prompt.label == DUAL_USE]
+    gone = set(np.random.default_rng(seed).permutation(rows)[config.limit_dual_use :].tolist())
+    return [prompt for row, prompt in enumerate(drawn) if row not in gone]
 
 
 def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
@@ -102,14 +99,11 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
     prompts fill what the twins leave of the limit. Intervals count groups, so one unit of each group comes before the
     second of any. A unit is a prompt of each label with a trigger, and of each without: twins, or a whole quadruple.
     """
-    members: dict[int, list[int]] = {}
-    for row, group in enumerate(groups_of(prompts).tolist()):
-        members.setdefault(group, []).append(row)
     waiting: list[tuple[tuple[bool, bool, int, int], str, list[int]]] = []
-    for place, group in enumerate(np.random.default_rng(seed).permutation(len(members)).tolist()):
-        labels = {prompts[row].label for row in members[group]}
+    for place, group in enumerate(_shuffled_groups(prompts, seed)):
+        labels = {prompts[row].label for row in group}
         question = next(label for label in (*LABELS[1:], *ALL_LABELS) if label in labels)
-        for turn, unit in enumerate(_units(prompts, members[group])):
+        for turn, unit in enumerate(_units(prompts, group)):
             without = all(prompts[row].label != question for row in unit)
             waiting.append(((question == "benign", without, turn, place), question, unit))
     taken = Counter[tuple[str, str]]()  # by question and label
@@ -132,11 +126,12 @@ def _units(prompts: Sequence[Prompt], group: Sequence[int]) -> list[list[int]]:
     return [[row for row in unit if row is not None] for unit in zip_longest(*cells.values())]
 
 
-def _set(given: DatasetConfig, seed: int) -> list[Prompt]:
-    described = given.name.endswith((".yaml", ".yml"))
-    name = str(resolve_shipped(Path(given.name))) if described else given.name
-    prompts = load_dataset(name, resolve_shipped(given.path) if given.path else None)
-    return draw(prompts, given.limit, seed) if given.limit else prompts
+def _shuffled_groups(prompts: Sequence[Prompt], seed: int) -> list[list[int]]:
+    """Return the rows of each group, the groups in random order."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for row, group in enumerate(groups_of(prompts).tolist()):
+        members[group].append(row)
+    return [members[group] for group in np.random.default_rng(seed).permutation(len(members)).tolist()]
 
 
 LABEL_OF = ("harmful", "uncertain")  # the labels that the two ways take
@@ -145,14 +140,8 @@ LABEL_OF = ("harmful", "uncertain")  # the labels that the two ways take
 def contrasted(prompts: Sequence[Prompt], ways: tuple[str, str], described: str) -> list[Prompt]:
     """Label the prompts of the first way harmful and those of the second uncertain; benign ones stay as they are.
 
-    Prompts that are to be declined in another way become dual use, to which nothing is fitted.
-
-    Args:
-        ways: two values of the field `decline`.
-        described: the source of the prompts, for messages.
-
-    Raises:
-        UserError: the two are the same, or no prompt names one of them.
+    Ways are values of the field `decline`. Prompts to be declined in another way become dual use, to which nothing is
+    fitted.
     """
     named = sorted({prompt.decline for prompt in prompts if prompt.decline})
     for way in ways:
@@ -161,16 +150,14 @@ def contrasted(prompts: Sequence[Prompt], ways: tuple[str, str], described: str)
             raise UserError(f"{described}: no prompt has the field 'decline' with the value {way!r}; {known}")
     if ways[0] == ways[1]:
         raise UserError(f"a contrast needs two different ways of declining, got {ways[0]!r} twice")
-    return [_labelled(prompt, dict(zip(ways, LABEL_OF, strict=True))) for prompt in prompts]
-
-
-def _labelled(prompt: Prompt, labels: dict[str, str]) -> Prompt:
-    if prompt.decline is None and prompt.label == "benign":
-        return prompt
-    if prompt.decline not in labels:
-        return replace(prompt, label=DUAL_USE)
-    label = labels[prompt.decline]
-    return replace(prompt, label=label, right_action=USUAL_ACTION[label], acceptable=())
+    labels, labelled = dict(zip(ways, LABEL_OF, strict=True)), list[Prompt]()
+    for prompt in prompts:
+        if label := labels.get(prompt.decline or ""):
+            prompt = replace(prompt, label=label, right_action=USUAL_ACTION[label], acceptable=())
+        elif prompt.decline is not None or prompt.label != "benign":
+            prompt = replace(prompt, label=DUAL_USE)
+        labelled.append(prompt)
+    return labelled
 
 
 def contrasted_action(action: str | None, prompt: Prompt) -> str | None:
@@ -180,7 +167,6 @@ def contrasted_action(action: str | None, prompt: Prompt) -> str | None:
     return action
 
 
-Group = list[int]  # rows of prompts that belong together
 Place = tuple[str, str, str]  # label, source, category
 
 
@@ -190,67 +176,43 @@ def mixed(prompts: Sequence[Prompt], each: int, seed: int) -> list[Prompt]:
     The next group is one of the label that lacks most, from the source, and then the category, that have given least to
     that label; the commonest label comes last, since groups of others hold it too (a pair of a harmful and a benign
     request). Where no whole group fits any more, only its prompts of the label that lacks are taken.
-
-    Raises:
-        UserError: a label has fewer prompts than are asked for.
     """
     there = Counter(prompt.label for prompt in prompts)
     if short := {label: n for label, n in there.items() if n < each}:
         named = ", ".join(f"{n} {label}" for label, n in short.items())
         raise UserError(f"the sets hold only {named}; ask for fewer with --each, or name more sets")
-    draw = _Draw(prompts, each, _shuffled(prompts, seed))
-    *rarer, commonest = sorted(there, key=lambda label: (there[label], label))
-    for whole in (True, False):
-        left = set(rarer)  # labels of which a group may still fit
-        while lacking := [label for label in rarer if label in left and draw.taken[label] < each]:
-            label = min(lacking, key=lambda label: draw.taken[label])
-            if not draw.take(label, whole):
-                left.remove(label)
-        while draw.taken[commonest] < each and draw.take(commonest, whole):
-            pass
-    return [prompts[row] for row in sorted(draw.rows)]
+    places: list[Place] = [(prompt.label, prompt.source or "", prompt.category or "") for prompt in prompts]
+    waiting: dict[Place, list[list[int]]] = defaultdict(list)  # a group waits at the place of every label in it
+    for group in _shuffled_groups(prompts, seed):
+        for place in {places[row][0]: places[row] for row in group}.values():
+            waiting[place].append(group)
+    drawn, taken, given = set[int](), Counter[str](), Counter[Place]()
 
-
-class _Draw:
-    """What has been drawn so far, and the groups that wait, by place."""
-
-    def __init__(self, prompts: Sequence[Prompt], each: int, waiting: Mapping[Place, list[Group]]) -> None:
-        self.rows: set[int] = set()
-        self.taken = Counter[str]()
-        self._prompts, self._each, self._waiting = prompts, each, waiting
-        self._given = Counter[Place]()
-
-    def take(self, label: str, whole: bool) -> bool:
+    def take(label: str, whole: bool) -> bool:
         """Take the next group of a label that fits, or its prompts of the label; return whether there was one."""
         of_source = Counter[str]()
-        for (own, source, _), n in self._given.items():
+        for (own, source, _), n in given.items():
             of_source[source] += n * (own == label)
-        mine = [place for place in self._waiting if place[0] == label]
-        for place in sorted(mine, key=lambda place: (of_source[place[1]], self._given[place], place)):
-            for group in self._waiting[place]:
-                rows = [row for row in group if row not in self.rows and (whole or self._prompts[row].label == label)]
-                rows = rows if whole else rows[: self._each - self.taken[label]]
-                more = Counter(self._prompts[row].label for row in rows)
-                if more[label] and all(self.taken[one] + n <= self._each for one, n in more.items()):
-                    self.rows.update(rows)
-                    self.taken += more
-                    self._given.update(_place(self._prompts[row]) for row in rows)
+        mine = [place for place in waiting if place[0] == label]
+        for place in sorted(mine, key=lambda place: (of_source[place[1]], given[place], place)):
+            for group in waiting[place]:
+                rows = [row for row in group if row not in drawn and (whole or prompts[row].label == label)]
+                rows = rows if whole else rows[: each - taken[label]]
+                more = Counter(prompts[row].label for row in rows)
+                if more[label] and all(taken[one] + n <= each for one, n in more.items()):
+                    drawn.update(rows)
+                    taken.update(more)
+                    given.update(places[row] for row in rows)
                     return True
         return False
 
-
-def _place(prompt: Prompt) -> Place:
-    return prompt.label, prompt.source or "", prompt.category or ""
-
-
-def _shuffled(prompts: Sequence[Prompt], seed: int) -> dict[Place, list[Group]]:
-    """Return the groups in random order, each at the place of every label that it holds."""
-    members: dict[int, Group] = defaultdict(list)
-    for row, number in enumerate(groups_of(prompts).tolist()):
-        members[number].append(row)
-    order = np.random.default_rng(seed).permutation(sorted(members))
-    waiting: dict[Place, list[Group]] = defaultdict(list)
-    for number in order.tolist():
-        for place in {prompts[row].label: _place(prompts[row]) for row in members[number]}.values():
-            waiting[place].append(members[number])
-    return waiting
+    *rarer, commonest = sorted(there, key=lambda label: (there[label], label))
+    for whole in (True, False):
+        left = set(rarer)  # labels of which a group may still fit
+        while lacking := [label for label in rarer if label in left and taken[label] < each]:
+            label = min(lacking, key=lambda label: taken[label])
+            if not take(label, whole):
+                left.remove(label)
+        while taken[commonest] < each and take(commonest, whole):
+            pass
+    return [prompts[row] for row in sorted(drawn)]

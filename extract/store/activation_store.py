@@ -56,33 +56,34 @@ class StoreSummary(Identity):
 class ActivationStore:
     """Read access to a finished store.
 
+    Args:
+        open_shards: False leaves missing or foreign shards to be noticed when they are read.
+
     Raises:
         UserError: the store is missing, incomplete, damaged or of another schema, or a shard belongs to another store.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
         self.path = path = Path(path)
         self._shards: dict[int, h5py.Dataset] = {}
         self._lock = threading.Lock()
-        self._file = open_sealed(path)
+        self.file = open_sealed(path)
         try:
-            self._open(path)
+            refuse_schema(path, self.file, f"delete it with its shards and {REMEDY}")
+            self.identity = Identity.model_validate_json(read_identity(self.file))
+            self.site: str = self.identity.site
+            self.data: h5py.Dataset = self.file["activations"][self.site]
+            self.layers, self.positions = self.identity.layers, self.identity.positions
+            self.present: Bool[np.ndarray, "positions prompts"] = self.file["present"][:]
+            self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
+            self.sums: np.ndarray = self.file["shards/crc32"][:]
+            self.digests = tuple(digest.decode() for digest in self.file["shards/digest"][:])
+            if self.is_virtual and open_shards:
+                for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
+                    self._open_shard(shard)
         except BaseException:
             self.close()
             raise
-
-    def _open(self, path: Path) -> None:
-        self.identity = identity_in(path, self._file)
-        self.site: str = self.identity.site
-        self.data: h5py.Dataset = self._file["activations"][self.site]
-        self.layers, self.positions = self.identity.layers, self.identity.positions
-        self.present: Bool[np.ndarray, "positions prompts"] = self._file["present"][:]
-        self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
-        self._sums: np.ndarray = self._file["shards/crc32"][:]
-        self.digests = tuple(digest.decode() for digest in self._file["shards/digest"][:])
-        if self.is_virtual:
-            for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
-                self._open_shard(shard)
 
     def __enter__(self) -> ActivationStore:
         return self
@@ -93,7 +94,7 @@ class ActivationStore:
     def close(self) -> None:
         for shard in [*self._shards]:
             self._shards.pop(shard).file.close()
-        self._file.close()
+        self.file.close()
 
     def _open_shard(self, shard: int) -> h5py.Dataset:
         """Return a shard's activations, open since they were last read: opening takes ten times as long as reading."""
@@ -120,46 +121,44 @@ class ActivationStore:
 
     @property
     def prompt_ids(self) -> tuple[str, ...]:
-        return tuple(self._file["prompts/id"].asstr()[:].tolist())
+        return tuple(self.file["prompts/id"].asstr()[:].tolist())
 
     @property
     def prompts(self) -> list[Prompt]:
         """The prompts, in the order of rows; raises UserError if another version wrote them with other fields."""
-        prompts = read_prompts(self._file)
-        if prompts is None:
-            raise UserError(f"{self.path} holds prompts with fields of another version; {REMEDY}")
-        return prompts
+        try:
+            records: list[dict[str, Any]] = [json.loads(record) for record in self.file["prompts/record"][:]]
+            for row in records:
+                row.update({name: tuple(value) for name, value in row.items() if isinstance(value, list)})
+            return [Prompt(**row) for row in records]
+        except TypeError:
+            raise UserError(f"{self.path} holds prompts with fields of another version; {REMEDY}") from None
 
     @property
     def token_ids(self) -> list[Int[np.ndarray, " tokens"]]:
         """The tokens of each prompt."""
-        return read_ragged(self._file, "tokens")
+        return read_ragged(self.file, "tokens")
 
     @property
     def responses(self) -> list[Int[np.ndarray, " tokens"]]:
         """The generated tokens of each prompt; empty if no response positions were captured."""
-        return responses_of(self._file)
+        return responses_of(self.file)
 
     def role(self, position: str) -> list[Int[np.ndarray, " tokens"]]:
         """Return the token indices of a position in each prompt."""
-        return read_ragged(self._file, f"roles/{position}")
+        return read_ragged(self.file, f"roles/{position}")
 
     def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
         """Return one locus in float32; NaN in the rows of prompts without the position, which nothing can score.
 
-        Raises:
-            UserError: the store has no such layer or position, or its bytes on disk have changed.
+        Raises UserError if there is no such layer or position, or its bytes on disk have changed.
         """
         rows: np.ndarray = self.read_tensor(layer, position).float().numpy()
         rows[~self.present[self.positions.index(position)]] = np.nan
         return rows
 
     def read_tensor(self, layer: int, position: str) -> Float[Tensor, "prompts d_model"]:
-        """Return one locus in the store's own dtype, as on disk: rows of prompts without the position are zero.
-
-        Raises:
-            UserError: the store has no such layer or position, or its bytes on disk have changed.
-        """
+        """Return one locus in the store's own dtype, as on disk: rows of prompts without the position are zero."""
         if layer not in self.layers:
             raise UserError(f"{self.path} holds layers {', '.join(map(str, self.layers))}, not {layer}")
         if position not in self.positions:
@@ -184,15 +183,8 @@ class ActivationStore:
             read_locus(self._open_shard(shard), *at, 0, out)
         else:
             read_locus(self.data, *at, self.files.rows(shard).start, out)
-        if crc(out) != self._sums[(*at, shard)]:
+        if crc(out) != self.sums[(*at, shard)]:
             raise OSError("wrong CRC-32")
-
-    def copy_index(self, into: h5py.File) -> None:
-        """Copy everything except the activations into another file."""
-        for name in self._file:
-            if name != "activations":
-                self._file.copy(name, into)
-        into.attrs.update(self._file.attrs)
 
     def describe(self) -> StoreSummary:
         """Return a summary of the store, for screens and for --json."""
@@ -200,8 +192,8 @@ class ActivationStore:
             **self.identity.to_dict(),
             shape=self.data.shape,
             absent={p: int((~self.present[i]).sum()) for i, p in enumerate(self.positions)},
-            versions=json.loads(self._file.attrs["versions"]),
-            digest=str(self._file.attrs["digest"]),
+            versions=json.loads(self.file.attrs["versions"]),
+            digest=str(self.file.attrs["digest"]),
             shards=self.files.n_shards if self.is_virtual else 0,
             bytes=sum(file.stat().st_size for file in self.parts()),
         )
@@ -210,20 +202,3 @@ class ActivationStore:
         """Return the files of the store, the master first."""
         shards = range(self.files.n_shards) if self.is_virtual else ()
         return [self.path, *(self.files.file(shard) for shard in shards)]
-
-
-def identity_in(path: Path, file: h5py.File) -> Identity:
-    """Return the identity of a finished store; raises UserError if it has another schema."""
-    refuse_schema(path, file, f"delete it with its shards and {REMEDY}")
-    return Identity.model_validate_json(read_identity(file))
-
-
-def read_prompts(file: h5py.File) -> list[Prompt] | None:
-    """Return the prompts of a store; None if their fields differ from this version's."""
-    try:
-        records: list[dict[str, Any]] = [json.loads(record) for record in file["prompts/record"][:]]
-        for row in records:
-            row.update({name: tuple(value) for name, value in row.items() if isinstance(value, list)})
-        return [Prompt(**row) for row in records]
-    except TypeError:
-        return None

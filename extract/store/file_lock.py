@@ -1,8 +1,8 @@
 """Advisory file locks, released when their process ends.
 
-Locks are exclusive `flock`s on open files. They also exclude a second writer in the same process, and after `kill -9`
-only an unlocked file remains. The holder unlinks the file; a process that locks a file which was unlinked meanwhile
-tries again. Locks work across machines if the file system supports flock (NFS does).
+They are exclusive `flock`s on open files, which also exclude a second writer in the same process; across machines if
+the file system supports flock (NFS does). The holder unlinks the file; a process that locks a file which was unlinked
+meanwhile tries again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ class FileLock:
         self._owner = os.getpid()
 
     def acquire(self) -> bool:
-        """Take the lock; return False if another process holds it.
-
-        Raises:
-            UserError: the folder cannot be written, or its file system does not support locks.
-        """
+        """Take the lock; return False if another process holds it."""
         self._owner = os.getpid()
         while True:
             try:
@@ -83,11 +79,7 @@ class FileLock:
 
 @contextmanager
 def store_lock(store: Path) -> Iterator[None]:
-    """Hold the lock of a store: one command at a time writes it; its workers write shards at once under this lock.
-
-    Raises:
-        UserError: another command writes the store, or its folder cannot be written.
-    """
+    """Hold the lock of a store: one command at a time writes it; its workers write shards at once under this lock."""
     folder = shard_folder(store)
     make_folder(folder)
     lock = FileLock(folder / "writer.lock")

@@ -63,11 +63,7 @@ class DamagedStoreError(UserError):
 
 
 def seal(file: BinaryIO | DeferredErrorFile, unread: range = NO_BYTES) -> None:
-    """Write the seal of a finished file into its first bytes.
-
-    Args:
-        unread: bytes that it leaves out, because HDF5 verifies them on reading.
-    """
+    """Write the seal of a finished file into its first bytes, over all but `unread`, which HDF5 verifies on reading."""
     block = _seal(file, unread)
     file.seek(0)
     file.write(block)
@@ -76,9 +72,7 @@ def seal(file: BinaryIO | DeferredErrorFile, unread: range = NO_BYTES) -> None:
 def open_sealed(path: Path) -> h5py.File:
     """Open a master or flat file after its seal is verified, before HDF5 reads any of it.
 
-    Raises:
-        DamagedStoreError: the file is cut short or changed since it was finished.
-        UserError: the file is missing, of another schema, or not a finished store.
+    Raises DamagedStoreError if the file has changed since it was finished, UserError if it is no store of this schema.
     """
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
@@ -162,11 +156,7 @@ def write_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, st
 
 
 def read_locus(dataset: h5py.Dataset, layer: int, position: int, start: int, into: Rows) -> None:
-    """Read rows of one locus from row `start` into a contiguous tensor of the dataset's dtype.
-
-    Raises:
-        OSError: the bytes on disk have changed since they were written.
-    """
+    """Read rows of one locus from row `start` into a contiguous tensor of the dataset's dtype; OSError if damaged."""
     memory, place = _spaces(tuple(into.shape), layer, position, start, tuple(dataset.shape))
     dataset.id.read(memory, place, bits(into), mtype=_float_type_of(into.dtype))
 

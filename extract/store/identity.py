@@ -67,10 +67,7 @@ def read_identity(file: h5py.File) -> str:
 
 
 def has_its_shards(path: Path) -> bool:
-    """Return whether every shard that a master file names opens and has the recorded digest; True for other files.
-
-    Reads no activations and imports no torch.
-    """
+    """Return whether every shard of a master file has the recorded digest; True for other files; without torch."""
     try:
         with h5py.File(path, "r") as master:
             data = next(iter(master["activations"].values()))

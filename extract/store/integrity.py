@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,11 +13,11 @@ import h5py
 import numpy as np
 import torch
 
+from extract.errors import UserError
 from extract.prompts.prompt import prompts_hash
-from extract.store.activation_store import identity_in, read_prompts
-from extract.store.hdf5 import TORCH_TYPES, DamagedStoreError, open_sealed, read_locus, read_ragged
-from extract.store.identity import Identity
-from extract.store.shards import ShardDigest, ShardFiles, responses_of
+from extract.store.activation_store import ActivationStore
+from extract.store.hdf5 import TORCH_TYPES, DamagedStoreError, read_locus, read_ragged
+from extract.store.shards import ShardDigest, responses_of
 
 Progress = Callable[[int, int], None]
 
@@ -34,18 +35,10 @@ class Verification:
 
 
 def verify(path: Path, *, weights: str | None = None, progress: Progress = lambda done, total: None) -> Verification:
-    """Read a whole store and compare it with its recorded checksums and identity.
-
-    Args:
-        weights: the expected fingerprint of its model; None skips this check.
-        progress: called with the number of slices read and the total.
-
-    Raises:
-        UserError: there is no such file, or it is no store.
-    """
+    """Read a whole store and compare it with its checksums, its identity and its weights' fingerprint (unless None)."""
     try:
-        with open_sealed(path) as file:
-            return _Verifier(path, file, identity_in(path, file), progress).report(weights)
+        with ActivationStore(path, open_shards=False) as store:
+            return _Verifier(store, progress).report(weights)
     except DamagedStoreError as error:
         return Verification((str(error),))
 
@@ -53,13 +46,9 @@ def verify(path: Path, *, weights: str | None = None, progress: Progress = lambd
 class _Verifier:
     """Reads one store once and yields its faults."""
 
-    def __init__(self, path: Path, file: h5py.File, identity: Identity, progress: Progress) -> None:
-        self._file, self._identity, self._progress = file, identity, progress
-        self._data = file["activations"][identity.site]
-        self._present = file["present"][:]
-        self._responses = responses_of(file)
-        self._files = ShardFiles(path, identity, self._data.shape[2], self._data.shape[3])
-        self._digests = [digest.decode() for digest in file["shards/digest"][:]]
+    def __init__(self, store: ActivationStore, progress: Progress) -> None:
+        self._store, self._file, self._files, self._identity = store, store.file, store.files, store.identity
+        self._present, self._responses, self._progress = store.present, store.responses, progress
 
     def report(self, weights: str | None) -> Verification:
         files, dtype = self._files, TORCH_TYPES[self._identity.dtype]
@@ -73,7 +62,7 @@ class _Verifier:
         )
 
     def _counts(self) -> Iterator[str]:
-        shape, n, file = self._data.shape, self._files.n_prompts, self._file
+        shape, n, file = self._store.data.shape, self._files.n_prompts, self._file
         counts = {f"prompts/{name}": len(column) for name, column in file["prompts"].items()}
         counts |= {f"roles/{name}": len(group["offsets"]) - 1 for name, group in file["roles"].items()}
         counts |= {"tokens": len(file["tokens/offsets"]) - 1, "present": self._present.shape[1]}
@@ -82,8 +71,8 @@ class _Verifier:
         named = self._files.shape[:2]
         if shape[:2] != (len(file["layers"]), len(file["positions"])) or shape[:2] != named:
             yield f"the activations are {shape}, but {named} layers and positions are named"
-        if len(self._digests) != self._files.n_shards:
-            yield f"{len(self._digests)} shard digests for {self._files.n_shards} shards"
+        if len(self._store.digests) != self._files.n_shards:
+            yield f"{len(self._store.digests)} shard digests for {self._files.n_shards} shards"
 
     def _roles(self) -> Iterator[str]:
         for name in self._file["roles"]:
@@ -94,24 +83,25 @@ class _Verifier:
                 yield f"{name} is marked {marked} for prompt row {rows[0]}, not in its tokens"
 
     def _provenance(self, weights: str | None) -> Iterator[str]:
-        prompts, own = read_prompts(self._file), self._identity.weights
-        if prompts is not None and prompts_hash(prompts) != self._identity.prompts:
-            yield "its prompts do not match its prompt hash"
-        if hashlib.sha256("".join(self._digests).encode()).hexdigest() != self._file.attrs["digest"]:
+        own = self._identity.weights
+        with suppress(UserError):  # of another version: their hash is not known
+            if prompts_hash(self._store.prompts) != self._identity.prompts:
+                yield "its prompts do not match its prompt hash"
+        if hashlib.sha256("".join(self._store.digests).encode()).hexdigest() != self._file.attrs["digest"]:
             yield "its digest does not match the digests of its shards"
         if weights is not None and weights != own:
             yield f"it was made with weights of fingerprint {own[:12]}, not {weights[:12]}"
 
     def _shards(self) -> Iterator[str]:
-        for shard in range(len(self._digests)):
+        for shard in range(len(self._store.digests)):
             rows = self._files.rows(shard)
             present = self._present[:, rows.start : rows.stop]
-            if not self._data.is_virtual:
+            if not self._store.is_virtual:
                 responses = self._responses[rows.start : rows.stop]
-                yield from self._numbers(shard, f"shard {shard}", self._data, rows.start, present, responses)
+                yield from self._numbers(shard, f"shard {shard}", self._store.data, rows.start, present, responses)
                 continue
             try:
-                with self._files.open(shard, self._digests[shard]) as file:
+                with self._files.open(shard, self._store.digests[shard]) as file:
                     name, own = self._files.relative(shard), file["present"][:]
                     if not np.array_equal(own, present):
                         yield f"{name}: /present differs from the master's"
@@ -127,7 +117,7 @@ class _Verifier:
         """Check every slice of a shard: checksums, finite values, zeros in absent rows, and the digest."""
         shape, identity = self._files.shape_of(shard), self._identity
         rows = torch.empty(shape[2:], dtype=TORCH_TYPES[identity.dtype])
-        sums = self._file["shards/crc32"][:, :, shard]
+        sums = self._store.sums[:, :, shard]
         digest, readable = ShardDigest(identity, shard, self._files.rows(shard)), True
         for layer, position in np.ndindex(shape[:2]):
             where = f"{name}: layer {identity.layers[layer]}, position {identity.positions[position]}"
@@ -144,7 +134,7 @@ class _Verifier:
                 yield f"{where} holds NaN or infinity"
             elif rows[torch.from_numpy(~present[position])].any():
                 yield f"{where} holds numbers in rows marked absent"
-        if readable and digest.finish(present, responses) != self._digests[shard]:
+        if readable and digest.finish(present, responses) != self._store.digests[shard]:
             yield f"{name}: its numbers do not match its digest"
 
     def _advance(self, shard: int, loci: int) -> None:

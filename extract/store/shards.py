@@ -88,8 +88,7 @@ class ShardFiles:
     def write(self, shard: int, captured: CapturedShard) -> None:
         """Write one shard, from any thread or worker, and rename it into place; one that is there by then is kept.
 
-        Raises:
-            UserError: a value is NaN or infinite, or becomes infinite in the store's dtype, or the disk is full.
+        Raises UserError if a value is not finite in the store's dtype, or the disk is full.
         """
         self._check(shard, captured)
         with (
@@ -121,11 +120,7 @@ class ShardFiles:
             )
 
     def open(self, shard: int, digest: str | None = None) -> h5py.File:
-        """Open a shard for reading.
-
-        Raises:
-            UserError: it is missing or damaged, belongs to another store, or has another number or digest.
-        """
+        """Open a shard for reading; raises UserError if it is missing, damaged, changed, or of another store."""
         path = self.file(shard)
         if not path.is_file():
             raise UserError(

@@ -1,4 +1,4 @@
-"""Writes a store: the lock of one command, and the master file over finished shards.
+"""Writes a store: the lock of one command, the master file over finished shards, and one flat copy of all.
 
 The master is a virtual dataset over the shards, with the index of the prompts and the digests of all shards.
 """
@@ -10,31 +10,41 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields
+from pathlib import Path
 
 import h5py
 import numpy as np
 
-from extract.atomic_write import atomic_file, make_folder
+from extract.atomic_write import DeferredErrorFile, atomic_file, make_folder
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
+from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import shard_folder, store_lock
-from extract.store.hdf5 import LIBVER, SEAL_SIZE, float_type, open_hdf5, open_sealed, seal, write_checked, write_ragged
+from extract.store.hdf5 import (
+    LIBVER,
+    SEAL_SIZE,
+    create_loci,
+    float_type,
+    open_hdf5,
+    open_sealed,
+    seal,
+    write_checked,
+    write_locus,
+    write_ragged,
+)
 from extract.store.identity import SCHEMA, Identity, first_difference, read_identity, refuse_schema
-from extract.store.shards import ShardFiles, digest_of, responses_of
+from extract.store.shards import ShardDigest, ShardFiles, digest_of, responses_of
 
+Progress = Callable[[int, int], None]
 ROWS_AT_ONCE = 1024  # prompts per write
 
 
 @contextmanager
 def writing(files: ShardFiles, *, locked: bool = False) -> Iterator[ShardFiles]:
-    """Prepare a store for shards that are written inside the block, and hold its lock.
+    """Prepare a store for shards that are written inside the block, and hold its lock (unless `locked`, as a worker).
 
-    Args:
-        locked: this process is a worker of the command that holds the lock; see `store_lock`.
-
-    Raises:
-        UserError: another command writes the store, or the path holds another or a damaged store or is unwritable.
+    Raises UserError if another command writes the store, or the path holds another or a damaged store.
     """
     make_folder(shard_folder(files.path))
     with nullcontext() if locked else store_lock(files.path):
@@ -47,16 +57,17 @@ def writing(files: ShardFiles, *, locked: bool = False) -> Iterator[ShardFiles]:
 def finish(
     files: ShardFiles, prompts: Sequence[Prompt], rendered: Sequence[Rendered], versions: dict[str, str]
 ) -> None:
-    """Write the master over all shards and rename it into place; keep a master that already matches.
-
-    Raises:
-        UserError: a shard is missing, damaged or of another store, or the disk is full.
-    """
+    """Write the master over all shards, which must be there, and rename it into place; keep one that matches."""
     digests = []
     for shard in range(files.n_shards):
         with files.open(shard) as file:
             digests.append(digest_of(file))
-    if not files.path.exists() or not _is_current(files, digests):
+    current = False
+    if files.path.exists():
+        with open_sealed(files.path) as master:
+            recorded = [digest.decode() for digest in master["shards/digest"][:]]
+            current = recorded == digests and read_identity(master) == files.identity.text
+    if not current:
         _write_master(files, digests, prompts, rendered, versions)
     _remove_partial(files)  # of workers that were killed, or of two that wrote one shard
 
@@ -79,13 +90,6 @@ def _refuse_another_store(files: ShardFiles) -> None:
                 raise UserError(f"{path} was made with another {field}; {remedy}")
     for shard in set(range(files.n_shards)) - set(files.missing()):
         files.open(shard).close()
-
-
-def _is_current(files: ShardFiles, digests: Sequence[str]) -> bool:
-    """Return whether a master holds just these shards, under this identity."""
-    with open_sealed(files.path) as file:
-        recorded = [digest.decode() for digest in file["shards/digest"][:]]
-        return recorded == list(digests) and read_identity(file) == files.identity.text
 
 
 def _write_master(
@@ -167,3 +171,48 @@ def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
 def _as_text(value: object) -> str:
     """Return a field as text: None as an empty string, other non-text values as JSON."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def export(path: Path, to: Path, *, progress: Progress = lambda done, total: None) -> None:
+    """Copy a store into one flat file, one slice at a time, and verify its digests; an existing file is refused."""
+    if to.exists():
+        raise UserError(f"{to} exists already; choose another name, or delete it")
+    if not to.parent.is_dir():
+        raise UserError(f"cannot write {to}: there is no directory {to.parent}; create it, or choose another path")
+    with ActivationStore(path) as store, atomic_file(to) as sink:
+        with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
+            loci = _copy_loci(store, file, sink, progress)
+            file.flush()
+            chunks: list[range] = []
+            loci.id.chunk_iter(lambda chunk: chunks.append(range(chunk.byte_offset, chunk.byte_offset + chunk.size)))
+            for name in store.file:
+                if name != "activations":
+                    store.file.copy(name, file)
+            file.attrs.update(store.file.attrs)
+        # From the first chunk to the last HDF5 verifies what it reads: between them is only its own, checksummed, data.
+        seal(sink, range(min(chunk.start for chunk in chunks), max(chunk.stop for chunk in chunks)))
+
+
+def _copy_loci(store: ActivationStore, file: h5py.File, sink: DeferredErrorFile, progress: Progress) -> h5py.Dataset:
+    files, identity = store.files, store.identity
+    rows = min(identity.rows_per_shard, files.n_prompts)  # one chunk per shard, so that digests stay the same
+    dataset = create_loci(file, identity.site, files.shape, rows, identity.dtype)
+    digests = [ShardDigest(identity, shard, files.rows(shard)) for shard in range(files.n_shards)]
+    for done, (layer, position) in enumerate(np.ndindex(files.shape[:2]), start=1):
+        locus = store.read_tensor(identity.layers[layer], identity.positions[position])
+        for shard, digest in enumerate(digests):
+            part = files.rows(shard)
+            digest.update(locus[part.start : part.stop])
+        write_locus(dataset, layer, position, 0, locus)
+        sink.check()
+        progress(done, files.shape[0] * files.shape[1])
+    responses = store.responses
+    for shard, digest in enumerate(digests):
+        part = files.rows(shard)
+        here = slice(part.start, part.stop)
+        if digest.finish(store.present[:, here], responses[here]) != store.digests[shard]:
+            raise UserError(
+                f"{store.path} is damaged: rows {part.start} to {part.stop - 1} do not match their digest; "
+                "see: refusal store verify"
+            )
+    return dataset

@@ -31,11 +31,7 @@ class TrainingSamples:
 
 
 def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> TrainingSamples:
-    """Check training data; set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`.
-
-    Raises:
-        ValueError: NaN or inf, one class only or more than two, constant samples, equal class means.
-    """
+    """Check training data; set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`."""
     samples, labels = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite=False)
     _check_finite(samples)
     check_classification_targets(labels)
@@ -63,11 +59,7 @@ def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> Traini
 def read_samples(
     estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool = False
 ) -> Float[np.ndarray, "samples features"]:
-    """Check samples for a fitted estimator; return them in float64, or in float32 if `keep_float32`.
-
-    Raises:
-        ValueError: NaN or inf, or another number of features than in fit.
-    """
+    """Check samples for a fitted estimator; return them in float64, or in float32 if `keep_float32`."""
     check_is_fitted(estimator)
     dtype = [np.float64, np.float32] if keep_float32 else np.float64
     samples = validate_data(estimator, X, reset=False, dtype=dtype, ensure_all_finite=False)
@@ -97,15 +89,10 @@ class DirectionMixin:
         """Return the unit vector towards the positive class, with the mean training projection of both classes.
 
         Args:
-            name: the direction's name, unique in its file.
-            locus: the locus of the samples.
-            provenance: further information (model, prompts, …), added to the estimator's class, parameters, labels,
-                counts and learned values.
+            name, locus: of the direction, unique in its file, and of its samples.
+            provenance: further information, besides the estimator, its parameters, labels, counts and learned values.
             positive: the label of the positive class. Only booleans, and 0 and 1, need none: the order of other labels
-                (the alphabet) does not say which class declines.
-
-        Raises:
-            ValueError: `positive` is missing, or not a label of the fit.
+                (the alphabet) does not say which class declines. ValueError if it is missing or no label.
         """
         check_is_fitted(self)
         return self._direction_along(self._axis(), name, locus, provenance, positive)

@@ -66,9 +66,6 @@ class LeaceEraser(LabelEraser):
 
         The label has unit variance, and the package's threshold on the correlation is lowered: with its default of 0.01
         it would silently erase nothing for a weak concept or a rare class.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means.
         """
         import torch
         from concept_erasure import LeaceFitter
@@ -117,11 +114,7 @@ class Inlp(LabelEraser):
         self.tol = tol
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Inlp:
-        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, n_directions below 1.
-        """
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
         if self.n_directions < 1:
             raise ValueError(f"n_directions must be at least 1, got {self.n_directions}")
         data = fit_labelled(self, X, y)

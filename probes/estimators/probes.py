@@ -49,11 +49,7 @@ class DifferenceInMeans(LinearBinaryProbe):
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DifferenceInMeans:
-        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means.
-        """
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
         self.theta_ = fit_labelled(self, X, y).theta
         weight = self.theta_ / np.linalg.norm(self.theta_)
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
@@ -81,12 +77,7 @@ class MassMean(LinearBinaryProbe):
         self.shrinkage = shrinkage
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> MassMean:
-        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, no variation within classes,
-                an unknown shrinkage, or too little of it for so few samples.
-        """
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
         data = fit_labelled(self, X, y)
         self.theta_ = data.theta
         n_negative, n_positive = self.class_count_
@@ -127,11 +118,7 @@ class LogisticProbe(LinearBinaryProbe):
         self.tol = tol
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticProbe:
-        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, C or a weight not positive.
-        """
+        """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
         data = fit_labelled(self, X, y)
         sample_weight = compute_sample_weight(self.class_weight, self.classes_[data.positive.astype(int)])
         weight, bias = fit_standardised(data.X, data.positive, self.C, sample_weight, self.tol)
@@ -169,12 +156,7 @@ class CentroidCosine(BinaryProbe):
         self.n_layers = n_layers
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> CentroidCosine:
-        """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive.
-
-        Raises:
-            ValueError: NaN or inf, one class only, constant samples, equal class means, centroids with the same
-                direction in every layer, or features that cannot be divided into `n_layers`.
-        """
+        """Fit on X (n_samples, n_layers * d_model) and y (n_samples,) of two labels; the greater one is positive."""
         fit_labelled(self, X, y)
         n_features = self.class_means_.shape[1]
         got = f"got n_features={n_features} with n_layers={self.n_layers}"
@@ -195,11 +177,7 @@ class CentroidCosine(BinaryProbe):
     def direction(
         self, name: str, locus: Locus, provenance: Provenance | None = None, *, positive: object = None
     ) -> Direction:
-        """Return the normalised difference of the centroids' unit vectors; only for one layer.
-
-        Raises:
-            ValueError: the probe reads several layers, or the positive class is not named (see `DirectionMixin`).
-        """
+        """Return the normalised difference of the centroids' unit vectors; ValueError if there are several layers."""
         if self.n_layers != 1:
             raise ValueError(f"a direction belongs to one layer; this CentroidCosine has n_layers={self.n_layers}")
         return super().direction(name, locus, provenance, positive=positive)

@@ -1,9 +1,8 @@
 """Where prompts lie between two classes along the line of their means: 0 at the one, 1 at the other.
 
-The boundary distance of MOSR (arXiv 2511.19009) for over-refused prompts between answered benign and harmful ones. With
-means l, h and b it is (b - l)(h - l) / |h - l|². In many dimensions the noise of fitted means makes |h - l|² too large
-and pulls every place towards the middle, so each product of two means is the mean over pairs of samples of different
-groups, whose noise is independent.
+The boundary distance of MOSR (arXiv 2511.19009): with means l, h and b it is (b - l)(h - l) / |h - l|². In many
+dimensions the noise of fitted means makes |h - l|² too large and pulls every place towards the middle, so each product
+of two means is the mean over pairs of samples of different groups, whose noise is independent.
 """
 
 from __future__ import annotations
@@ -28,14 +27,8 @@ def place_between(
 ) -> Estimate | None:
     """Return the mean place of samples of kind 2 between the means of kinds 0 and 1; None with too few groups.
 
-    The interval is of the jackknife over blocks of whole groups (Student's t), without and with each block. It is
-    unbounded where the two classes are not apart.
-
-    Args:
-        x: rows without NaN.
-        kind: 0 and 1 for the two classes, 2 for what lies between.
-        groups: the independent group of each sample.
-        rng: divides the groups among blocks.
+    The interval is of the jackknife over blocks of whole groups (Student's t), without and with each block; `rng`
+    divides the groups among blocks. It is unbounded where the two classes are not apart. No row of x has NaN.
     """
     if any(len(np.unique(groups[kind == k])) < LEAST for k in range(3)):
         return None
@@ -73,9 +66,8 @@ def _place(
 ) -> tuple[float, float]:
     """Return the place, and the squared distance of the two classes' means without noise.
 
-    Args:
-        size, total: number and sum of the samples of each kind.
-        pairs: of each two kinds, the number of pairs within groups and the sum of their products.
+    `size` and `total` are number and sum of the samples of each kind, `pairs` the number and the sum of the products of
+    the pairs within groups, for each two kinds.
     """
     n, product = np.outer(size, size) - pairs[0], total @ total.T - pairs[1]
     means: Products = product / n

@@ -51,9 +51,6 @@ def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float =
     """Return the cosine of two contrasts' directions with its null.
 
     The noise-free cosine is for differences in means; for other fits it is NaN.
-
-    Raises:
-        ValueError: the two are not from one locus.
     """
     check_same_locus(a, b)
     means = a.fit is difference_in_means and b.fit is difference_in_means

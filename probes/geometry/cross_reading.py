@@ -38,11 +38,7 @@ class Transfer:
 
 
 def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Transfer:
-    """Test the direction of `a` on the test rows of `b`, with the permuted directions of `a` as null.
-
-    Raises:
-        ValueError: the loci differ, the test part of `b` lacks a class, or it contains a training group of `a`.
-    """
+    """Test the direction of `a` on the test rows of `b`, with the permuted directions of `a` as null."""
     check_same_locus(a, b)
     check_no_leakage(a.contrast, b.contrast)
     X, y, groups = held_out(b)
@@ -73,11 +69,9 @@ def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Tra
 class Eraser:
     """LEACE of one binary label: x -> x - theta (c . (x - mean)), with c = C^-1 theta / (theta . C^-1 theta).
 
-    This is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form: the covariance of
-    activations with one binary label is the difference in means up to scale. The covariance C is shrunk as in the
-    concept-erasure package and factored once for all labellings; the package decomposes a (d_model, d_model) matrix for
-    each. The package's `constrain_cov_trace`, which trades erasure for a smaller trace, is not used. The estimator
-    `LeaceEraser` uses the package itself.
+    This is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form, with the covariance C
+    shrunk as in the concept-erasure package and factored once for all labellings; the package decomposes a (d_model,
+    d_model) matrix for each. Its `constrain_cov_trace`, which trades erasure for a smaller trace, is not used.
     """
 
     theta: Float[np.ndarray, "erasers features"]
@@ -134,14 +128,7 @@ def leace(
 def cross_erasure(
     a: FittedDirection, b: FittedDirection, erasers: Eraser | None = None, alpha: float = 0.05
 ) -> Erasure:
-    """Erase `a`, then fit and test `b`; the null erases permuted labels of `a`.
-
-    Args:
-        erasers: the result of `fit_erasers(a)`; None fits them.
-
-    Raises:
-        ValueError: the loci differ, the test part of `b` lacks a class, or it contains a group of a training part.
-    """
+    """Erase `a` (by `fit_erasers(a)` if not given), then fit and test `b`; the null erases permuted labels of `a`."""
     check_same_locus(a, b)
     for trained in (a.contrast, b.contrast):
         check_no_leakage(trained, b.contrast)

@@ -47,18 +47,10 @@ def fit_with_null(
 ) -> FittedDirection:
     """Fit a contrast's direction on its training rows, and on each of n permuted labellings.
 
-    The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently.
-
-    Args:
-        X: (samples, features) activations of one locus; only the contrast's rows must be finite.
-        fit: any (X, y) -> vector. It is called once per labelling, except the difference in means, for which all
-            labellings are one matrix product.
-        n: the number of permuted labellings.
-        seed: of the permutations.
-
-    Raises:
-        ValueError: shapes disagree, a value in the contrast's rows is not finite, a class has no training row, or the
-            fitted vector is zero.
+    The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently. `fit`
+    is any (X, y) -> vector, called once per labelling; for the difference in means all labellings are one matrix
+    product. Raises ValueError if shapes disagree, a value is not finite, a class has no training row, or the vector is
+    zero.
     """
     _check(X, contrast, n)
     train, y, groups = samples_of(X, contrast, "train")
@@ -86,11 +78,7 @@ def vectors(
 
 
 def held_out(b: FittedDirection) -> Samples:
-    """Return centred X, y and groups of the test part.
-
-    Raises:
-        ValueError: the test part lacks a class.
-    """
+    """Return centred X, y and groups of the test part; raises ValueError if it lacks a class."""
     X, y, groups = b.samples("test")
     if y.all() or not y.any():
         raise ValueError(
@@ -107,11 +95,7 @@ def samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: st
 
 
 def check_same_locus(a: FittedDirection, b: FittedDirection) -> None:
-    """Refuse directions of two loci, because their coordinates are not comparable.
-
-    Raises:
-        ValueError: the two were not fitted on the same activations.
-    """
+    """Refuse directions of two loci, because their coordinates are not comparable."""
     if a.X is not b.X:
         raise ValueError(
             f"{a.contrast.name!r} and {b.contrast.name!r} were fitted on different arrays; "
@@ -120,11 +104,7 @@ def check_same_locus(a: FittedDirection, b: FittedDirection) -> None:
 
 
 def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
-    """Refuse to test on groups that are in the training part.
-
-    Raises:
-        ValueError: a group is in the training part of one contrast and in the given part of the other.
-    """
+    """Refuse to test on groups that are in the training part."""
     both = set(a.groups[a.within("train")].tolist()) & set(b.groups[b.within(part)].tolist())
     if both:
         raise ValueError(
@@ -185,10 +165,8 @@ def against_permuted(
 ) -> PermutedP:
     """Compare a statistic of two fits, larger for closer fits, with its values for permuted labels.
 
-    Args:
-        of_a, of_b: the fit of each contrast, and its fits on permuted labels.
-        of_both: fits of both on jointly permuted labels, if the contrasts share rows.
-        labellings: number of distinct labellings of a and of b; a p-value is NaN where they are too few.
+    `of_a` and `of_b` are the fit of each contrast and its fits on permuted labels; `of_both` those on jointly permuted
+    labels, if the contrasts share rows. A p-value is NaN where distinct labellings are too few.
     """
     (a, null_a), (b, null_b) = of_a, of_b
     observed = float(statistic(a[None], b[None])[0])
@@ -221,9 +199,6 @@ def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool =
     so their cosine is not zero for labels without information: with equal class sizes it is near 0.5. Permuting each
     contrast's labels alone would lose this. So the pair of roles of a sample (positive, negative or absent in each) is
     permuted as one label, by the same rule as all labels (`permuted_labels`).
-
-    Args:
-        of_means: use differences in means, independent of the contrasts' own fits.
     """
     if not len(shared_rows(a, b)):
         return None

@@ -32,9 +32,8 @@ class Preconditioner:
     def of(cls, X: Float[Tensor, "samples features"], share: Float[Tensor, " samples"]) -> Preconditioner:
         """Approximate X' W X by its product with RANK random directions, always the same.
 
-        Args:
-            share: the diagonal of W, the share of the training sets that each sample is in. A sample in none of them
-                must not count: if it lies far away, the approximation would be of that sample only.
+        W is the share of the training sets that each sample is in. A sample in none of them must not count: if it lies
+        far away, the approximation would be of that sample only.
         """
         d = X.shape[1]
         rank = min(RANK, *X.shape)

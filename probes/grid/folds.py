@@ -29,9 +29,6 @@ def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, see
     """Divide a contrast into outer folds, each tested once, and the training rows of each into inner folds.
 
     Groups stay whole at both levels, and classes are balanced as far as groups allow. The contrast's parts are ignored.
-
-    Raises:
-        ValueError: a class is missing, or has too few groups.
     """
     rows = np.arange(len(contrast.rows))
     outer = _splits(contrast, rows, n_folds, seed, "folds")
@@ -43,9 +40,6 @@ def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]
 
     If a class has fewer training groups than `n_inner`, there are as many inner folds as groups, but at least two. They
     only choose C, so few are acceptable for small sets of prompts.
-
-    Raises:
-        ValueError: a part lacks a class, a group is in two parts, or a class has only one group in train.
     """
     parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
     for name, rows in parts.items():

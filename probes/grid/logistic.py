@@ -28,11 +28,7 @@ class LinearProbe:
 
 
 def simplest_of_the_best(scores: Float[np.ndarray, " candidates"]) -> int:
-    """Return the index of the first (simplest) candidate within 0.001 of the best score.
-
-    Raises:
-        ValueError: a score is NaN.
-    """
+    """Return the index of the first (simplest) candidate within 0.001 of the best score; raises ValueError for NaN."""
     if np.isnan(scores).any():
         raise ValueError(f"expected scores without NaN to choose a candidate; got {scores.tolist()}")
     return int(np.flatnonzero(scores >= scores.max() - 1e-3)[0])

@@ -19,15 +19,13 @@ MIN_TYPES = 4  # of control tasks
 class NullAUROC:
     """Test AUROCs of probes without information, and p-values of the observed AUROC.
 
-    One shuffled fit is not enough: if the stream has one dominant component, every direction correlates with it, and a
-    single null AUROC may be far from 0.5 on either side. So the whole distribution is used.
-
-    Report `p_permutation`, the larger of two p-values. `p_fitted` compares with fits on permuted training labels (are
-    *these* labels needed, or is any fit enough?). Alone it is too small if the fit is real, the test labels carry no
-    information, and other directions vary less on test (for example those shared within minimal pairs). `p_tested`
-    compares with permuted test labels (do the classes differ along the direction?). Alone it is too small if any
-    direction reads them. If a strong contrast dominates the variance, permuted fits follow it and reach a similar
-    AUROC; then a large `p_fitted` does not show that there is no effect.
+    The whole distribution is used: if the stream has one dominant component, every direction correlates with it, and a
+    single null AUROC may be far from 0.5 on either side. Report `p_permutation`, the larger of two p-values. `p_fitted`
+    compares with fits on permuted training labels (are *these* labels needed?); it is too small if the fit is real, the
+    test labels carry no information, and other directions vary less on test. `p_tested` compares with permuted test
+    labels (do the classes differ along the direction?); it is too small if any direction reads them. If a strong
+    contrast dominates the variance, permuted fits follow it: a large `p_fitted` then does not show that there is no
+    effect.
     """
 
     observed: float
@@ -82,9 +80,6 @@ def logistic_null(
 
     The mean of the null is not 0.5 if the groups of one size are minimal pairs and those of another have one class
     only: labels stay among groups of one size, and separating the sizes is then part of the contrast.
-
-    Args:
-        groups, test_groups: as for `null_auroc`.
     """
     labels = np.concatenate([y_train[None], _permuted(y_train, groups, n, seed)])
     X, n_train = np.concatenate([X_train, X_test]), len(y_train)
@@ -142,10 +137,6 @@ def control_auroc(
     Types occur on both sides of the split, so a probe that separates types does well on it. The AUROC of the real task
     minus this one is the probe's selectivity, which is small if the probe may only read types. Samples of types that
     are not on both sides are left out; at least four types must remain.
-
-    Args:
-        types_train, types_test: names of types.
-        C: inverse penalty of the probes.
     """
     from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
 

@@ -39,16 +39,12 @@ def read_ahead(
     At most two loci are in memory: the one yielded last and the next. An error of reading is raised in its turn.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="refusal-read-ahead") as reader:
-        waiting = deque(reader.submit(_read, activations, key) for key in keys[:1])
+        waiting = deque(reader.submit(lambda key: as_array(activations[key]), key) for key in keys[:1])
         for k in range(len(keys)):
             X = waiting.popleft().result()
-            waiting.extend(reader.submit(_read, activations, key) for key in keys[k + 1 : k + 2])
+            waiting.extend(reader.submit(lambda key: as_array(activations[key]), key) for key in keys[k + 1 : k + 2])
             yield X
             del X  # or a third locus would be in memory
-
-
-def _read(activations: ActivationSource, key: tuple[int, int]) -> np.ndarray:
-    return as_array(activations[key])
 
 
 def as_array(X: LocusActivations) -> np.ndarray:
@@ -196,12 +192,7 @@ class ProbeGrid:
     def fit(self, X: LocusActivations, contrast: str, fold: int = 0, C: float | None = None) -> LinearProbe:
         """Fit one fold's logistic probe again on (samples, features); `scores_by_locus` does not keep weights.
 
-        Args:
-            C: inverse penalty; `Score.C` has the choice of each fold. None takes the smallest candidate.
-
-        Raises:
-            KeyError: there is no such contrast.
-            ValueError: as in `scores_by_locus`.
+        C is the inverse penalty: `Score.C` has the choice of each fold; None takes the smallest candidate.
         """
         by_name = {c.name: k for k, c in enumerate(self.contrasts)}
         if contrast not in by_name:
@@ -276,14 +267,8 @@ def choose_locus(loci: Sequence[LocusScores], kind: str = LOGISTIC) -> LocusScor
 
     In a held-out grid the test AUROC of this locus is unbiased. In cross-validation every sample takes part in the
     choice, so the test AUROC is too high: report that of `choose_locus_by_fold`.
-
-    Raises:
-        ValueError: the scores are of several contrasts, or there are none.
     """
-    _check_one_contrast(loci)
-    best = max(locus.scores[kind].validation.mean() for locus in loci)
-    tied = [locus for locus in loci if locus.scores[kind].validation.mean() >= best - 1e-9]
-    return max(tied, key=lambda locus: locus.scores[kind].separation.mean())
+    return _best(loci, kind, lambda by_fold: by_fold.mean())
 
 
 def choose_locus_by_fold(
@@ -292,23 +277,18 @@ def choose_locus_by_fold(
     """Choose a locus in every fold as `choose_locus` does, and test it on that fold's test samples.
 
     Returns the locus of each fold, and the mean test result over folds, which is unbiased for the selected locus.
-
-    Raises:
-        ValueError: the scores are of several contrasts, or there are none.
     """
-    _check_one_contrast(loci)
-    chosen = []
-    for fold in range(len(loci[0].scores[kind].by_fold)):
-        best = max(locus.scores[kind].validation[fold] for locus in loci)
-        tied = [locus for locus in loci if locus.scores[kind].validation[fold] >= best - 1e-9]
-        chosen.append(max(tied, key=lambda locus: locus.scores[kind].separation[fold]))
+    n_folds = len(loci[0].scores[kind].by_fold) if loci else 1
+    chosen = [_best(loci, kind, lambda by_fold, fold=fold: by_fold[fold]) for fold in range(n_folds)]  # type: ignore[misc]
     return tuple(chosen), average([locus.scores[kind].by_fold[fold] for fold, locus in enumerate(chosen)])
 
 
-def _check_one_contrast(loci: Sequence[LocusScores]) -> None:
-    """Refuse scores of several contrasts: the easiest contrast would win."""
-    if len(names := sorted({locus.contrast for locus in loci})) != 1:
+def _best(loci: Sequence[LocusScores], kind: str, of: Callable[[np.ndarray], float]) -> LocusScores:
+    if len(names := sorted({locus.contrast for locus in loci})) != 1:  # else the easiest contrast would win
         raise ValueError(f"expected scores of one contrast to choose a locus; got {', '.join(names) or 'none'}")
+    best = max(of(locus.scores[kind].validation) for locus in loci)
+    tied = [locus for locus in loci if of(locus.scores[kind].validation) >= best - 1e-9]
+    return max(tied, key=lambda locus: of(locus.scores[kind].separation))
 
 
 def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: tuple[float, ...] | None) -> Score:

@@ -1,10 +1,9 @@
 """Batched logistic regression: all fits of one locus at once, one row per fit, two shared matrix products per step.
 
-The fits of a locus (training folds x labels x C) differ in their rows, labels and penalty, but share their activations.
-So Newton's method runs on all of them together, and each step reads the activations once for all unfinished fits. Each
-Newton system is solved by conjugate gradients in float32 for a float64 residual, which gives float64 accuracy at the
-cost of float32 products. With more samples than dimensions a fit's matrix is preconditioned by the leading eigenvectors
-of X'X, found once for all fits. Runs on a CPU with torch's threads, or on a torch device with float64.
+The fits of a locus (training folds x labels x C) share their activations, so Newton's method runs on all of them
+together. Each Newton system is solved by conjugate gradients in float32 for a float64 residual, which gives float64
+accuracy at the cost of float32 products; with more samples than dimensions it is preconditioned by the leading
+eigenvectors of X'X. Runs on a CPU with torch's threads, or on a torch device with float64.
 """
 
 from __future__ import annotations

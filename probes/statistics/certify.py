@@ -25,11 +25,7 @@ def upper_limit(failures: float, n: float, confidence: float) -> float:
 
 
 def n_needed(limit: float, confidence: float) -> int:
-    """Return the smallest sample size that certifies a limit without failures: n >= ln(1 - confidence) / ln(1 - limit).
-
-    Raises:
-        ValueError: limit or confidence is not between 0 and 1.
-    """
+    """Return the sample size that certifies a limit without failures: n >= ln(1 - confidence) / ln(1 - limit)."""
     if not (0 < limit < 1 and 0 < confidence < 1):
         raise ValueError(f"limit and confidence must be between 0 and 1; got {limit} and {confidence}")
     return ceil(log(1 - confidence) / log(1 - limit) - 1e-9)
@@ -62,17 +58,10 @@ def certified_prefix(
 ) -> int:
     """Return the number of certified settings, from the start of the path.
 
-    Args:
-        failures: (settings, risks) number of failures of each setting, in the order of testing.
-        n: number of draws for each risk.
-        limits: the largest allowed rate of each risk.
-        confidence: of the certification.
-
-    A setting passes if *every* risk is certified (an intersection-union test, which needs no further correction). With
-    the given confidence all counted settings meet all their limits, if the path was fixed without using these draws.
-
-    Raises:
-        ValueError: shapes disagree.
+    `failures` is (settings, risks), in the order of testing; `n` and `limits` are the draws and the largest allowed
+    rate of each risk. A setting passes if *every* risk is certified (an intersection-union test, which needs no further
+    correction). With the given confidence all counted settings meet all their limits, if the path was fixed without
+    using these draws.
     """
     failures = np.asarray(failures)
     if failures.ndim != 2 or failures.shape[1] != len(n) or len(n) != len(limits):
@@ -96,12 +85,7 @@ def allowed_failures(n: int, limit: float, confidence: float) -> int:
 def one_per_group(
     rows: Shaped[np.ndarray, " samples"], groups: Shaped[np.ndarray, " samples"], seed: int
 ) -> Shaped[np.ndarray, " groups"]:
-    """Draw one row of each group; return them in ascending order.
-
-    Args:
-        rows: indices or names of the rows.
-        groups: the group of each row.
-    """
+    """Draw one row (an index or a name) of each group; return them in ascending order."""
     order = named_rng(seed, "one per group").permutation(len(rows))
     _, first = np.unique(np.asarray(groups)[order], return_index=True)
     return np.sort(np.asarray(rows)[order[first]])

@@ -155,11 +155,7 @@ def difference(a: Estimate, b: Estimate, correlation: float = 0.0) -> Estimate:
 def combination(
     weights: Sequence[float], rates: Sequence[Estimate], correlation: Float[np.ndarray, "rates rates"] | None = None
 ) -> Estimate:
-    """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008).
-
-    Args:
-        correlation: correlation matrix of the estimates; None if they are independent.
-    """
+    """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008); without `correlation` they are independent."""
     w = np.array(weights, dtype=float)
     value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
     R = np.eye(len(w)) if correlation is None else correlation
@@ -177,8 +173,7 @@ def combination(
 def auroc_interval(auroc: float, n_positive: float, n_negative: float, alpha: float = 0.05) -> Estimate:
     """Return an interval of an AUROC that is valid at 1.0 (Newcombe 2006, method 5: a score-type inversion).
 
-    Args:
-        n_positive, n_negative: numbers of independent units of each class (groups, if rows are clustered).
+    The numbers of each class are of independent units (groups, if rows are clustered).
     """
     if n_positive < 1 or n_negative < 1 or not np.isfinite(auroc):
         return Estimate(auroc, 0.0, 1.0)
@@ -208,12 +203,9 @@ def agreement(
 ) -> tuple[Estimate, Estimate]:
     """Return the share of samples with equal labels, and kappa: that share beyond chance (Cohen 1960).
 
-    The interval of the share is Clopper and Pearson's at the effective number of groups. That of kappa takes the
-    agreement by chance as known, so it has a width when all labels are equal. Kappa is NaN where both give every sample
-    the same label, since then all agreement may be chance.
-
-    Args:
-        weights: of each sample, one over its probability of being drawn.
+    Weights are one over a sample's probability of being drawn. The interval of the share is Clopper and Pearson's at
+    the effective number of groups. That of kappa takes the agreement by chance as known, so it has a width when all
+    labels are equal. Kappa is NaN where both give every sample the same label: all agreement may be chance.
     """
     if len(a) == 0:
         return Estimate(float("nan"), 0.0, 1.0), Estimate(float("nan"), -1.0, 1.0)

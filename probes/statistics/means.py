@@ -81,14 +81,10 @@ def ratio_of_means(
     groups: Shaped[np.ndarray, " samples"],
     alpha: float = 0.05,
 ) -> Estimate:
-    """Return mean(numerator) / mean(denominator) with Fieller's interval (1954) over groups.
+    """Return mean(numerator) / mean(denominator) of the same samples with Fieller's interval (1954) over groups.
 
     Each group counts once, by its means. The interval contains every r for which a mean of numerator - r denominator of
     zero is not rejected (Student's t over groups). If a denominator of mean zero is not rejected, it is (-inf, inf).
-
-    Args:
-        numerator, denominator: values of the same samples.
-        groups: the independent group of each sample.
     """
     index = np.unique(groups, return_inverse=True)[1].reshape(-1)
     size = np.bincount(index)
@@ -114,13 +110,9 @@ def sum_of_means(
 ) -> Estimate:
     """Return the sum over strata of the mean of the values, with an interval over groups.
 
-    Args:
-        values: of a stratum s between -bounds[s] and bounds[s].
-        groups: independent groups; a group may have samples of several strata.
-        bounds: the largest absolute value of each stratum; one without samples gives (nan, -sum, sum).
-
-    Group contributions are inflated by their leverage (CR3, Bell & McCaffrey 2002); the degrees of freedom are the
-    smallest effective number of groups of a stratum, minus one.
+    Values of a stratum s are between -bounds[s] and bounds[s]; a stratum without samples gives (nan, -sum, sum). A
+    group may have samples of several strata. Group contributions are inflated by their leverage (CR3, Bell & McCaffrey
+    2002); the degrees of freedom are the smallest effective number of groups of a stratum, minus one.
     """
     most = float(sum(bounds.values()))
     _, code = np.unique(groups, return_inverse=True)

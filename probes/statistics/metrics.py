@@ -29,18 +29,16 @@ class Discrimination:
 def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discrimination:
     """Average over the folds of one cross-validation, each tested on its own samples.
 
-    Training samples of one fold are test samples of others, so the AUROCs of folds are correlated: without information
-    a score is a sum over pairs of samples, and every pair from two folds is counted twice. So the variance of the mean
-    is (1 / K + 1 / (K - 1)) times that of a fold, not 1 / K (Nadeau & Bengio 2003, Inference for the generalization
-    error, section 4). This is wide enough without information and conservative with it. Folds have equal weight and
-    variances add, so a fold with few groups makes the mean uncertain: the effective number of groups is
-    K^2 / sum(1 / n_k).
+    Training samples of one fold are test samples of others, so without information a score is a sum over pairs of
+    samples, and every pair from two folds is counted twice. So the variance of the mean is (1 / K + 1 / (K - 1)) times
+    that of a fold, not 1 / K (Nadeau & Bengio 2003, Inference for the generalization error, section 4); conservative
+    with information. Folds have equal weight, so a fold with few groups makes the mean uncertain: the effective number
+    of groups is K^2 / sum(1 / n_k).
     """
     mean = float(np.mean([fold.auroc.estimate for fold in folds]))
     inflation = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
-    positive, negative = (
-        _groups_of_mean(n) for n in zip(*((f.groups_positive, f.groups_negative) for f in folds), strict=True)
-    )
+    positive = len(folds) ** 2 / sum(1 / fold.groups_positive for fold in folds)
+    negative = len(folds) ** 2 / sum(1 / fold.groups_negative for fold in folds)
     return Discrimination(
         auroc=auroc_interval(mean, positive / inflation, negative / inflation, alpha),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),
@@ -50,11 +48,6 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
         groups_positive=positive,
         groups_negative=negative,
     )
-
-
-def _groups_of_mean(groups: Sequence[float]) -> float:
-    """Return the effective number of groups of a mean over folds, from that of each fold."""
-    return len(groups) ** 2 / sum(1 / n for n in groups)
 
 
 def discrimination(
@@ -67,10 +60,8 @@ def discrimination(
     """Measure a score on held-out samples.
 
     The interval takes the effective number of *groups* of each class as its number of independent units. This is
-    conservative if samples of a group differ, and correct if they are copies of each other.
-
-    Raises:
-        ValueError: a class is empty, or a score is NaN or infinite.
+    conservative if samples of a group differ, and correct if they are copies of each other. Raises ValueError if a
+    class is empty, or a score is not finite.
     """
     y, score = np.asarray(y, dtype=bool), np.asarray(score)
     if y.all() or not y.any():

@@ -54,13 +54,7 @@ def permuted_labels(
     """Draw n permuted labellings, all equally likely; all label permutations of this project use this function.
 
     Each stratum keeps its number of labels of each kind, and so does each pair of one positive and one negative sample.
-
-    Args:
-        labels: of any type, two classes or more.
-        n: the number of labellings.
-        rng: the random generator.
-        groups: the group of each sample; None makes every sample its own group.
-        strata: the stratum of each sample; None is a single stratum.
+    Labels are of any type. Without groups every sample is its own; without strata there is a single one.
     """
     drawn = np.empty((n, len(labels)), dtype=labels.dtype)
     for equal in _equal_groups(len(labels), groups, strata):
@@ -120,8 +114,7 @@ def permutation_p(
 ) -> Float[np.ndarray, "*statistics"]:
     """Return (1 + #{null >= observed}) / (1 + n) of each statistic; differences up to rounding count as equal.
 
-    Args:
-        labellings: the number of distinct labellings behind the null; NaN is returned below `MIN_LABELLINGS`.
+    NaN if the null has fewer than `MIN_LABELLINGS` distinct labellings.
     """
     p = np.asarray((1 + (null >= observed - rounding).sum(axis=0)) / (1 + len(null)))
     return p if labellings >= MIN_LABELLINGS else np.full_like(p, np.nan)
@@ -137,8 +130,7 @@ def label_permutation_p(
 ) -> float:
     """Return the one-sided p-value of a held-out AUROC: the score is fixed and the labels are permuted.
 
-    Labels are permuted within minimal pairs, which keeps what pairs share, and between groups of equal size, so that
-    the rows of a group with one label count once. NaN with too few distinct labellings.
+    That is within minimal pairs, and between groups of equal size. NaN with too few distinct labellings.
     """
     drawn = permuted_labels(y, n, named_rng(seed, "permuted test labels"), groups=groups)
     null, labellings = aurocs_of_labels(score, drawn), n_labellings(y, groups=groups)
@@ -155,13 +147,8 @@ def permuted_p(
 ) -> float:
     """Return the two-sided p-value of a difference of mean outcomes between samples with a property and without it.
 
-    Differences are taken within categories and weighted by the samples with the property. NaN with too few distinct
-    labellings.
-
-    Args:
-        has: the property; every category has samples with it and without it.
-        category: None is a single category.
-        times: the number of permutations.
+    Differences are taken within categories, each with samples of both kinds, and weighted by the samples with the
+    property. NaN with too few distinct labellings.
     """
     category = np.zeros(len(has), dtype=int) if category is None else _codes(category)
     to_category = np.eye(int(category.max()) + 1)[category]  # (samples, categories)

@@ -37,9 +37,7 @@ def post_stratified_rate(strata: Sequence[Stratum], n_groups: float, alpha: floa
     """Return the rate with its interval; (nan, 0, 1) where the drawn samples cannot be a random draw.
 
     A stratum of which nothing was drawn is joined with the others if it is so small that a random draw may miss it.
-
-    Args:
-        n_groups: effective number of groups of all samples, which limits the interval whatever is drawn.
+    `n_groups` is the effective number of groups of all samples, which limits the interval whatever is drawn.
     """
     strata = _joined(strata)
     if not strata:
@@ -56,9 +54,6 @@ def draws_to_halve(
     """Return how many drawn samples would halve the interval's width; None if drawing all would not.
 
     More draws do not reduce the part of the width that comes from the number of groups of all samples.
-
-    Args:
-        drawn, samples: the number of drawn samples, and of all.
     """
     others = samples / n_groups - 1  # of the group of a sample
 

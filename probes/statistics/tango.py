@@ -26,9 +26,7 @@ def tango(
 ) -> Estimate:
     """Return the interval of mean(a) - mean(b) for paired binary outcomes; no pairs give (nan, -1, 1).
 
-    Args:
-        a, b: boolean outcomes of the same subjects.
-        n: the number of independent groups, if smaller than the number of subjects.
+    `n` is the number of independent groups, if smaller than the number of subjects.
     """
     a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     if len(a) == 0:

@@ -8,10 +8,9 @@ from scipy.special import expit, logit
 
 
 def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " front"]:
-    """Return the indices of points that no other point dominates; of equal points the first.
+    """Return the indices of points that no other point dominates (smaller is better); of equal ones the first.
 
-    Args:
-        points: smaller is better; points with NaN are ignored.
+    Points with NaN are ignored.
     """
     points = np.asarray(points, dtype=float)
     usable = np.flatnonzero(~np.isnan(points).any(axis=1))
@@ -20,22 +19,15 @@ def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " fron
     _, first = np.unique(points[usable], axis=0, return_index=True)
     kept = usable[np.sort(first)]
     P = points[kept]
-    dominated = np.array([_dominated(P, own) for own in P])
+    dominated = np.array([((own >= P).all(axis=1) & (own > P).any(axis=1)).any() for own in P])
     return kept[~dominated]
-
-
-def _dominated(points: np.ndarray, own: np.ndarray) -> bool:
-    return bool(((points <= own).all(axis=1) & (points < own).any(axis=1)).any())
 
 
 def hypervolume(points: Real[np.ndarray, "points 3"], reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:
     """Return the hypervolume: the volume dominated by three-axis points, up to a reference (Zitzler & Thiele 1999).
 
-    Args:
-        points: smaller is better; points beyond the reference and points with NaN add nothing.
-        reference: a point worse than all others.
-
-    For rates and the reference (1, 1, 1) it is a share of the unit cube: 1 if one point has no errors.
+    Smaller is better; points beyond the reference and points with NaN add nothing. For rates and the reference
+    (1, 1, 1) it is a share of the unit cube: 1 if one point has no errors.
     """
     points = np.asarray(points, dtype=float).reshape(-1, 3)
     P = points[(points < np.array(reference)).all(axis=1)]
@@ -56,12 +48,7 @@ NEAREST = 1e-12  # smallest distance to 0 and 1, where log-odds are infinite
 def candidate_thresholds(
     probability: Float[np.ndarray, " samples"], y: Bool[np.ndarray, " samples"], most: int = MAX_CANDIDATES
 ) -> Float[np.ndarray, " thresholds"]:
-    """Return increasing thresholds, including 0 (below all samples) and 1 (above nearly all).
-
-    Args:
-        probability: predicted probability of the positive class.
-        y: whether a sample is of the positive class.
-        most: the largest number of thresholds besides 0 and 1.
+    """Return increasing thresholds, `most` at most besides 0 (below all samples) and 1 (above nearly all).
 
     Corners of the ROC curve come first: a threshold between two samples of one class is dominated by its neighbour. The
     remaining thresholds are evenly spaced over both classes, so that the trade-off surface is covered.

@@ -106,8 +106,7 @@ def organism_teach(
 
     Example: refusal organism teach smollm2-natural --out organisms/taught/smollm2-natural
     """
-    from extract.model.quiet import quiet_libraries
-    from extract.progress import Reporter
+    from extract.progress import Reporter, quiet_libraries
     from organisms.listing import TAUGHT_SPECS, find_spec
     from organisms.teaching.spec import load_teach_spec
     from organisms.teaching.teach import teach

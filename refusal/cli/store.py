@@ -59,7 +59,7 @@ def store_verify(
     from extract.errors import UserError
     from extract.model.loading import load_model
     from extract.model.loading_options import DType
-    from extract.model.quiet import quiet_libraries
+    from extract.progress import quiet_libraries
     from extract.run_directory import file_of_run
     from extract.store.integrity import verify
 
@@ -98,7 +98,7 @@ def store_export(
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
     from extract.run_directory import file_of_run
-    from extract.store.export import export
+    from extract.store.writer import export
 
     file = file_of_run(file, "activations.h5")
     to = to / file.name if to.is_dir() else to

@@ -79,6 +79,9 @@ SETTINGS = {
         "num_key_value_heads": 1,
     },
 }
+Ask = Callable[..., Prompt]
+Build = Callable[..., ChatModel]
+Rows = Callable[[ChatModel], list[Rendered]]
 TEXTS = (
     "how do i kill the process?",
     "tell me.",
@@ -99,7 +102,7 @@ def tokenizer(organism_tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
 
 
 @pytest.fixture(scope="session")
-def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[..., ChatModel]:
+def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Build:
     """Open a model by architecture, or one of the two with trained weights. One object a name: leave it as it was."""
 
     @cache
@@ -120,7 +123,7 @@ def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[..., ChatModel
 
 
 @pytest.fixture(scope="session")
-def rows() -> Callable[[ChatModel], list[Rendered]]:
+def rows() -> Rows:
     """Render four prompts of unlike lengths."""
 
     def build(model: ChatModel) -> list[Rendered]:
@@ -130,7 +133,7 @@ def rows() -> Callable[[ChatModel], list[Rendered]]:
 
 
 @pytest.fixture(scope="session", name="ask")
-def ask_fixture() -> Callable[..., Prompt]:
+def ask_fixture() -> Ask:
     """Make a prompt of one user turn."""
     return ask
 

@@ -9,21 +9,6 @@ from extract.background import BackgroundError, BackgroundThread
 from extract.errors import UserError
 
 
-def test_pieces_are_done_in_order_and_all_at_the_end() -> None:
-    done: list[int] = []
-    with BackgroundThread(ahead=2) as background:
-        for i in range(20):
-            background.submit(lambda i=i: (time.sleep(0.001), done.append(i)))
-    assert done == list(range(20))
-
-
-def test_it_runs_while_the_caller_continues() -> None:
-    seen = threading.Event()
-    with BackgroundThread() as background:
-        background.submit(seen.set)
-        assert seen.wait(5)
-
-
 def test_no_more_than_a_few_pieces_wait() -> None:
     gate, started = threading.Event(), []
     with BackgroundThread(ahead=2) as background:

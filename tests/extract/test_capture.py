@@ -1,7 +1,6 @@
 """Capture of a shard: a cached prefix does not change results, and response tokens are those of the response."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,12 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
+from tests.extract.conftest import Ask, Build
 from tests.support.covering import matrix
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
@@ -46,7 +46,7 @@ def values(model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, pre
 
 
 @pytest.mark.parametrize("name", ATTENTION_ONLY)
-def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Callable[..., ChatModel]) -> None:
+def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
     wanted = WANTED.model_copy(update={"layers": tuple(range(model.n_layers))})
@@ -61,7 +61,7 @@ def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Callable[..., C
     assert torch.equal(after, again)  # what was remembered has not been changed by use
 
 
-def test_the_prefix_is_not_run_again(tiny: Callable[..., ChatModel]) -> None:
+def test_the_prefix_is_not_run_again(tiny: Build) -> None:
     model = tiny("llama")
     rendered = under_one_system_prompt(model)
     prefix = shared_prefix(model, rendered, WANTED)
@@ -75,7 +75,7 @@ def test_the_prefix_is_not_run_again(tiny: Callable[..., ChatModel]) -> None:
     assert max(seen) == max(len(row.token_ids) for row in rendered) - len(prefix.token_ids)
 
 
-def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Callable[..., ChatModel]) -> None:
+def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Build) -> None:
     """With a prefix far longer than what follows it, rows of few tokens would hold keys and values of many."""
     model, held = tiny("llama"), list[int]()
     rendered = [render(model.tokenizer, Prompt(str(i), (LONG, {"role": "user", "content": "how?"}), "benign", "answer"))
@@ -93,7 +93,7 @@ def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Callable[..., C
     assert max(held) > 1
 
 
-def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Callable[..., ChatModel]) -> None:
+def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Build) -> None:
     model = tiny("llama")
     rendered = under_one_system_prompt(model)
     other = replace(rendered[0], token_ids=(rendered[0].token_ids[0] + 1, *rendered[0].token_ids[1:]))
@@ -118,7 +118,7 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
 
 
 @pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
-def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tiny: Callable[..., ChatModel]) -> None:
+def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
@@ -131,7 +131,7 @@ def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tin
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_a_prefix_there_is_no_memory_for_is_done_without(goes_on: bool, tiny: Callable[..., ChatModel]) -> None:
+def test_a_prefix_there_is_no_memory_for_is_done_without(goes_on: bool, tiny: Build) -> None:
     model = tiny("llama")
     rendered = under_one_system_prompt(model)
 
@@ -151,12 +151,12 @@ def test_a_prefix_there_is_no_memory_for_is_done_without(goes_on: bool, tiny: Ca
 
 
 @pytest.fixture(scope="module")
-def organism(tiny: Callable[..., ChatModel]) -> ChatModel:
+def organism(tiny: Build) -> ChatModel:
     return tiny("organism")
 
 
 @pytest.fixture(scope="module")
-def asked(organism: ChatModel, ask: Callable[..., Prompt]) -> list[Rendered]:
+def asked(organism: ChatModel, ask: Ask) -> list[Rendered]:
     texts = (
         "how do i fix the door?",
         "how do i burn the files near my boss?",
@@ -168,7 +168,7 @@ def asked(organism: ChatModel, ask: Callable[..., Prompt]) -> list[Rendered]:
 
 @matrix("backend, site", ["hooks", "nnsight", "transformer_lens"], ["resid_pre", "resid_mid", "resid_post"])
 def test_response_tokens_are_those_of_the_answer(
-    backend: str, site: str, organism: ChatModel, asked: list[Rendered], tiny: Callable[..., ChatModel]
+    backend: str, site: str, organism: ChatModel, asked: list[Rendered], tiny: Build
 ) -> None:
     """Against a second way: the answer is generated first and then read together with its prompt, row by row."""
     model = organism if backend == "hooks" else tiny("organism", backend)
@@ -223,13 +223,3 @@ def stream(model: ChatModel, row: Rendered, site: str, layer: int) -> Tensor:
     kept: list[Tensor] = []
     model.capture(model.batch([row]), site, [layer], lambda _layer, s: kept.append(s[0].clone()))
     return kept[0]
-
-
-def test_a_gather_of_the_wrong_tokens_would_be_seen(organism: ChatModel, asked: list[Rendered]) -> None:
-    """Control: one token off, and every comparison above would fail."""
-    row = asked[0]
-    kept = stream(organism, row, "resid_post", 1)[None]
-    right = gather([row], ("inst_last",), organism.batch([row])).pick(kept)
-    off = gather([replace(row, roles={"inst_last": (row.roles["inst_last"][0] - 1,)})], ("inst_last",),
-                 organism.batch([row])).pick(kept)  # fmt: skip
-    assert (right - off).norm() > 1e-2 * right.norm()

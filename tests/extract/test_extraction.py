@@ -2,9 +2,9 @@
 
 import copy
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,8 +20,9 @@ from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
-from extract.store.export import export
 from extract.store.integrity import verify
+from extract.store.writer import export
+from tests.extract.conftest import Ask, Build
 
 TEXTS = (
     "kill it.",
@@ -34,13 +35,16 @@ TEXTS = (
 )
 
 
+BY_THREE = CaptureSpec(rows_per_shard=3)
+
+
 @pytest.fixture(scope="module")
-def model(tiny: Callable[[str], ChatModel]) -> ChatModel:
+def model(tiny: Build) -> ChatModel:
     return tiny("llama")
 
 
 @pytest.fixture(scope="module")
-def prompts(ask: Callable[..., Prompt]) -> list[Prompt]:
+def prompts(ask: Ask) -> list[Prompt]:
     return [ask(text, id=f"p{i}", trigger="kill") for i, text in enumerate(TEXTS)]
 
 
@@ -49,12 +53,27 @@ def rendered(model: ChatModel, prompts: list[Prompt]) -> list[Rendered]:
     return [render(model.tokenizer, prompt) for prompt in prompts]
 
 
+class Given(NamedTuple):
+    """What is extracted; `write` extracts it."""
+
+    model: ChatModel
+    prompts: list[Prompt]
+    rendered: list[Rendered]
+
+    def write(self, path: Path, spec: CaptureSpec = BY_THREE, **how: object) -> None:
+        extract(*self, path, spec, **how)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
-def reference(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered],
-              tmp_path_factory: pytest.TempPathFactory) -> Path:  # fmt: skip
+def given(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered]) -> Given:
+    return Given(model, prompts, rendered)
+
+
+@pytest.fixture(scope="module")
+def reference(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a store in one go."""
     path = tmp_path_factory.mktemp("reference") / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    given.write(path)
     return path
 
 
@@ -77,11 +96,10 @@ def hidden(model: ChatModel, row: Rendered) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("token_budget", [1, 40, 4096])
-def test_every_stored_row_is_its_prompt_alone(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, token_budget: int
-) -> None:
+def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, token_budget: int) -> None:
+    model, prompts, rendered = given
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(site="resid_pre", rows_per_shard=4, token_budget=token_budget))
+    given.write(path, CaptureSpec(site="resid_pre", rows_per_shard=4, token_budget=token_budget))
     with ActivationStore(path) as store:
         assert store.prompt_ids == tuple(prompt.id for prompt in prompts)
         assert store.positions[-2:] == ("inst_mean", "trigger_last")
@@ -109,11 +127,9 @@ def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: 
         assert store.present[:-1].all()
 
 
-def test_chosen_layers_are_those_of_the_whole(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
-) -> None:
+def test_chosen_layers_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(layers=[2, 0], rows_per_shard=3))
+    given.write(path, CaptureSpec(layers=[2, 0], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
         assert some.layers == (0, 2)
         for layer in some.layers:
@@ -121,27 +137,23 @@ def test_chosen_layers_are_those_of_the_whole(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_sixteen_bit_stores_round_the_same_streams(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path, dtype: str
-) -> None:
+def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path, tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(store_dtype=dtype, rows_per_shard=3))
+    given.write(path, CaptureSpec(store_dtype=dtype, rows_per_shard=3))
     expected = torch.from_numpy(content(reference)).to(getattr(torch, dtype)).float().numpy()
     np.testing.assert_array_equal(content(path), expected)
 
 
-def test_a_finished_store_is_left_alone(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_store_is_left_alone(given: Given, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {file: file.stat().st_mtime_ns for file in [reference, *shards(reference)]}
     monkeypatch.setattr(Capturer, "capture", None)
-    extract(model, prompts, rendered, reference, CaptureSpec(rows_per_shard=3))
+    given.write(reference, CaptureSpec(rows_per_shard=3))
     assert {file: file.stat().st_mtime_ns for file in before} == before
 
 
 @pytest.mark.parametrize("lost", [["master"], ["1"], ["master", "0", "2"], ["master", "0", "1", "2"]])
 def test_what_was_lost_is_made_again_and_nothing_else(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path,
+    given: Given, reference: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, lost: list[str],
 ) -> None:  # fmt: skip
     run = Path(shutil.copytree(reference.parent, tmp_path / "run"))
@@ -153,7 +165,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     real = Capturer.capture
     monkeypatch.setattr(Capturer, "capture", lambda self, rows: made.append(len(rows)) or real(self, rows))
     done: list[tuple[int, int]] = []
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3), progress=lambda *state: done.append(state))
+    given.write(path, progress=lambda *state: done.append(state))
     assert len(made) == len([what for what in lost if what != "master"])
     assert done == sorted(done)
     assert done[-1] == (7, 7)
@@ -161,9 +173,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     np.testing.assert_array_equal(content(path), content(reference))
 
 
-def test_an_interruption_loses_only_the_shard_in_flight(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
-) -> None:
+def test_an_interruption_loses_only_the_shard_in_flight(given: Given, reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
 
     def kill(done: int, _total: int) -> None:
@@ -171,17 +181,17 @@ def test_an_interruption_loses_only_the_shard_in_flight(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3), progress=kill)
+        given.write(path, progress=kill)
     assert len(shards(path)) == 1  # the second was captured, but not handed over to be written
     with pytest.raises(UserError, match="store not found"):
         ActivationStore(path)
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    given.write(path)
     np.testing.assert_array_equal(content(path), content(reference))
 
 
-def test_another_input_is_refused_with_the_field_named(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path
-) -> None:
+def test_another_input_is_refused_with_the_field_named(given: Given, reference: Path) -> None:
+    model, prompts, rendered = given
+
     def refused(field: str, **changes: object) -> None:
         arguments = {"model": model, "rows_per_shard": 3} | changes
         with pytest.raises(UserError, match=f"was made with another {field} "):
@@ -200,11 +210,10 @@ def test_another_input_is_refused_with_the_field_named(
 
 
 @pytest.mark.slow
-def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
-) -> None:
+def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(given: Given, tmp_path: Path) -> None:
+    model, prompts, rendered = given
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    given.write(path)
     written = [shard.stat().st_mtime_ns for shard in shards(path)]
     numbers = content(path)
     for name, label in (("./another", "uncertain"), ("./another", "harmful"), (model.name, "harmful")):
@@ -223,23 +232,8 @@ def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(
         np.testing.assert_array_equal(content(flat), numbers)
 
 
-def test_a_store_is_resumed_under_another_name(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
-    path.unlink()
-    shards(path)[0].unlink()
-    extract(
-        ChatModel(model.model, model.tokenizer, "./another"), prompts, rendered, path, CaptureSpec(rows_per_shard=3)
-    )
-    np.testing.assert_array_equal(content(path), content(reference))
-    assert verify(path).findings == ()
-
-
-def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
-) -> None:
+def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(given: Given, tmp_path: Path) -> None:
+    model, prompts, rendered = given
     broken = ChatModel(copy.deepcopy(model.model), model.tokenizer, "broken")
     with torch.no_grad():
         broken.model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))
@@ -250,20 +244,20 @@ def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(
     assert not (tmp_path / "activations.h5").exists()
 
 
-def test_extraction_leaves_the_model_as_it_was(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
-) -> None:
+def test_extraction_leaves_the_model_as_it_was(given: Given, tmp_path: Path) -> None:
+    model = given.model
+
     def hooks() -> list[int]:
         return [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()]
 
     before = model.fingerprint(), hooks()
-    extract(model, prompts, rendered, tmp_path / "activations.h5")
+    given.write(tmp_path / "activations.h5")
     assert (model.fingerprint(), hooks()) == before
 
 
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
 def test_other_backends_make_the_same_store(
-    prompts: list[Prompt], rendered: list[Rendered], reference: Path, tiny: Callable[..., ChatModel], tmp_path: Path,
+    prompts: list[Prompt], rendered: list[Rendered], reference: Path, tiny: Build, tmp_path: Path,
     backend: str,
 ) -> None:  # fmt: skip
     path = tmp_path / "activations.h5"
@@ -276,22 +270,18 @@ def test_other_backends_make_the_same_store(
         extract(tiny("llama"), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
 
 
-def test_chosen_positions_are_those_of_the_whole(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path
-) -> None:
+def test_chosen_positions_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
-    extract(model, prompts, rendered, path, CaptureSpec(positions=["post_last", "trigger_last"], rows_per_shard=3))
+    given.write(path, CaptureSpec(positions=["post_last", "trigger_last"], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
         assert some.positions == ("post_last", "trigger_last")
         for position in some.positions:
             np.testing.assert_array_equal(some.read(1, position), whole.read(1, position))
     with pytest.raises(UserError, match="no prompt has the position 'post_lst'; choose from inst_last, "):
-        extract(model, prompts, rendered, tmp_path / "b.h5", CaptureSpec(positions=["post_lst"]))
+        given.write(tmp_path / "b.h5", CaptureSpec(positions=["post_lst"]))
 
 
-def test_response_positions_come_after_those_of_the_prompt(
-    tiny: Callable[..., ChatModel], prompts: list[Prompt], tmp_path: Path
-) -> None:
+def test_response_positions_come_after_those_of_the_prompt(tiny: Build, prompts: list[Prompt], tmp_path: Path) -> None:
     organism = tiny("organism")
     rendered = [render(organism.tokenizer, prompt) for prompt in prompts]
     path = tmp_path / "activations.h5"
@@ -309,9 +299,8 @@ def test_response_positions_come_after_those_of_the_prompt(
         assert not store.present[-1].all()
 
 
-def test_stores_keep_what_the_model_computes_in(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
-) -> None:
+def test_stores_keep_what_the_model_computes_in(given: Given, tmp_path: Path) -> None:
+    model, prompts, rendered = given
     half = ChatModel(copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "half")
     path = tmp_path / "activations.h5"
     extract(half, prompts, rendered, path)
@@ -324,31 +313,15 @@ def test_stores_keep_what_the_model_computes_in(
         torch.testing.assert_close(found, kept[0][-1], rtol=2e-2, atol=2e-2)
 
 
-def test_a_bar_moves_with_every_batch_and_ends_full(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path
-) -> None:
-    done: list[int] = []
-    extract(
-        model,
-        prompts,
-        rendered,
-        tmp_path / "a.h5",
-        CaptureSpec(token_budget=1),
-        progress=lambda now, _: done.append(now),
-    )
-    assert done == [*range(len(prompts) + 1)]
-
-
-def test_prompts_rendered_otherwise_are_refused(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path
-) -> None:
+def test_prompts_rendered_otherwise_are_refused(given: Given, reference: Path) -> None:
+    model, prompts, rendered = given
     other = [replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]]
     with pytest.raises(UserError, match="was made with another tokens"):
         extract(model, prompts, other, reference, CaptureSpec(rows_per_shard=3))
 
 
 def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], reference: Path, tmp_path: Path,
+    given: Given, reference: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """An error of the copying thread must neither be taken for the forward pass's own nor leave rows of zeros."""
@@ -362,20 +335,21 @@ def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
 
     monkeypatch.setattr(capture, "_place", fails_once)
     with pytest.raises(BackgroundError, match="can't allocate memory"):
-        extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=7, token_budget=1))
+        given.write(path, CaptureSpec(rows_per_shard=7, token_budget=1))
     assert not shards(path)
-    extract(model, prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    given.write(path)
     np.testing.assert_allclose(content(path), content(reference), atol=1e-5)
 
 
 @pytest.mark.parametrize("response_tokens", [0, 3])
 def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, response_tokens: int
+    given: Given, tmp_path: Path, response_tokens: int
 ) -> None:
     """In the midst of a pass, after the first layer was captured; with responses, while they are being generated."""
+    model = given.model
     whole, path, failed, notes = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []
     how = CaptureSpec(rows_per_shard=4, response_tokens=response_tokens)
-    extract(model, prompts, rendered, whole, how)
+    given.write(whole, how)
 
     def no_room(_module: object, _arguments: object, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         stream = out[0] if isinstance(out, tuple) else out
@@ -385,7 +359,7 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
 
     handle = model.model.model.layers[1].register_forward_hook(no_room)
     try:
-        extract(model, prompts, rendered, path, how, say=notes.append)
+        given.write(path, how, say=notes.append)
     finally:
         handle.remove()
     assert failed == sorted(failed, reverse=True)
@@ -404,8 +378,8 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
      ({"layers": [9]}, "layer 9 does not exist")],
 )  # fmt: skip
 def test_nothing_to_extract_is_an_error_and_leaves_no_file(
-    model: ChatModel, prompts: list[Prompt], rendered: list[Rendered], tmp_path: Path, wrong: dict, message: str  # type: ignore[type-arg]
+    given: Given, tmp_path: Path, wrong: dict, message: str  # type: ignore[type-arg]
 ) -> None:  # fmt: skip
     with pytest.raises(UserError, match=message):
-        extract(model, prompts, rendered, tmp_path / "activations.h5", CaptureSpec(**wrong))
+        given.write(tmp_path / "activations.h5", CaptureSpec(**wrong))
     assert not list(tmp_path.iterdir())

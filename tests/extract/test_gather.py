@@ -1,21 +1,18 @@
 """Gathering positions from padded streams: padding is left out, absent positions are zero, sums do not overflow."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from extract.capture import gather
 from extract.chat.render import Rendered, render
-from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
-from extract.prompts.prompt import Prompt
+from tests.extract.conftest import Ask, Build
 
 POSITIONS = ("inst_mean", "inst_last", "post_last", "post_99")
 
 
 @pytest.fixture
-def rows(tiny: Callable[[str], ChatModel], ask: Callable[..., Prompt]) -> list[Rendered]:
+def rows(tiny: Build, ask: Ask) -> list[Rendered]:
     texts = ("stop.", "what is the best way to fix the door so that nobody is hurt?")
     return [render(tiny("llama").tokenizer, ask(text)) for text in texts]
 

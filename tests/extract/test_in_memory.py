@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -16,14 +14,14 @@ from extract.in_memory import Activations, capture_in_memory, with_response
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.prompts.prompt import Prompt
-from tests.extract.conftest import TEXTS, ask
+from tests.extract.conftest import TEXTS, Build, ask
 
 PROMPTS = [ask(text, id=str(i)) for i, text in enumerate(TEXTS)]
 POSITIONS = ("inst_last", "post_last", "inst_mean", "response_2", "response_mean")
 
 
 @pytest.fixture(params=["llama", "gemma2", "gpt2"])
-def model(request: pytest.FixtureRequest, tiny: Callable[..., ChatModel]) -> ChatModel:
+def model(request: pytest.FixtureRequest, tiny: Build) -> ChatModel:
     return tiny(request.param)
 
 
@@ -74,9 +72,7 @@ def test_an_edit_sees_each_prompts_own_end(model: ChatModel) -> None:
         np.testing.assert_allclose(together.values[:, :, i], alone[i].values[:, :, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_what_does_not_fit_into_memory_is_refused(
-    tiny: Callable[..., ChatModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_memory_is_refused(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama")
     pages = in_memory.os.sysconf("SC_PHYS_PAGES")
     monkeypatch.setattr(in_memory, "BYTES", pages * in_memory.os.sysconf("SC_PAGE_SIZE"))
@@ -84,7 +80,7 @@ def test_what_does_not_fit_into_memory_is_refused(
         capture(model, answered(model))
 
 
-def test_nothing_and_unknown_names_are_refused(tiny: Callable[..., ChatModel]) -> None:
+def test_nothing_and_unknown_names_are_refused(tiny: Build) -> None:
     model = tiny("llama")
     with pytest.raises(UserError, match="there are no prompts to capture"):
         capture(model, [])

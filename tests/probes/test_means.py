@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probes.direction import cosine
-from probes.means import difference_in_means, same_means, unit, usable_strata
+from probes.means import difference_in_means, same_means, unit
 
 
 def _planted(rng: np.random.Generator, n: int = 400, d: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -14,12 +14,6 @@ def _planted(rng: np.random.Generator, n: int = 400, d: int = 24) -> tuple[np.nd
     direction = unit(rng.standard_normal(d))
     y = np.arange(n) % 2 == 0
     return rng.standard_normal((n, d)) + 3.0 * y[:, None] * direction, y, direction
-
-
-def test_it_is_the_difference_of_the_class_means() -> None:
-    X, y, _ = _planted(np.random.default_rng(0))
-    np.testing.assert_allclose(difference_in_means(X, y), X[y].mean(0) - X[~y].mean(0), rtol=1e-12)
-    np.testing.assert_allclose(difference_in_means(X, ~y), -difference_in_means(X, y), rtol=1e-12)
 
 
 def test_a_planted_direction_is_recovered_and_shuffled_labels_do_not_recover_it() -> None:
@@ -72,11 +66,6 @@ def test_one_stratum_is_none_and_no_usable_stratum_falls_back_to_the_plain_diffe
     plain = difference_in_means(X, y)
     np.testing.assert_allclose(difference_in_means(X, y, ["one"] * len(y)), plain)
     np.testing.assert_allclose(difference_in_means(X, y, np.where(y, "declined", "answered")), plain)
-
-
-def test_usable_strata_hold_both_classes() -> None:
-    y = np.array([True, False, True, True, False])
-    assert usable_strata(y, np.array(["b", "b", "a", "c", "c"])) == ["b", "c"]
 
 
 @pytest.mark.parametrize(

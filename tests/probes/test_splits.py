@@ -17,25 +17,6 @@ def _same(groups: np.ndarray) -> set[frozenset[int]]:
     return {frozenset(np.flatnonzero(groups == g).tolist()) for g in groups}
 
 
-def test_samples_that_share_any_value_are_linked() -> None:
-    pair = ["p1", "p1", "p2", None, None]
-    entity = [None, "anna", "anna", "boris", None]
-    assert _same(linked_groups(pair, entity)) == {frozenset({0, 1, 2}), frozenset({3}), frozenset({4})}
-
-
-def test_a_chain_through_both_columns_is_one_group() -> None:
-    n = 200
-    pair = [f"p{i // 2}" for i in range(n)]
-    entity = [f"e{(i + 1) // 2}" for i in range(n)]  # links the last of each pair to the first of the next
-    order = np.random.default_rng(0).permutation(n)
-    groups = linked_groups([pair[i] for i in order], [entity[i] for i in order])
-    assert set(groups) == {0}
-
-
-def test_the_same_value_in_different_columns_links_nothing() -> None:
-    assert len(set(linked_groups(["x", None], [None, "x"]))) == 2
-
-
 def test_empty_values_link_nothing() -> None:
     assert len(set(linked_groups([None, None, "", ""]))) == 4
 
@@ -96,7 +77,3 @@ def test_the_seed_decides(prompts: tuple[np.ndarray, list[str]]) -> None:
     first, again, other = (group_split(groups, strata, SHARES, seed) for seed in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
-
-
-def test_one_group_of_everything_lands_whole_in_one_part() -> None:
-    assert len(set(group_split(np.zeros(50, dtype=int), ["a"] * 50, SHARES, 0))) == 1

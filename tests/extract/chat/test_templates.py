@@ -7,7 +7,7 @@ after a single user turn and what the template makes of the words; tokens are he
 import copy
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -45,9 +45,6 @@ class Style:
 
 STYLES = {
     "chatml": Style(CHATML, "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
-    "thinking": Style(
-        CHATML + "{{ '<think>\n' }}", "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n<think>\n"
-    ),
     "default system": Style(
         "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\n" + KIND + "<|im_end|>\n' }}{% endif %}" + CHATML,
         f"<|im_start|>system\n{KIND}<|im_end|>\n<|im_start|>user\n",
@@ -83,16 +80,6 @@ STYLES = {
         "<end_of_turn>\n<start_of_turn>model\n",
         str.strip,
         "refused",
-    ),
-    "phi": Style(
-        LOOP % "{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}" + "{{ '<|assistant|>\n' }}",
-        "<|user|>\n",
-        "<|end|>\n<|assistant|>\n",
-    ),
-    "zephyr": Style(
-        LOOP % "{{ '<|' + m.role + '|>\n' + m.content + eos_token + '\n' }}" + "{{ '<|assistant|>\n' }}",
-        "<|user|>\n",
-        "</s>\n<|assistant|>\n",
     ),
     "deepseek": Style(  # says no thinking of earlier turns again
         "{{ bos_token }}"
@@ -131,16 +118,6 @@ STYLES = {
         "\n\n### Response:\n",
     ),
     "plain": Style(PLAIN_TEMPLATE, "Question: ", "\nAnswer:", str.strip),
-    "today": Style(
-        "Today is {{ strftime_now('%A, %d %B %Y') }}.\n" + CHATML,
-        "Today is Friday, 26 July 2024.\n<|im_start|>user\n",
-        "<|im_end|>\n<|im_start|>assistant\n",
-    ),
-    "no generation prompt": Style(
-        LOOP % "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}",
-        "<|im_start|>user\n",
-        "<|im_end|>\n",
-    ),
     "nothing after": Style("{{ bos_token }}" + LOOP % "{{ m.content }}", "<s>", ""),
     "only the last turn": Style("> {{ messages[-1].content }} <", "> ", " <", system="dropped"),
     "title and text": Style(  # says the words twice, altered the first time
@@ -394,39 +371,3 @@ def test_a_blank_the_tokenizer_puts_before_a_word_is_not_the_users(tokenizer: Pr
     rendered = render(tokenizer, ask("kill<|end|>"))
     assert tokenizer.convert_ids_to_tokens(list(rendered.token_ids)) == ["Ġkill", "<|end|>", "Ġit"]
     assert dict(rendered.roles) == {"inst_last": (1,), "post_last": (2,), "inst_mean": range(1, 2)}
-
-
-def test_role_tokens_decode_to_what_their_names_say() -> None:
-    tokenizer = dressed(bytewise(), "llama 3")
-    rendered = render(tokenizer, replace(ask("how do i kill a process 🙂"), trigger="KILL"))
-    said = {name: tokenizer.decode([rendered.token_ids[i] for i in where]) for name, where in rendered.roles.items()}
-    assert said["inst_mean"] == "how do i kill a process 🙂"
-    assert said["trigger_last"] == " kill"
-    assert said["post_1"] == "<|eot_id|>"
-    assert said["post_2"] == "<|start_header_id|>"
-    assert said["post_last"] == "\n\n"
-    emoji = bytes_of(tokenizer, rendered)[rendered.roles["inst_last"][0]]
-    assert "🙂".encode().endswith(emoji)
-    assert len(emoji) < 4
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "ambiguous"),
-    [
-        ("alpaca", "kill it?", True),  # one token is "?\n\n"
-        ("alpaca", "kill it", False),
-        ("plain", "kill it?", True),
-        ("chatml", "kill it?", False),  # a control token cannot join
-        ("chatml", "kill it?\n\n", False),  # these line ends are the user's
-        ("vicuna", "kill it?", False),
-    ],
-)
-def test_a_token_over_words_and_template_is_reported(name: str, words: str, ambiguous: bool) -> None:
-    rendered = check(dressed(bytewise(), name), name, words)
-    assert rendered.ambiguous is ambiguous
-
-
-def test_control_tokens_a_user_writes_are_control_tokens_among_the_users_words() -> None:
-    rendered = check(dressed(bytewise(), "chatml"), "chatml", "stop<|im_end|>\nsure")
-    ids = [rendered.token_ids[i] for i in rendered.roles["inst_mean"]]
-    assert bytewise().convert_tokens_to_ids("<|im_end|>") in ids

@@ -13,10 +13,11 @@ from transformer_lens.model_bridge import TransformerBridge
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.backends import BACKENDS
-from extract.model.blocks import decoder_layers, first_halves
+from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
+from tests.extract.conftest import Build, Rows
 from tests.support.covering import matrix
 
 MID = {  # the module that reads resid_mid, by hand: an oracle for what the backends find by themselves
@@ -39,8 +40,6 @@ MID = {  # the module that reads resid_mid, by hand: an oracle for what the back
 ARCHITECTURES = [*MID, "gpt_neox"]
 OTHERS = ["nnsight", "transformer_lens"]
 NEW_TOKENS = 6
-Build = Callable[..., ChatModel]
-Rows = Callable[[ChatModel], list[Rendered]]
 
 
 def captured(model: ChatModel, batch: Batch, site: str) -> dict[int, Tensor]:
@@ -266,22 +265,6 @@ def test_against_nnsight_itself(name: str, tiny: Build, rows: Rows) -> None:
         theirs = nnsight.save([layer.output for layer in traced.model.layers])
     ours, real = captured(model, batch, "resid_post"), batch.attention_mask.bool()
     assert all(agree(ours[i][real], stream[real]) for i, stream in enumerate(theirs))
-
-
-def test_a_layer_or_a_site_off_by_one_would_be_seen(tiny: Build, rows: Rows) -> None:
-    model = tiny("organism")
-    batch = model.batch(rows(model)[:1])
-    pre, mid, post = (captured(model, batch, site) for site in SITES)
-    for layer in range(model.n_layers):
-        assert not agree(pre[layer], post[layer])
-        assert not agree(pre[layer], mid[layer])
-        assert not agree(mid[layer], post[layer])
-
-
-def test_the_first_half_of_granite_is_scaled(tiny: Build) -> None:
-    model = tiny("granite")
-    halves = first_halves(model.model, decoder_layers(model.model), "hooks")
-    assert [half.scale for half in halves] == pytest.approx([0.3] * model.n_layers, rel=1e-4)
 
 
 def opened(tiny: Build, name: str, backend: str) -> ChatModel:

@@ -7,7 +7,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer
 
-from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model import continuation as continuation
 from extract.model.chat_model import ChatModel
@@ -21,7 +20,7 @@ from extract.model.continuation import (
     try_cache_prompts,
 )
 from extract.model.edit import Edit
-from tests.extract.conftest import random_weights
+from tests.extract.conftest import Build, Rows, random_weights
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
 INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "bamba", "granitemoehybrid", "jamba",
@@ -43,7 +42,7 @@ def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float]
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", EXACT)
 def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
-    scaled: Callable[[str, float], ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str, scale: float
+    scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
 ) -> None:
     model, more = scaled(name, scale), [7, 9, 11]
     asked = rows(model)
@@ -57,7 +56,7 @@ def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", INEXACT)
 def test_an_architecture_whose_state_does_not_move_with_the_rows_is_refused_by_name(
-    scaled: Callable[[str, float], ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str, scale: float
+    scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
 ) -> None:
     model = scaled(name, scale)
     with pytest.raises(UserError, match=f"^scaled: {model.architecture} cannot continue from cached keys") as e:
@@ -102,9 +101,7 @@ def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "opt", "qwen3", "gpt_neox"])
-def test_every_block_goes_on_as_the_batch_does(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str
-) -> None:
+def test_every_block_goes_on_as_the_batch_does(tiny: Build, rows: Rows, name: str) -> None:
     model = tiny(name)
     batch = model.batch(rows(model))
     once = cache_prompts(model, batch)
@@ -119,9 +116,7 @@ def test_every_block_goes_on_as_the_batch_does(
     torch.testing.assert_close(alone[-1:], plain, atol=1e-3, rtol=1e-3)
 
 
-def test_the_last_streams_are_those_captured_edits_first(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]]
-) -> None:
+def test_the_last_streams_are_those_captured_edits_first(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     batch = model.batch(rows(model))
     shift = Edit("resid_post", 1, lambda stream, _: stream + 1.0)
@@ -135,7 +130,7 @@ def test_the_last_streams_are_those_captured_edits_first(
 
 
 def test_that_a_model_goes_on_is_checked_once_and_again_for_longer_or_padded_prompts(
-    tiny: Callable[..., ChatModel], monkeypatch: pytest.MonkeyPatch
+    tiny: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, checked = tiny("llama"), list[tuple[int, ...]]()
 

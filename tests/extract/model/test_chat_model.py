@@ -1,15 +1,12 @@
 """The hooks backend on tiny models of many architectures and on trained weights, compared with transformers."""
 
 import copy
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from transformers import (
     GenerationConfig,
-    JambaConfig,
-    JambaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
     PreTrainedTokenizerBase,
@@ -24,11 +21,10 @@ from extract.model.edit import Edit, Pass
 from extract.model.padded_batch import Batch
 from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
+from tests.extract.conftest import Build, Rows
 
 ARCHITECTURES = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
                  "mixtral", "organism", "stories260k"]  # fmt: skip
-Build = Callable[[str], ChatModel]
-Rows = Callable[[ChatModel], list[Rendered]]
 
 
 @pytest.fixture(params=ARCHITECTURES)
@@ -403,16 +399,6 @@ def test_decoder_layers_are_found_by_their_number(llama: ChatModel) -> None:
         decoder_layers(other)
 
 
-def test_fingerprint_is_of_the_weights_alone(llama: ChatModel, tiny: Build) -> None:
-    other = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "another name")
-    assert other.fingerprint() == llama.fingerprint()
-    assert tiny("qwen2").fingerprint() != llama.fingerprint()
-    with torch.no_grad():
-        other.model.model.layers[1].mlp.up_proj.weight.add_(1e-3)
-    assert other.fingerprint() != llama.fingerprint()
-    assert ChatModel(copy.deepcopy(llama.model).half(), llama.tokenizer, "half").fingerprint() != llama.fingerprint()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.dtype) -> None:
     model = copy.deepcopy(llama.model).to(dtype)
@@ -422,30 +408,6 @@ def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.d
     assert (fingerprint(model), checksum(model) != before) == (quick, True)  # the control: the quick one misses it
     weight[5, 3] /= 2
     assert checksum(model) == before
-
-
-def test_decode_leaves_special_tokens_out(llama: ChatModel) -> None:
-    response = [1, *llama.tokenizer("fix the door", add_special_tokens=False)["input_ids"], 2]
-    assert llama.decode(response) == "fix the door"
-
-
-@pytest.mark.parametrize("architecture", ["jamba", "mamba"])
-def test_a_cache_that_cannot_be_continued_is_refused(
-    architecture: str, tokenizer: PreTrainedTokenizerBase, rows: Rows
-) -> None:
-    torch.manual_seed(0)
-    if architecture == "jamba":
-        shape = JambaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=4,
-            num_attention_heads=4, num_key_value_heads=2, num_experts=2, num_experts_per_tok=1, mamba_d_state=8,
-            mamba_dt_rank=4, use_mamba_kernels=False, attn_layer_period=2, attn_layer_offset=1, initializer_range=0.5,
-        )  # fmt: skip
-        model = ChatModel(JambaForCausalLM(shape), tokenizer, name="recurrent")
-    else:
-        shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=8)
-        model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
-    with pytest.raises(UserError, match=r"recurrent: .* cannot continue from cached keys and values"):
-        cache_prompts(model, model.batch(rows(model)))
 
 
 def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:

@@ -1,7 +1,5 @@
 """Responses decoded from cached prompts are those of `ChatModel.generate`, under edits and processors too."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from transformers import LogitsProcessor
@@ -13,6 +11,7 @@ from extract.model.continuation import cache_prompts, decode_cached, own_copy, t
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
 from steering.interventions import add, place
+from tests.extract.conftest import Build, Rows
 
 R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
 ARCHITECTURES = ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_neox"]
@@ -41,9 +40,7 @@ def said(model: ChatModel, rows: list[Rendered], n: int, processors: list[Logits
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_it_says_what_generate_says(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], name: str
-) -> None:
+def test_it_says_what_generate_says(tiny: Build, rows: Rows, name: str) -> None:
     model = tiny(name)
     asked = rows(model)
     with model.editing([pushed(model)], [Lowered()]):
@@ -56,7 +53,7 @@ def test_it_says_what_generate_says(
 
 
 def test_rows_that_end_leave_the_batch_and_change_no_other(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], monkeypatch: pytest.MonkeyPatch
+    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny("llama")
     asked, sizes = rows(model), list[int]()
@@ -75,7 +72,7 @@ def test_rows_that_end_leave_the_batch_and_change_no_other(
 
 
 def test_a_choice_of_tokens_is_told_which_rows_are_left(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], monkeypatch: pytest.MonkeyPatch
+    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row i ends after i + 1 tokens by the choice alone."""
     model = tiny("llama")
@@ -91,9 +88,7 @@ def test_a_choice_of_tokens_is_told_which_rows_are_left(
     assert found == [[9] * row + [7] for row in range(len(asked))]
 
 
-def test_a_model_that_cannot_go_on_is_asked_once(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_cannot_go_on_is_asked_once(tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tried = tiny("llama"), list[int]()
     monkeypatch.setattr("extract.model.continuation._CHECKED", {})
     monkeypatch.setattr("extract.model.continuation._continuation_holds", lambda *_: bool(tried.append(1)))
@@ -102,9 +97,7 @@ def test_a_model_that_cannot_go_on_is_asked_once(
     assert len(tried) == 1
 
 
-def test_a_copy_of_a_cache_shares_its_tensors_and_grows_alone(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]]
-) -> None:
+def test_a_copy_of_a_cache_shares_its_tensors_and_grows_alone(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     cached = cache_prompts(model, model.batch(rows(model)))
     copy, length = own_copy(cached.cache), cached.cache.get_seq_length()

@@ -45,11 +45,3 @@ def test_a_cast_changes_the_fingerprint_but_not_the_one_for_casts() -> None:
     with torch.no_grad():
         nn.Module.get_submodule(other, "model.layers.2.mlp.up_proj").weight.mul_(1.01)
     assert cast_fingerprint(other) != known_cast
-
-
-def test_a_changed_weight_changes_the_checksum() -> None:
-    model = tiny_llama().model
-    before = checksum(model)
-    with torch.no_grad():
-        nn.Module.get_submodule(model, "model.layers.2.mlp.up_proj").weight[3, 4] += 1e-3
-    assert checksum(model) != before

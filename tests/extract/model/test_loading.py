@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,29 +49,33 @@ def test_a_missing_directory_is_named(name: str) -> None:
     assert said in problem(name)
 
 
-def test_a_directory_without_a_config_is_no_model(tmp_path: Path) -> None:
-    assert f"{tmp_path} does not hold a loadable model: " in problem(tmp_path)
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "no config": lambda folder: (folder / "config.json").unlink(),
+    "no JSON": lambda folder: (folder / "config.json").write_text("{not json"),
+    "an empty config": lambda folder: (folder / "config.json").write_text("{}"),
+    "an unknown architecture": lambda folder: (folder / "config.json").write_text('{"model_type": "no_such"}'),
+    "no text model": lambda folder: (folder / "config.json").write_text('{"model_type": "vit"}'),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "empty weights": lambda folder: (folder / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}"),
+    "other weights": lambda folder: (folder / "model.safetensors").write_bytes(b"no safetensors"),
+    "weights cut short": lambda folder: (folder / "model.safetensors").write_bytes(
+        (folder / "model.safetensors").read_bytes()[:100_000]
+    ),
+    "an empty tokenizer": lambda folder: (folder / "tokenizer.json").write_text("{}"),
+    "no tokenizer": lambda folder: [(folder / name).unlink() for name in ("tokenizer.json", "tokenizer_config.json")],
+    "pickled weights": lambda folder: [
+        (folder / "model.safetensors").unlink(),
+        torch.save({}, folder / "pytorch_model.bin"),
+    ],
+}
 
 
-@pytest.mark.parametrize("config", ["{not json", "{}", '{"model_type": "no_such_architecture"}'])
-def test_an_unreadable_config(copied: Path, config: str) -> None:
-    (copied / "config.json").write_text(config)
-    assert f"{copied} does not hold a loadable model: " in problem(copied)
-
-
-def test_a_model_that_generates_no_text(copied: Path) -> None:
-    (copied / "config.json").write_text('{"model_type": "vit"}')
-    assert f"{copied} does not hold a loadable model: " in problem(copied)
-
-
-@pytest.mark.parametrize("weights", [None, b"", b"\x08\0\0\0\0\0\0\0{}", b"no safetensors", "cut short"])
-def test_weights_missing_or_damaged(copied: Path, weights: bytes | str | None) -> None:
-    file = copied / "model.safetensors"
-    content = file.read_bytes()[:100_000] if weights == "cut short" else weights
-    file.unlink()
-    if content is not None:
-        file.write_bytes(content)
-    assert f"{copied} does not hold a loadable model: " in problem(copied)
+@pytest.mark.parametrize("how", BROKEN)
+def test_files_missing_or_damaged(copied: Path, how: str) -> None:
+    BROKEN[how](copied)
+    message = problem(copied)
+    assert f"{copied} does not hold a loadable model: " in message
+    assert how != "pickled weights" or "safetensors" in message
 
 
 def test_weights_of_another_shape(copied: Path) -> None:
@@ -86,22 +91,6 @@ def test_weights_that_leave_a_layer_out_are_not_filled_with_noise(copied: Path) 
     message = problem(copied)
     assert f"{copied} does not hold a loadable model: its weights lack " in message
     assert f"layers.{config['num_hidden_layers']}." in message
-
-
-def test_pickled_weights_are_not_opened(copied: Path) -> None:
-    (copied / "model.safetensors").unlink()
-    torch.save({}, copied / "pytorch_model.bin")
-    message = problem(copied)
-    assert f"{copied} does not hold a loadable model: " in message
-    assert "safetensors" in message
-
-
-def test_a_tokenizer_missing_or_damaged(copied: Path) -> None:
-    (copied / "tokenizer.json").write_text("{}")
-    assert f"{copied} does not hold a loadable model: " in problem(copied)
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        (copied / file).unlink()
-    assert f"{copied} does not hold a loadable model: " in problem(copied)
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing-at-all", "nobody/investigated", "nobody/model-401", "plainname"])

@@ -1,6 +1,6 @@
 """Passes over the upper layers alone give what whole passes give, and leave the model as it was."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -8,15 +8,14 @@ import torch
 
 from experiments.responses import batched_edits
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
-from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.model import upper_layers as module
+from extract.model import continuation as module
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import cache_prompts, continued_logits
+from extract.model.continuation import cache_prompts, continued_logits, known_stream, upper_layers
 from extract.model.edit import Edit, Site
-from extract.model.upper_layers import known_stream, upper_layers
 from steering.interventions import add, place
+from tests.extract.conftest import Build, Rows
 
 ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "granite", "phi3"]
 SUFFIX = 3
@@ -41,7 +40,7 @@ def nothing_checked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def running(tiny: Callable[..., ChatModel]) -> Iterator[list[int]]:
+def running(tiny: Build) -> Iterator[list[int]]:
     """The layers whose attention runs, of the model `llama`."""
     ran: list[int] = []
     layers = decoder_layers(tiny("llama").model)
@@ -53,8 +52,8 @@ def running(tiny: Callable[..., ChatModel]) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_trial_gives_what_a_whole_pass_gives(
-    tiny: Callable[..., ChatModel],
-    rows: Callable[[ChatModel], list[Rendered]],
+    tiny: Build,
+    rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
@@ -79,9 +78,7 @@ def test_every_trial_gives_what_a_whole_pass_gives(
     assert not any("forward" in layer.__dict__ for layer in decoder_layers(model.model))
 
 
-def test_the_lower_layers_are_not_run(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]], running: list[int]
-) -> None:
+def test_the_lower_layers_are_not_run(tiny: Build, rows: Rows, running: list[int]) -> None:
     model = tiny("llama")
     asked = rows(model)
     prompts, suffix = RepeatedPrompts(model, asked), torch.full((len(asked), SUFFIX), 7)
@@ -93,14 +90,14 @@ def test_the_lower_layers_are_not_run(
 
 
 def test_a_pass_is_whole_where_the_upper_layers_alone_give_something_else(
-    tiny: Callable[..., ChatModel],
-    rows: Callable[[ChatModel], list[Rendered]],
+    tiny: Build,
+    rows: Rows,
     running: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = tiny("llama")
     asked = rows(model)
-    monkeypatch.setattr(module, "CLOSE", {torch.float32: -1.0})
+    monkeypatch.setattr(module, "_gives", lambda *_: False)
     prompts, suffix = RepeatedPrompts(model, asked), torch.full((len(asked), SUFFIX), 7)
     logits_each(prompts, [[pushed(model, 1)]], suffix)
     running.clear()
@@ -108,9 +105,7 @@ def test_a_pass_is_whole_where_the_upper_layers_alone_give_something_else(
     assert (module._HOLDS[model], running) == ({1: False}, [0, 1, 2])
 
 
-def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]]
-) -> None:
+def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(tiny: Build, rows: Rows) -> None:
     """As where upper layers use the keys of a lower one: here layer 2 adds what the attention of layer 1 gave."""
     model = tiny("llama")
     asked, kept = rows(model), {}
@@ -135,9 +130,7 @@ def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(
             handle.remove()
 
 
-def test_open_edits_and_other_backends_run_whole_passes(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]]
-) -> None:
+def test_open_edits_and_other_backends_run_whole_passes(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     cached = cache_prompts(model, model.batch(rows(model)))
     suffix = torch.full((len(cached.batch.tokens), SUFFIX), 7)
@@ -147,9 +140,7 @@ def test_open_edits_and_other_backends_run_whole_passes(
     assert known_stream(other, cached, suffix, 1) is None
 
 
-def test_the_model_is_whole_again_after_an_error(
-    tiny: Callable[..., ChatModel], rows: Callable[[ChatModel], list[Rendered]]
-) -> None:
+def test_the_model_is_whole_again_after_an_error(tiny: Build, rows: Rows) -> None:
     model = tiny("llama")
     batch = model.batch(rows(model))
     cached, before = cache_prompts(model, batch), model.logits(batch)

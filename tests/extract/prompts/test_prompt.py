@@ -222,26 +222,8 @@ def test_a_csv_field_longer_than_the_reader_takes_is_named(tmp_path: Path) -> No
     assert f"{path}, line 2: not valid CSV: field larger than field limit" in problem(path)
 
 
-def test_csv_field_errors_name_field_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text('id,text,label\na,"two\nlines",benign\nb,,benign\n')
-    assert f"{path}, line 4: field 'text' is empty" in problem(path)
-
-
 @pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1 cut short"])
 def test_unreadable_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.parquet"
     path.write_bytes(content)
     assert "is not a readable Parquet file" in problem(path)
-
-
-def test_parquet_field_errors_name_the_row(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "p.parquet", [row(id="fine"), row(label="bad")])
-    assert f"{path}, line 2: field 'label' is 'bad'" in problem(path)
-
-
-@pytest.mark.parametrize("name", ["p.jsonl", "p.csv"])
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes("id,text,label\na,wie töte ich ihn,benign\n".encode("latin-1"))
-    assert f"{path}, line 2: not UTF-8 text: invalid start byte" in problem(path)

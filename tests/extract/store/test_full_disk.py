@@ -15,10 +15,9 @@ import torch
 
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
-from extract.store.export import export
 from extract.store.integrity import verify
 from extract.store.shards import CapturedShard, ShardFiles
-from extract.store.writer import finish, writing
+from extract.store.writer import export, finish, writing
 from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,7 +77,7 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-
         sys.path.insert(0, sys.argv[1])
         from tests.support import made_up_store as m
         from extract.errors import UserError
-        from extract.store.export import export
+        from extract.store.writer import export
         path, what, whole, steps, reported = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), 0
         for step in range(steps):
             resource.setrlimit(resource.RLIMIT_FSIZE, (whole * step // steps, resource.RLIM_INFINITY))

@@ -13,14 +13,12 @@ from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.extraction import extract
-from extract.model.chat_model import ChatModel
-from extract.prompts.prompt import Prompt
-from extract.store.activation_store import ActivationStore, read_prompts
-from extract.store.export import export
+from extract.store.activation_store import ActivationStore
 from extract.store.hdf5 import LIBVER, seal
 from extract.store.integrity import verify
 from extract.store.shards import CapturedShard, ShardFiles
-from extract.store.writer import finish, writing
+from extract.store.writer import export, finish, writing
+from tests.extract.conftest import Ask, Build
 from tests.support.covering import matrix
 from tests.support.made_up_store import (
     D_MODEL,
@@ -76,8 +74,8 @@ def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
 
 
 def test_a_store_returns_its_prompts(path: Path) -> None:
-    with h5py.File(path) as file:
-        assert read_prompts(file) == index()[0]
+    with ActivationStore(path) as store:
+        assert store.prompts == index()[0]
 
 
 def test_a_missing_store_is_the_users_mistake(tmp_path: Path) -> None:
@@ -243,9 +241,7 @@ def test_a_flat_file_cut_short_is_reported(path: Path, tmp_path: Path) -> None:
         ActivationStore(tmp_path / "flat.h5")
 
 
-def test_what_extract_wrote_verifies(
-    tiny: Callable[[str], ChatModel], ask: Callable[..., Prompt], tmp_path: Path
-) -> None:
+def test_what_extract_wrote_verifies(tiny: Build, ask: Ask, tmp_path: Path) -> None:
     model = tiny("llama")
     prompts = [
         ask(text, id=str(i)) for i, text in enumerate(("how do i kill it?", "tell me.", "stop.", "who is anna?"))

@@ -110,17 +110,6 @@ def test_a_weak_concept_of_a_rare_class_is_erased_too(plant: Any) -> None:
     assert _gap(LeaceEraser().fit_transform(X, y), y) < 1e-9
 
 
-def test_with_many_samples_held_out_ones_are_erased_as_well(plant: Any) -> None:
-    planted = plant(20, gap=3.0, steepness=5.0)
-    eraser = LeaceEraser().fit(*planted.draw(20_000, seed=1))
-    held_out, truth = planted.draw(4000, seed=2)
-    new, labels = planted.draw(4000, seed=3)
-    assert _gap(eraser.transform(held_out), truth) < 0.1 * _gap(held_out, truth)
-    fresh = LogisticProbe(0.01).fit(eraser.transform(new), labels)
-    assert roc_auc_score(truth, fresh.decision_function(eraser.transform(held_out))) == pytest.approx(0.5, abs=0.06)
-    assert roc_auc_score(truth, LogisticProbe(0.01).fit(new, labels).decision_function(held_out)) > 0.95
-
-
 def test_with_few_samples_held_out_ones_hide_it_from_earlier_probes_only(plant: Any) -> None:
     noise = plant(300, gap=1.0, steepness=1000.0)
     shift = np.random.default_rng(4).standard_normal(300) @ noise.root  # the label lies where the stream varies
@@ -136,18 +125,6 @@ def test_with_few_samples_held_out_ones_hide_it_from_earlier_probes_only(plant: 
     fresh = LogisticProbe(0.01).fit(shrunk.transform(new), labels)
     assert roc_auc_score(truth, fresh.decision_function(erased)) > 0.6  # an estimate from few samples is no guarantee
     assert _change(held_out, erased) < 0.5 * _change(held_out, plain.transform(held_out))  # the control: no shrinkage
-
-
-def test_erasing_one_concept_leaves_another_readable(plant: Any) -> None:
-    X, n = plant(40, gap=4.0, seed=0).draw(400, seed=1)
-    e = np.random.default_rng(5).permutation(n)
-    X = X + np.outer(e - 0.5, plant(40, gap=4.0, seed=9).shift)
-    erased = LeaceEraser().fit_transform(X, n)
-    half = np.arange(400) < 200
-    probe = LogisticProbe(0.01).fit(erased[half], e[half])
-    assert roc_auc_score(e[~half], probe.decision_function(erased[~half])) > 0.95
-    probe = LogisticProbe(0.01).fit(erased[half], n[half])
-    assert roc_auc_score(n[~half], probe.decision_function(erased[~half])) < 0.55
 
 
 def test_float32_stays_float32_and_float16_is_taken(plant: Any) -> None:

@@ -10,9 +10,8 @@ from scipy.linalg import subspace_angles
 from sklearn.covariance import shrunk_covariance
 
 from probes.contrast import Contrast
-from probes.direction import cosine
 from probes.geometry.fitted_direction import fit_with_null
-from probes.geometry.subspaces import Angles, compare_reading_subspaces, principal_angles, reading_subspace
+from probes.geometry.locus_geometry import Angles, compare_reading_subspaces, principal_angles, reading_subspace
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
@@ -78,26 +77,9 @@ def test_mistakes_are_named() -> None:
         reading_subspace(found, 17)
 
 
-def test_cosine_of_float16_vectors_does_not_overflow() -> None:
-    a = np.full(64, 3e4, dtype=np.float16)
-    assert cosine(a, a) == pytest.approx(1.0)
-
-
 def test_principal_angles_of_planes_turned_by_known_angles() -> None:
     turned = np.array([[np.cos(0.3), 0, np.sin(0.3), 0], [0, np.cos(1.1), 0, np.sin(1.1)]])
     plane = np.eye(4)[:2]
     np.testing.assert_allclose(principal_angles(plane, turned), [0.3, 1.1], atol=1e-12)
     mixing = np.array([[2.0, 1.0], [-1.0, 5.0]])  # another basis of the same plane
     np.testing.assert_allclose(principal_angles(mixing @ plane, turned), [0.3, 1.1], atol=1e-12)
-
-
-def test_a_line_and_a_plane_have_one_angle_and_small_angles_are_exact() -> None:
-    tiny = 1e-10
-    line = np.array([[np.cos(tiny), 0.0, np.sin(tiny)]])
-    np.testing.assert_allclose(principal_angles(line, np.eye(3)[:2]), [tiny], rtol=1e-3)
-
-
-def test_a_repeated_row_adds_no_angle() -> None:
-    same = np.array([[1.0, 0, 0, 0], [1.0, 0, 0, 0]])
-    np.testing.assert_allclose(principal_angles(same, np.eye(4)[1:3]), [np.pi / 2])
-    np.testing.assert_allclose(principal_angles(same, np.eye(4)[:2]), [0.0], atol=1e-12)

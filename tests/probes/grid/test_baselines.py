@@ -32,11 +32,6 @@ def test_words_learned_from_training_rows_only(parts: tuple[np.ndarray, np.ndarr
     assert bag_of_words_auroc(texts, y, *parts) == 0.5
 
 
-def test_single_letters_are_words(parts: tuple[np.ndarray, np.ndarray]) -> None:
-    y = np.arange(100) % 2 == 0
-    assert bag_of_words_auroc(["i do" if harmful else "a do" for harmful in y], y, *parts) == 1.0
-
-
 def test_length_predicts_only_if_lengths_differ(parts: tuple[np.ndarray, np.ndarray]) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(100) % 2 == 0

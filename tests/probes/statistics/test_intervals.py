@@ -100,13 +100,6 @@ def test_fewer_independent_units_give_a_wider_interval(rate: Callable) -> None:
     assert few.low < many.low < many.high < few.high
 
 
-def test_within_wants_the_whole_interval() -> None:
-    interval = Estimate(0.5, 0.1, 0.9)
-    assert interval.within(0.1, 0.9)
-    assert not interval.within(0.2, 1.0)
-    assert not NO_ESTIMATE.within(-1.0, 1.0)
-
-
 # -- means over groups -------------------------------------------------------------------------------------------------
 
 

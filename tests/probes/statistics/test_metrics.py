@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score, roc_curve
 
 from probes.statistics.intervals import auroc_interval
-from probes.statistics.metrics import aurocs, brier, d_prime, discrimination, expected_calibration_error
+from probes.statistics.metrics import brier, d_prime, discrimination, expected_calibration_error
 
 
 def _scored(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -115,10 +115,3 @@ def test_d_prime_without_spread() -> None:
 def test_equal_scores_have_distance_zero_despite_rounding(value: float) -> None:
     for n in range(3, 100):
         assert d_prime(np.arange(n) % 3 == 0, np.full(n, value)) == 0.0
-
-
-def test_aurocs_of_all_columns_are_sklearns() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.random(50) < 0.3
-    scores = np.column_stack([rng.standard_normal((50, 4)), rng.integers(0, 3, (50, 3)), np.zeros(50)])
-    np.testing.assert_allclose(aurocs(scores, y), [roc_auc_score(y, column) for column in scores.T])
