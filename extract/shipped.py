@@ -28,7 +28,10 @@ def resolve_shipped(path: Path) -> Path:
         return path
     if (ROOT / path).exists():
         return ROOT / path
-    organism = next((name for name, files in organism_files().items() if path in _with_folder(files)), None)
+    homes = {
+        name: {*files, *(p.parent for p in files if p != Path(READER))} for name, files in organism_files().items()
+    }
+    organism = next((name for name, paths in homes.items() if path in paths), None)
     if organism is None:
         return path
     if not (cache_folder() / path).exists():
@@ -49,10 +52,6 @@ def organism_files() -> dict[str, dict[Path, str]]:
         digest, path = line.split(maxsplit=1)
         files.setdefault("reader" if path == READER else Path(path).parent.name, {})[Path(path)] = digest
     return files
-
-
-def _with_folder(files: dict[Path, str]) -> set[Path]:
-    return {*files, *(path.parent for path in files if path != Path(READER))}
 
 
 def nearest_yaml(path: Path) -> Path | None:

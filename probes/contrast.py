@@ -33,8 +33,14 @@ class Contrast:
         if len(set(shapes.values())) > 1 or self.rows.ndim != 1:
             given = ", ".join(f"{field} {shape}" for field, shape in shapes.items())
             raise ValueError(f"contrast {self.name!r} needs one-dimensional columns of equal length; got {given}")
-        object.__setattr__(self, "rows", self._checked_rows())
-        object.__setattr__(self, "y", self._checked_y())
+        object.__setattr__(self, "rows", self.rows if len(self.rows) else np.zeros(0, dtype=int))
+        self._check_rows()
+        if self.y.dtype != bool and (strange := [label for label in self.y.tolist() if label not in (0, 1)]):
+            raise ValueError(
+                f"contrast {self.name!r}: y marks the declining class and must be boolean, or 0 "
+                f"and 1; got {strange[0]!r}"
+            )
+        object.__setattr__(self, "y", self.y.astype(bool))
         self._check_groups()
 
     def __repr__(self) -> str:
@@ -45,8 +51,8 @@ class Contrast:
         """Return the indices, into `rows`, of one part."""
         return np.flatnonzero(self.part == part)
 
-    def _checked_rows(self) -> np.ndarray:
-        rows = self.rows if len(self.rows) else np.zeros(0, dtype=int)
+    def _check_rows(self) -> None:
+        rows = self.rows
         if not np.issubdtype(rows.dtype, np.integer):
             raise ValueError(
                 f"contrast {self.name!r}: rows must be integer indices of samples; got {rows.dtype} "
@@ -60,15 +66,6 @@ class Contrast:
                 f"contrast {self.name!r}: each row must occur once, else a probe could be tested on its "
                 f"training samples; row {once[times > 1][0]} occurs {times.max()} times"
             )
-        return rows
-
-    def _checked_y(self) -> np.ndarray:
-        if self.y.dtype != bool and (strange := [label for label in self.y.tolist() if label not in (0, 1)]):
-            raise ValueError(
-                f"contrast {self.name!r}: y marks the declining class and must be boolean, or 0 "
-                f"and 1; got {strange[0]!r}"
-            )
-        return self.y.astype(bool)
 
     def _check_groups(self) -> None:
         missing = [

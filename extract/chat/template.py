@@ -55,7 +55,17 @@ def choose_template(
 
     `system="merge"` puts system messages at the start of the next user turn, for templates that refuse them.
     """
-    chosen = _chosen(tokenizer, wanted)
+    chosen: str | dict[str, str]
+    if wanted is None:
+        if not tokenizer.chat_template:
+            raise _missing_template(tokenizer)
+        chosen = tokenizer.chat_template
+    elif wanted == "plain":
+        bos = tokenizer.bos_token_id
+        adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
+        chosen = ("{{ bos_token }}" if adds_bos else "") + PLAIN_TEMPLATE
+    else:
+        chosen = _read(Path(wanted))
     sources = chosen if isinstance(chosen, dict) else {"default": chosen}  # some tokenizers hold several by name
     for name in arguments or {}:  # a misspelt one would have no effect
         is_read = name.isidentifier() and any(re.search(rf"\b{name}\b", source) for source in sources.values())
@@ -102,18 +112,6 @@ def _source(tokenizer: PreTrainedTokenizerBase) -> str:
     if not tokenizer.chat_template:
         raise _missing_template(tokenizer)
     return str(tokenizer.get_chat_template())
-
-
-def _chosen(tokenizer: PreTrainedTokenizerBase, wanted: str | None) -> str | dict[str, str]:
-    if wanted is None:
-        if not tokenizer.chat_template:
-            raise _missing_template(tokenizer)
-        return tokenizer.chat_template
-    if wanted == "plain":
-        bos = tokenizer.bos_token_id
-        adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
-        return ("{{ bos_token }}" if adds_bos else "") + PLAIN_TEMPLATE
-    return _read(Path(wanted))
 
 
 def _missing_template(tokenizer: PreTrainedTokenizerBase) -> UserError:

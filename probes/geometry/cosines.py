@@ -94,7 +94,8 @@ def noise_free_cosine(
     parts = [_influences(f, names) for f in fits]
     pairs = ((0, 1), (0, 0), (1, 1))
     product, *lengths = (_products(fits[i].vector, fits[j].vector, parts[i], parts[j]) for i, j in pairs)
-    kernels = [_second_order(parts[i], parts[j]) for i, j in pairs]
+    crosses = [len(parts[i]) ** 2 * (parts[i] @ parts[j].T) for i, j in pairs]
+    kernels = [(cross + cross.T) / 2 for cross in crosses]  # the second-order term of each pair of groups in a product
     squares = [float(length[0]) for length in lengths]
     reliability = tuple(square / float(f.vector @ f.vector) for square, f in zip(squares, fits, strict=True))
     degrees = min(int((part != 0).any(axis=1).sum()) for part in parts) - 1
@@ -144,12 +145,6 @@ def _products(u: np.ndarray, v: np.ndarray, du: np.ndarray, dv: np.ndarray) -> n
     cross = (G - 1) ** 2 * (u @ v) - (G - 1) * G * (du @ v + dv @ u) + G**2 * own
     itself = u @ v + G * (du @ v + dv @ u) + G**2 * own
     return np.concatenate([[whole], (cross - (square - itself)) / ((G - 1) * (G - 2))])
-
-
-def _second_order(du: np.ndarray, dv: np.ndarray) -> np.ndarray:
-    """Return the second-order term of each pair of groups in a product, (n_groups, n_groups)."""
-    cross = len(du) ** 2 * (du @ dv.T)
-    return (cross + cross.T) / 2
 
 
 def _error(without: np.ndarray, kernel: np.ndarray) -> float:

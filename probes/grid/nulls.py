@@ -82,15 +82,19 @@ def logistic_null(
     only: labels stay among groups of one size, and separating the sizes is then part of the contrast.
     """
     labels = np.concatenate([y_train[None], _permuted(y_train, groups, n, seed)])
-    X, n_train = np.concatenate([X_train, X_test]), len(y_train)
-    train = np.zeros((n + 1, len(X)), dtype=bool)
-    train[:, :n_train] = True
-    y = np.concatenate([labels, np.zeros((n + 1, len(X_test)), dtype=bool)], axis=1)
-    from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
-
-    scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
+    scores = _logistic_scores(X_train, labels, X_test, C)
     labellings = n_labellings(y_train, groups=groups)
     return _null(scores[0], aurocs(scores[1:].T, y_test), labellings, y_test, test_groups, seed)
+
+
+def _logistic_scores(X_train: np.ndarray, labels: np.ndarray, X_test: np.ndarray, C: float) -> np.ndarray:
+    """Return the test scores of a logistic probe for each labelling of the training samples."""
+    from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
+
+    n_train, X = len(X_train), np.concatenate([X_train, X_test])
+    train, y = np.zeros((2, len(labels), len(X)), dtype=bool)
+    train[:, :n_train], y[:, :n_train] = True, labels
+    return fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
 
 
 def _permuted(y: np.ndarray, groups: np.ndarray | None, n: int, seed: int) -> np.ndarray:
@@ -138,19 +142,12 @@ def control_auroc(
     minus this one is the probe's selectivity, which is small if the probe may only read types. Samples of types that
     are not on both sides are left out; at least four types must remain.
     """
-    from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
-
     shared = np.intersect1d(types_train, types_test)
     if len(shared) < MIN_TYPES:
         return float("nan")
-    inside = [np.isin(types, shared) for types in (types_train, types_test)]
-    X = np.concatenate([X_train[inside[0]], X_test[inside[1]]])
-    types = np.concatenate([types_train[inside[0]], types_test[inside[1]]])
-    n_train = int(inside[0].sum())
+    train, test = (np.isin(types, shared) for types in (types_train, types_test))
     rng = named_rng(seed, "control tasks")
     drawn = [rng.permutation(shared)[: len(shared) // 2] for _ in range(n)]
-    y = np.stack([np.isin(types, positive) for positive in drawn])
-    train = np.zeros_like(y)
-    train[:, :n_train] = True
-    scores = fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
-    return float(np.mean([auroc(labels[n_train:], s) for s, labels in zip(scores, y, strict=True)]))
+    labels = np.stack([np.isin(types_train[train], positive) for positive in drawn])
+    scores = _logistic_scores(X_train[train], labels, X_test[test], C)
+    return float(np.mean([auroc(np.isin(types_test[test], p), s) for p, s in zip(drawn, scores, strict=True)]))

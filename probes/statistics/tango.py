@@ -7,7 +7,6 @@ that difference. If a decision depends on one limit, its error rate is closer to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -36,10 +35,17 @@ def tango(
 
 def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the same interval from the shares of pairs with only the first, and only the second, outcome true."""
-    z, estimate = float(ndtri(1 - alpha / 2)), only_a - only_b
-    high = _limit(lambda difference: score(only_a, only_b, n, difference) + z, estimate, 1.0)
-    low = _limit(lambda difference: score(only_b, only_a, n, difference) + z, -estimate, 1.0)
-    return Estimate(estimate, -low, high)
+    from scipy.optimize import brentq  # it takes long to import and is needed seldom
+
+    z = float(ndtri(1 - alpha / 2))
+
+    def upper(a: float, b: float) -> float:
+        """Return the difference above a - b at which the statistic, which decreases, equals -z."""
+        if a - b >= 1 - 2 * NEAR or score(a, b, n, 1 - NEAR) + z >= 0:
+            return 1.0
+        return float(brentq(lambda d: score(a, b, n, d) + z, max(a - b, -1 + NEAR), 1 - NEAR, xtol=1e-10))
+
+    return Estimate(only_a - only_b, -upper(only_b, only_a), upper(only_a, only_b))
 
 
 def lies_within(
@@ -63,12 +69,3 @@ def score(only_a: Shares, only_b: Shares, n: float, difference: float) -> Shares
     against = (abs(B * B - 8 * C) ** 0.5 - B) / 4  # the restricted rate of pairs with only the second true
     variance = 2 * against + difference * (1 - difference)
     return (only_a - only_b - difference) * (n / (abs(variance) + TINY)) ** 0.5
-
-
-def _limit(excess: Callable[[float], float], estimate: float, end: float) -> float:
-    """Return the difference above the estimate at which the statistic, which decreases, equals -z."""
-    from scipy.optimize import brentq  # it takes long to import and is needed seldom
-
-    if estimate >= end - 2 * NEAR or excess(end - NEAR) >= 0:
-        return end
-    return float(brentq(excess, max(estimate, -end + NEAR), end - NEAR, xtol=1e-10))

@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 STORIES = ROOT.parent / "shared" / "data" / "stories260k"
 STORY_TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ 'One day, ' + m['content'] }}{% endfor %} Then"
-MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
 DELTA_NET = {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2,
              "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}  # fmt: skip
 SETTINGS = {
@@ -33,29 +32,8 @@ SETTINGS = {
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
     "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8, "head_dim": 8},
-    "bamba": {"attn_layer_indices": [1], **MAMBA},
-    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 0, **MAMBA},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "mamba_d_state": 8},
-    "nemotron_h": {
-        "layers_block_type": ["mamba", "attention", "mlp"],
-        "mamba_num_heads": 4,
-        "mamba_head_dim": 16,
-        "ssm_state_size": 8,
-        "n_groups": 1,
-        "chunk_size": 8,
-        "head_dim": 8,
-    },
     "qwen3_next": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, **DELTA_NET},
-    "qwen3_5_text": DELTA_NET,
-    "zamba2": {
-        "layers_block_type": ["mamba", "hybrid", "mamba"],
-        "mamba_d_state": 8,
-        "mamba_headdim": 16,
-        "n_mamba_heads": 4,
-        "mamba_ngroups": 1,
-        "chunk_size": 8,
-        "num_mem_blocks": 1,
-    },
     "mamba2": {"state_size": 8, "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8},
     "recurrent_gemma": {"block_types": ["recurrent", "attention", "recurrent"], "attention_window_size": 16},
     "minimax": {

@@ -23,9 +23,8 @@ from extract.model.edit import Edit
 from tests.extract.conftest import Build, Rows, random_weights
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
-INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "bamba", "granitemoehybrid", "jamba",
-           "nemotron_h", "qwen3_next", "qwen3_5_text", "zamba2", "mamba2", "recurrent_gemma"]  # fmt: skip
-SCALES = [1, 3, 6]  # times the initial weights: the larger they are, the more a wrong state changes the output
+INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "jamba", "qwen3_next", "mamba2", "recurrent_gemma"]
+SCALES = [1, 6]  # times the initial weights: the larger they are, the more a wrong state changes the output
 
 
 @pytest.fixture

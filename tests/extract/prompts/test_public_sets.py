@@ -11,7 +11,7 @@ import pytest
 from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt
 from scoring.fields import states
-from tests.extract.prompts.test_dataset import DATA, labels, pairs, real
+from tests.extract.prompts.test_dataset import DATA, labels, real
 
 SETS = {  # the names of their authors' files, by those of ours
     "advbench": {"advbench.csv": "harmful_behaviors.csv"},
@@ -58,31 +58,6 @@ def test_each_set_reads_its_authors_files_twice_alike(name: str, tmp_path: Path)
     again = load_dataset(name, next(tmp_path.iterdir()) if len(SETS[name]) == 1 else tmp_path)
     assert again == prompts
     assert all(prompt.text.strip() and prompt.id.startswith(f"{name}/") for prompt in prompts)
-
-
-@real
-def test_false_premises_share_most_words_with_their_true_twins(tmp_path: Path) -> None:
-    def words(prompt: Prompt) -> set[str]:
-        return set(prompt.text.lower().split())
-
-    found = pairs(authors_own("falseqa", tmp_path)).values()
-    assert len(found) == 1187
-    shares = []
-    for false, true in found:
-        assert (false.right_action, true.right_action) == ("correct_premise", "answer")
-        shares.append(len(words(false) & words(true)) / len(words(false) | words(true)))
-    assert sum(shares) / len(shares) > 0.6
-
-
-@real
-def test_sums_without_a_premise_are_paired_with_the_whole_ones(tmp_path: Path) -> None:
-    prompts = authors_own("mip-overthinking", tmp_path)
-    found = pairs(prompts)
-    assert len(found) == 582
-    assert all({one.label for one in pair} == {"benign", "uncertain"} for pair in found.values())
-    whole = next(prompt for prompt in prompts if prompt.label == "benign")
-    assert (whole.answer, "3 sprints 3 times" in whole.text) == ("540", True)
-    assert all(prompt.answer is None for prompt in prompts if prompt.label == "uncertain")
 
 
 @real
