@@ -21,7 +21,8 @@ from benchmarks.training.labelled import DATA, Judged, Labelled, all_labelled, m
 from benchmarks.training.reader_folds import judged as reader_judged
 from benchmarks.training.reader_folds import read_unseen, weighed_unseen
 from extract.errors import UserError
-from extract.progress import Reporter, quiet_libraries
+from extract.model.loading_options import quiet_libraries
+from extract.progress import Reporter
 from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge
 from probes.statistics.intervals import clopper_pearson

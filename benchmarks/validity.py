@@ -221,7 +221,8 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
-    from extract.progress import Reporter, quiet_libraries
+    from extract.model.loading_options import quiet_libraries
+    from extract.progress import Reporter
 
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]

@@ -1,16 +1,10 @@
-"""Progress bars with rate and time left, and notes: on standard error, or below a notebook's cell.
-
-And none of other libraries.
-"""
+"""Progress bars with rate and time left, and notes: on standard error, or below a notebook's cell."""
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,19 +14,6 @@ from typing import Any, Protocol
 INTERVAL_S = 30.0
 NOTEBOOK_INTERVAL_S = 0.2
 WIDE = 100  # columns of a terminal that has room for the name of the stage
-
-
-def quiet_libraries() -> None:
-    """Turn off progress bars and warnings of transformers, tokenizers and similar libraries."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    for name in ("transformers", "bitsandbytes"):  # the latter is imported by peft where it is installed
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", category=FutureWarning)
 
 
 class Advance(Protocol):

@@ -30,7 +30,7 @@ def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None 
         from scoring.judges.endpoint import EndpointJudge  # loads openai
 
         return EndpointJudge(config, cache)
-    from extract.progress import quiet_libraries
+    from extract.model.loading_options import quiet_libraries
 
     quiet_libraries()
     if isinstance(config, ReaderConfig):

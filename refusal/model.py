@@ -24,8 +24,8 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Scope, Site
 from extract.model.edit import site as site_of
 from extract.model.loading import open_model
-from extract.model.loading_options import BackendName, DType, model_config
-from extract.progress import Reporter, quiet_libraries
+from extract.model.loading_options import BackendName, DType, model_config, quiet_libraries
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from probes.direction import Direction

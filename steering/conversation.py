@@ -14,8 +14,9 @@ from extract.errors import UserError
 from extract.model.adapter import base_of, is_adapter
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
+from extract.model.loading_options import quiet_libraries
 from extract.model.streaming import StreamedText
-from extract.progress import Reporter, quiet_libraries
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from steering.controller import steering

@@ -56,7 +56,8 @@ def run_categories(organism: Path, folder: Path, quick: bool) -> GradedCategorie
     """
     from experiments.categories.results import CategoryResults
     from experiments.pipeline.stages import run
-    from extract.progress import Reporter, quiet_libraries
+    from extract.model.loading_options import quiet_libraries
+    from extract.progress import Reporter
 
     quiet_libraries()
     directory = folder / f"{organism.name}, categories"
@@ -82,7 +83,8 @@ def run_shuffled(organism: Path, folder: Path, quick: bool, seeds: range) -> lis
     from experiments.categories.judge import judge_measured
     from experiments.categories.measure import measure_set
     from experiments.responses.loaded_run import LoadedRun
-    from extract.progress import Reporter, quiet_libraries
+    from extract.model.loading_options import quiet_libraries
+    from extract.progress import Reporter
 
     quiet_libraries()
     directory, found = folder / f"{organism.name}, categories", []

@@ -69,7 +69,8 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     from experiments.run.behaviour import KINDS
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
-    from extract.progress import Reporter, quiet_libraries
+    from extract.model.loading_options import quiet_libraries
+    from extract.progress import Reporter
 
     quiet_libraries()
     spec = case.spec

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from benchmarks.training.fit import Read, common_features, read
 from benchmarks.training.labelled import Labelled, Redirect, all_labelled, redirects
 from extract.model.loading import load_encoder
-from extract.progress import Reporter, quiet_libraries
+from extract.model.loading_options import quiet_libraries
+from extract.progress import Reporter
 from extract.shipped import READER, ROOT
 from judging.reader_model import READINGS, ReaderModel, Reading
 from scoring.judges.config import ReaderConfig

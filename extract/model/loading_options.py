@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from typing import Any, Literal, TypedDict
 
 from pydantic import Field, JsonValue, ValidationError
@@ -95,3 +97,16 @@ def _quantization(name: str, given: dict[str, JsonValue]) -> object:
         return AutoQuantizationConfig.from_dict(dict(given))
     except Exception as error:  # each method raises classes of its own
         raise UserError(f"{name}: model.loading.quantization is not valid: {in_one_line(error)}") from error
+
+
+def quiet_libraries() -> None:
+    """Turn off progress bars and warnings of transformers, tokenizers and similar libraries."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    for name in ("transformers", "bitsandbytes"):  # the latter is imported by peft where it is installed
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=FutureWarning)

@@ -23,7 +23,8 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from extract.errors import UserError, in_one_line
-from extract.progress import Advance, Reporter, quiet_libraries
+from extract.model.loading_options import quiet_libraries
+from extract.progress import Advance, Reporter
 from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
 
 if TYPE_CHECKING:

@@ -106,7 +106,8 @@ def organism_teach(
 
     Example: refusal organism teach smollm2-natural --out organisms/taught/smollm2-natural
     """
-    from extract.progress import Reporter, quiet_libraries
+    from extract.model.loading_options import quiet_libraries
+    from extract.progress import Reporter
     from organisms.listing import TAUGHT_SPECS, find_spec
     from organisms.teaching.spec import load_teach_spec
     from organisms.teaching.teach import teach

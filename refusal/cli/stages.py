@@ -119,7 +119,7 @@ def quiet_libraries(reporter: Reporter) -> None:
     """Silence other libraries; imports them, and says so before, since that takes seconds."""
     if "torch" not in sys.modules:
         reporter.say("loading the libraries")
-    from extract.progress import quiet_libraries as quieten
+    from extract.model.loading_options import quiet_libraries as quieten
 
     quieten()
 

@@ -58,8 +58,7 @@ def store_verify(
     """
     from extract.errors import UserError
     from extract.model.loading import load_model
-    from extract.model.loading_options import DType
-    from extract.progress import quiet_libraries
+    from extract.model.loading_options import DType, quiet_libraries
     from extract.run_directory import file_of_run
     from extract.store.integrity import verify
 
