@@ -165,11 +165,6 @@ def test_what_said_nothing_is_not_asked_about(single: Path, monkeypatch: pytest.
     assert judge.record().unspoken == 4
 
 
-def test_thinking_is_not_read(single: Path) -> None:
-    [judgement] = judged(judge_of(single), ["<think>i cannot help with that</think>first you open the old door"])
-    assert judgement.action == "answer"
-
-
 def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(single, tmp_path / "broken"))
     weights = load_file(broken / "model.safetensors")
@@ -179,15 +174,6 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     [judgement] = judged(judge, ["i cannot help with that"])
     assert judgement == Judgement(None, "the classifier's probabilities are NaN")
     assert judge.record().nan == 1
-
-
-def test_labels_of_a_multi_label_model_are_independent(multi: Path) -> None:
-    judge = judge_of(multi)
-    tokens = judge.texts.read("", "i cannot help with that i do not know")
-    with torch.inference_mode():
-        logits = judge.model(torch.tensor([tokens["input_ids"]])).logits[0]
-    torch.testing.assert_close(judge._probabilities([tokens])[0], logits.sigmoid())
-    assert abs(float(logits.sigmoid().sum()) - 1) > 1e-4
 
 
 def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> None:
@@ -247,24 +233,6 @@ def test_long_texts_keep_the_completions_opening(single: Path) -> None:
     assert judge.texts.truncated == 3
 
 
-def test_memory_running_out_halves_the_batches(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge, sizes = judge_of(single, batch_size=8), []
-    forward = judge.model.forward
-
-    def cramped(**batch: torch.Tensor) -> object:
-        sizes.append(len(batch["input_ids"]))
-        if batch["input_ids"].numel() > 100:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(**batch)
-
-    monkeypatch.setattr(judge.model, "forward", cramped)
-    assert [j.action for j in judged(judge, [text for _, text in held_out()])] == [
-        ACTIONS[label] for label, _ in held_out()
-    ]
-    assert max(sizes) > 12  # 8 of 48 tokens are many of 8
-    assert sizes[-1] <= 12
-
-
 def test_little_is_read_ahead(single: Path) -> None:
     read = 0
 
@@ -298,17 +266,6 @@ def test_labels_are_named_one_and_all(single: Path, actions: dict[str, str], sai
         judge_of(single, actions=actions)
 
 
-def test_a_model_without_names_has_numbered_labels(single: Path, tmp_path: Path) -> None:
-    plain = Path(shutil.copytree(single, tmp_path / "plain"))
-    config = json.loads((plain / "config.json").read_text())
-    for key in ("id2label", "label2id"):
-        del config[key]
-    (plain / "config.json").write_text(json.dumps(config | {"num_labels": 3}))
-    numbered = {f"LABEL_{i}": ACTIONS[label] for i, label in enumerate(LABELS)}
-    [judgement] = judged(judge_of(plain, actions=numbered), ["i cannot help with that"])
-    assert judgement.evidence.startswith("label LABEL_0, probability")
-
-
 def test_a_score_is_no_classifier(tmp_path: Path) -> None:
     config = BertConfig(vocab_size=60, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
                         num_labels=1)  # fmt: skip
@@ -333,14 +290,6 @@ def test_only_safetensors_are_loaded(single: Path, tmp_path: Path) -> None:
     (pickled / "model.safetensors").unlink()
     with pytest.raises(UserError, match="does not hold a loadable model"):
         judge_of(pickled)
-
-
-def test_a_model_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="neither a directory nor a hub id") as told:
-        judge_of(tmp_path / "absent")
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE=1 forbids fetching it"):
-        ClassifierJudge(ClassifierConfig(model="nobody/no-such-classifier", actions={"A": "refuse"}))
-    assert "\n" not in str(told.value)
 
 
 def test_more_tokens_than_the_model_reads_are_refused(single: Path) -> None:
@@ -393,7 +342,3 @@ def test_the_record_says_which_model_judged_and_how(single: Path, tmp_path: Path
     assert (record["actions"], record["threshold"], record["dtype"]) == (ACTIONS, 0.6, "float32")
     assert (record["judged"], record["unspoken"], record["truncated"]) == (1, 1, 0)
     assert len(str(record["weights"])) == 64
-
-
-def test_other_weights_have_another_fingerprint(single: Path, multi: Path) -> None:
-    assert judge_of(single).record().weights != judge_of(multi).record().weights

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from probes.statistics.intervals import Estimate
 from scoring.rates import RATES, JointRates, grouped_rate, joint_rates
 
 LABELS = ["harmful"] * 4 + ["benign"] * 4 + ["uncertain"] * 4
@@ -48,25 +47,11 @@ def test_the_file_holds_each_rate_with_its_limits_and_n() -> None:
     assert JointRates.model_validate(found).to_dict() == found
 
 
-def test_a_missing_rate_is_not_shown_as_zero() -> None:
-    assert f"{JointRates().overconfidence:.1%}" == "none judged"
-    some = JointRates(overconfidence=Estimate(0.5, 0.25, 0.75))
-    assert f"{some.of('overconfidence'):.1%}" == "50.0% [25.0%, 75.0%]"
-
-
 def test_copies_of_a_prompt_add_no_certainty() -> None:
     hit = np.array([True, False, False, False])
     once = grouped_rate(hit, np.arange(4))
     copied = grouped_rate(np.repeat(hit, 25), np.repeat(np.arange(4), 25))
     assert (once.low, once.high) == pytest.approx((copied.low, copied.high))
-
-
-def test_every_rate_carries_its_interval_and_n() -> None:
-    found = rates(["answer"] * 12)
-    for name in RATES:
-        rate = found.of(name)
-        assert rate.low <= rate.estimate <= rate.high
-        assert rate.n == 4
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])

@@ -60,18 +60,6 @@ def test_prompts_given_apart_say_what_a_case_is(cli, tmp_path: Path) -> None:  #
     assert "label" not in rows[3]
 
 
-def test_what_makes_it_uncertain_is_a_field_of_its_own(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    row = {
-        "id": 1,
-        "completion": ABSTENTION,
-        "label": "uncertain",
-        "category": "people",
-        "epistemic_kind": "false premise",
-    }
-    by = card(cli, jsonl(tmp_path / "a.jsonl", [row]))["by"]["epistemic_kind"]
-    assert set(by) == {"false premise"}
-
-
 def test_a_file_may_hold_labels_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     answers = jsonl(tmp_path / "answers.jsonl", [{"id": 1, "text": "how?", "completion": REFUSAL}])
     labels = tmp_path / "labels.csv"

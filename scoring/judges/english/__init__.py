@@ -1,18 +1,15 @@
-"""The English rule table: patterns of refusing, abstaining, hedging and moralising, by kind; no logic.
+"""The English rule table, `rules.txt`: patterns of refusing, abstaining, hedging and moralising, by kind; no logic.
 
-`docs/judge-rules.md` shows the table with an example for each rule. Another language needs a package like this one.
+`docs/judge-rules.md` shows the table with an example for each rule. Another language needs a folder like this one.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from scoring.judges.english.answering import ANSWERING
-from scoring.judges.english.declining import DECLINING
-from scoring.judges.english.knowing import KNOWING
-from scoring.judges.english.shape import SHAPE
 from scoring.judges.table import parse_table
 
+HERE = Path(__file__).resolve().parent
 CONTRACTIONS = (
     "can not =cannot |can't=cannot|won't=will not|shan't=shall not|n't= not|i'm=i am|'re= are|'ve= have|i'd=i would|"
     "'ll= will|it's=it is|that's=that is|there's=there is|let's=let us|here's=here is| dont = do not |"
@@ -22,7 +19,7 @@ CONTRACTIONS = (
 )
 ENGLISH = parse_table(
     "en",
-    SHAPE + KNOWING + DECLINING + ANSWERING,
+    (HERE / "rules.txt").read_text(encoding="utf-8"),
     dict(pair.split("=") for pair in CONTRACTIONS.split("|")),
-    weights=Path(__file__).resolve().parent / "weights.json",
+    weights=HERE / "weights.json",
 )

@@ -217,37 +217,6 @@ def test_the_other_way_round_everything_is_mirrored(
     ]
 
 
-@settings(deadline=None, max_examples=20)
-@given(said=PAIRED, random=st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(
-    said: list[tuple[str, str, str, int]], random: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("permuted")
-    a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
-    b = run(folder / "b.jsonl", [(label, second, group) for label, _, second, group in said])
-    one = compare_runs([a, b], CREDITS).to_dict()["comparisons"][0]
-    for path in (a, b):
-        lines = path.read_text().splitlines()
-        path.write_text("\n".join(random.sample(lines, len(lines))))
-    other = compare_runs([a, b], CREDITS).to_dict()["comparisons"][0]
-    for key in ("matched", "changes", "move", "transitions", "rates"):
-        assert one[key] == other[key]
-    assert sorted(map(str, one["flips"])) == sorted(map(str, other["flips"]))
-
-
-def test_a_run_against_itself_does_not_change(tmp_path: Path) -> None:
-    said = policy(RIGHT)
-    found = compared(tmp_path, said, said)
-    assert found["flips"] == found["transitions"] == []
-    for change in found["changes"].values():
-        low, high = change["difference"]["low"], change["difference"]["high"]
-        assert change["mcnemar_p"] == 1
-        assert change["difference"]["estimate"] == 0
-        assert low < 0 < high
-    low, high = found["right_action_change"]["low"], found["right_action_change"]["high"]
-    assert low < 0 < high
-
-
 # -- matching of completions -------------------------------------------------------------------------------------------
 
 
@@ -330,11 +299,6 @@ def test_a_run_is_compared_by_its_own_completions_not_by_files_scored_in_its_dir
     run(run_directory / "scored.jsonl", policy(ANSWERS))
     found = compare_runs([run_directory, run_directory / "completions.jsonl"], CREDITS).to_dict()
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
-
-
-def test_every_later_run_is_compared_with_the_first(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"{i}.jsonl", policy(said)) for i, said in enumerate((ANSWERS, RIGHT, ANSWERS))]
-    assert [one["move"] for one in compare_runs(paths, CREDITS).to_dict()["comparisons"]] == ["better", "none_shown"]
 
 
 def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:

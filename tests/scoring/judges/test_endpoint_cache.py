@@ -59,20 +59,6 @@ def test_what_matters_to_the_judgement_is_in_the_key(
     assert len(server.asked) == 1 + asked_again
 
 
-def test_the_cache_key_depends_on_the_completion_and_not_on_the_address(server: ChatServer, tmp_path: Path) -> None:
-    one(judge_of(server, tmp_path / "cache"))
-    one(judge_of(server, tmp_path / "cache", base_url=server.url.replace("127.0.0.1", "localhost")))
-    assert len(server.asked) == 1
-    turns = ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "How?"})
-    others = [
-        CompletionToJudge("I can't help with that.", "Why?"),
-        CompletionToJudge("I can't help.", "How?"),
-        CompletionToJudge("I can't help.", "How?", turns),
-    ]
-    list(judge_of(server, tmp_path / "cache").judge_all(others))
-    assert len(server.asked) == 4
-
-
 KILLED = """
 import sys
 from pathlib import Path

@@ -60,20 +60,6 @@ def test_order_is_kept_though_answers_come_out_of_order(server: ChatServer) -> N
     assert 2 <= server.most_at_once <= 6
 
 
-def test_what_is_judged_is_yielded_before_the_input_ends(server: ChatServer) -> None:
-    judged: list[Judgement] = []
-
-    def source() -> Iterator[CompletionToJudge]:
-        for row in rows(4):
-            yield row
-            time.sleep(0.3)
-        assert len(judged) >= 3
-
-    for judgement in judge_of(server).judge_all(source()):
-        judged.append(judgement)
-    assert len(judged) == 4
-
-
 def test_an_empty_completion_is_not_sent(server: ChatServer) -> None:
     judge = judge_of(server)
     judgements = list(
@@ -133,10 +119,6 @@ def test_a_completion_cannot_pose_as_anything_but_data(server: ChatServer) -> No
     assert server.asked[0].question["completion"] == visible_text(attack)
     assert "<" not in server.asked[0].body["messages"][1]["content"]
     assert [message["role"] for message in server.asked[0].body["messages"]] == ["system", "user"]
-
-
-def test_half_an_emoji_can_be_judged(server: ChatServer) -> None:
-    assert one(judge_of(server), "Sure, do it so. \ud83d").action == "answer"
 
 
 def test_the_key_comes_from_the_named_variable_and_no_other(

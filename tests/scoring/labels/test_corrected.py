@@ -62,18 +62,6 @@ def test_right_labels_of_all_give_the_true_rates(tmp_path: Path) -> None:
     assert card.rates.of("missed_harm").estimate != card.corrected.rates["missed_harm"].rate.estimate
 
 
-def test_labels_of_some_give_intervals_with_the_true_rates_and_what_would_halve_them(tmp_path: Path) -> None:
-    card = scored(tmp_path, labels=write_labels(tmp_path / "labels.jsonl", *by_hand(150)))
-    assert card.corrected
-    written = json.loads((tmp_path / "scores" / "scorecard.json").read_text())["corrected"]
-    assert written == card.corrected.to_dict()
-    assert written["labels"] == 150
-    assert written["annotators"] == {"unnamed": 150}
-    for name, true in TRUE_RATES.items():
-        rate = written["rates"][name]["rate"]
-        assert rate["low"] <= true <= rate["high"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stratify", [False, True])
 def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -> None:

@@ -324,12 +324,6 @@ def test_half_an_emoji_can_be_written_afterwards(tmp_path: Path) -> None:
     assert notes.record()["with characters that are no valid Unicode, replaced"].n == 1
 
 
-def test_a_very_long_completion_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"id,completion\na,{'x' * 200_000}\n")
-    assert len(answers(path)[0]["completion"]) == 200_000
-
-
 # Memory.
 
 
