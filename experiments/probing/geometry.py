@@ -57,11 +57,8 @@ def measured_geometry(
     """Compare label contrasts pairwise: cosines, angles, transfer, cross-erasure.
 
     Measured at every layer of the store, at the positions at which a probe or a write direction was chosen and that all
-    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out.
-
-    Args:
-        chosen: the write directions; their positions are measured too.
-        fitted: write directions to compare with the read direction, one for each locus.
+    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out. Fitted
+    write directions, one for each locus, are compared with the read direction there.
     """
     store, contrasts = inputs.store, [read_probe.contrast for read_probe in read_probes.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
@@ -116,12 +113,10 @@ def _trained(X: np.ndarray, contrast: Contrast) -> tuple[np.ndarray, np.ndarray]
 
 
 def over_refused_places(inputs: RunInputs, position: str, category: str | None = None) -> tuple[BoundaryRow, ...]:
-    """Return a row for each layer; none where too few benign prompts are declined, answered, or too few are harmful.
+    """Return a row for each layer; none where too few are harmful, or benign and declined, or answered.
 
-    Prompts of all parts count: nothing is chosen, and no product of two means has a prompt in both.
-
-    Args:
-        category: take prompts of this category alone; None: all.
+    Prompts of all parts (of one category, if given) count: nothing is chosen, and no product of two means has a prompt
+    in both.
     """
     corpus, behaviour, store = inputs.corpus, inputs.behaviour, inputs.store
     declined = np.isin(behaviour.actions.astype(str), sorted(DECLINED))
@@ -169,16 +164,12 @@ def independence(
     null: Sequence[Direction],
     alpha: float = 0.05,
 ) -> Independence:
-    """Measure the change that ablating one direction makes to the stream along another.
+    """Measure the change that ablating one direction makes to the stream along another; intervals are over groups.
 
-    Args:
-        groups: group of each prompt; intervals are over groups.
-        null: directions fitted at the ablated one's locus on permuted labels.
-
-    Returns:
-        For `cosine` and for `projection` (in units of the gap between the watched direction's class means): the mean
-        absolute `change` with its interval, averaged over the layers from the ablated one on; its `share` of the change
-        along the ablated direction itself; the 95th percentile and p of the null; and all but the share by layer.
+    For `cosine` and for `projection` (in units of the gap between the watched direction's class means): the mean
+    absolute `change`, averaged over the layers from the ablated one on; its `share` of the change along the ablated
+    direction itself; percentile and p among null directions, fitted at the ablated one's locus on permuted labels; all
+    but the share by layer.
     """
     trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)
@@ -204,11 +195,7 @@ def stream_changes(
     watched: Sequence[Direction],
     layers: Sequence[int],
 ) -> dict[str, Float[np.ndarray, "watched trials layers prompts"]]:
-    """Measure the absolute change of the stream along watched directions of one site under each trial's edits.
-
-    Returns:
-        Absolute changes of `cosine` and `projection`.
-    """
+    """Return absolute changes of `cosine` and `projection` along directions of one site under each trial."""
     where = site(watched[0].locus.site)
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
     changed: dict[int, torch.Tensor] = {}

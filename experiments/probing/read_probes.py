@@ -71,11 +71,7 @@ def label_contrasts(corpus: Corpus) -> list[Contrast]:
 
 
 def check_folds(corpus: Corpus, seed: int) -> None:
-    """Check, before any model is loaded, that every contrast can be split into folds.
-
-    Raises:
-        UserError: a part of the prompts is too small for a contrast.
-    """
+    """Raise UserError, before any model is loaded, if a part of the prompts is too small for a contrast's folds."""
     try:
         ProbeGrid.held_out(label_contrasts(corpus), seed=seed)
     except ValueError as error:
@@ -95,8 +91,7 @@ def fit_grid(
 ) -> tuple[ProbeGrid, list[LocusScores]]:
     """Fit probes at every locus for some contrasts, each at the positions that all its prompts have.
 
-    Raises:
-        UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
+    UserError: a part of the prompts is too small for a contrast, or activations are NaN or infinite.
     """
     store = loaded.store
     present = np.array([store.present[store.positions.index(p)] for p in positions])

@@ -50,7 +50,6 @@ class GridRow(Record):
 
     @classmethod
     def table(cls, path: Path) -> list[GridRow]:
-        """Read probes.parquet."""
         import pyarrow.parquet
 
         return [cls.model_validate(row) for row in pyarrow.parquet.read_table(path).to_pylist()]
@@ -160,7 +159,6 @@ class GeometryByLocus(Record):
     read_against_write: tuple[ReadWriteRow, ...]
 
     def at(self, layer: int, position: str) -> GeometryAtLocus:
-        """Return what is measured at one locus."""
         empty = LocusGeometry(layer, position)
         measured = next((g for g in self.loci if (g.layer, g.position) == (layer, position)), empty)
         rows = tuple(row for row in self.read_against_write if (row.layer, row.position) == (layer, position))

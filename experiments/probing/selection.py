@@ -54,7 +54,6 @@ class Candidate:
 
     @classmethod
     def of(cls, direction: Direction, bypass: Float[np.ndarray, " decliners"], induce: float) -> Candidate:
-        """Return a candidate whose KL is not measured yet."""
         return cls(direction, float(bypass.mean()), floored(bypass), float(induce))
 
     def discarded(self, max_kl: float) -> Discarded | None:
@@ -64,7 +63,6 @@ class Candidate:
         return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
 
     def record(self, max_kl: float) -> CandidateRecord:
-        """Return the record for results.json."""
         return CandidateRecord(
             layer=self.direction.locus.layer,
             position=self.direction.locus.position,
@@ -237,7 +235,6 @@ def choose_known(candidates: Sequence[Candidate], max_kl: float, screen: Screen 
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Return Pearson's r over finite pairs; None where fewer than three are finite or one side does not vary."""
     finite = np.isfinite(a) & np.isfinite(b)
     if finite.sum() < 3 or min(np.ptp(a[finite]), np.ptp(b[finite])) == 0:
         return None
@@ -259,10 +256,7 @@ class Validation:
 
 
 class LocusSelection:
-    """Tries one kind's write directions on its validation prompts, with the run's variant of ablation.
-
-    Scorers are made once, because the permutation null chooses hundreds of directions.
-    """
+    """Tries one kind's write directions on its validation prompts; scorers serve hundreds of null directions."""
 
     def __init__(
         self,
@@ -280,7 +274,6 @@ class LocusSelection:
         self._answers = ForcedResponses(model, validation.benign, validation.benign_responses, kl_tokens)
 
     def candidates(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
-        """Measure bypass, induce and KL of each direction."""
         return self._with_kl(self._effects(directions, advance), advance)
 
     def choose_each(self, draws: Sequence[Sequence[Direction]], screen: Screen | None = None) -> list[Choice]:

@@ -10,14 +10,7 @@ import numpy as np
 from experiments.probing.geometry import measured_geometry, measured_independence, over_refused_places
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
 from experiments.probing.results import Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
-from experiments.probing.selection import (
-    Candidate,
-    LocusSelection,
-    Validation,
-    choose_known,
-    confirmed,
-    screening,
-)
+from experiments.probing.selection import Candidate, LocusSelection, Validation, choose_known, confirmed, screening
 from experiments.probing.text import draw_grids
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
@@ -90,7 +83,6 @@ class WriteSelection:
     fitted: tuple[Direction, ...] = ()
 
     def at_position(self) -> list[Direction]:
-        """Return the directions fitted at the chosen one's position, one for each layer."""
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
@@ -207,12 +199,9 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
 
 
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
-    """Return the fitter of write directions at every candidate locus: allowed layers x prompt positions.
+    """Return the fitter of write directions at every candidate locus; `later`: with class means at later layers, too.
 
-    With `later`, directions have their class means at later layers too.
-
-    Raises:
-        UserError: the store holds no such layer, or not the requested positions.
+    Raises UserError if the store holds no such layer, or not the requested positions.
     """
     store, config = loaded.store, loaded.config.dissociate
     layers = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
@@ -244,10 +233,7 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
 
 
 def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> Geometry:
-    """Return cosines between directions of the same layer; different layers are not compared.
-
-    The cosines by layer are of the write directions fitted at the normative one's position.
-    """
+    """Return cosines between directions of one layer; those by layer are at the normative one's position."""
     by_layer, own_cosine = {}, None
     normative = writes["normative"].chosen
     if normative is not None:

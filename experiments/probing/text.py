@@ -63,7 +63,6 @@ def _site(site: SiteRecord) -> str:
 
 
 def _written(write: WriteRecord) -> str:
-    """Return the locus of a write direction, or why there is none and what is therefore left out."""
     if write.locus is None:
         return f"none, {write.reason}; its cosines, independence and ablation are left out"
     short = "" if write.meets_selection_rules else "; no locus met the selection rules, this one is the nearest"
@@ -71,7 +70,6 @@ def _written(write: WriteRecord) -> str:
 
 
 def _screened(write: WriteRecord) -> str:
-    """Say how well first-order effects agree with exact ones, and which of them choose the null's directions."""
     screening = write.screening
     if screening is None or screening.bypass_correlation is None or screening.induce_correlation is None:
         return ""
@@ -117,11 +115,7 @@ def draw_grids(rows: Sequence[GridRow], contrasts: Sequence[str], directory: Pat
 
 
 def grid_figure(rows: Sequence[GridRow], contrast: str) -> Chart:
-    """Draw the test AUROC of the logistic probe over layers and positions, with its 95 % interval.
-
-    Raises:
-        UserError: there is no such contrast.
-    """
+    """Draw the test AUROC of the logistic probe over layers and positions; UserError: there is no such contrast."""
     cells = grid_cells(rows, contrast)
     if not cells:
         there = ", ".join(dict.fromkeys(row.contrast for row in rows))
@@ -153,11 +147,7 @@ def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
 
 
 def geometry_blocks(geometry: Geometry, writes: Mapping[Kind, WriteRecord], planted: Sequence[str]) -> list[Block]:
-    """Return the lines on the angle of the two write directions, its cosine by layer, and where over-refusal lies.
-
-    Args:
-        planted: the lines on the recovery of planted directions.
-    """
+    """Return the lines on the angle of the two write directions, its cosine by layer, and where over-refusal lies."""
     blocks: list[Block] = []
     if geometry.cosine is not None:
         blocks.append(f"Cosine between the two write directions: {geometry.cosine:z.2f}.")

@@ -104,9 +104,6 @@ def write_layers(n_layers: int, deepest: float) -> list[int]:
 
 
 def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -> list[str]:
-    """List the single-token positions from the end of the instruction on that all given prompts have, in order.
-
-    This excludes the trigger (inside the instruction), the mean over the instruction, and response tokens.
-    """
+    """List the single-token positions from the end of the instruction on that all given prompts have, in order."""
     single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
     return [p for p in single if store.present[store.positions.index(p)][rows].all()]

@@ -47,14 +47,10 @@ class PromptCheck(Record):
 
 
 def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
-    """Return counts, the structure of the prompts, the AUROC of words alone, and the faults found (`problems`).
+    """Return counts, structure, the AUROC of words alone, and the faults of a prompt file, or of a public set.
 
-    Args:
-        path: a prompt file; with `dataset`, its local copy, or None to read it from the hub.
-        dataset: name of a public set.
-
-    Raises:
-        UserError: a row is no valid prompt, or the file's own split separates a group.
+    With a set's name the path is its local copy, or None to read it from the hub. UserError: a row is no valid prompt,
+    or the file's own split separates a group.
     """
     given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
     config = PromptsConfig.model_validate(given)
@@ -205,7 +201,7 @@ def count_personas(prompts: Sequence[Prompt]) -> tuple[Counts, list[str]]:
         (
             incomplete if form_a_table else [],
             "{n} requests are not asked by every persona, for example that of pair {first!r}",
-        ),
+        )
     )
 
 

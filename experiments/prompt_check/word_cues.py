@@ -57,17 +57,9 @@ def confounds(name: str, cues: WordCues) -> list[str]:
 
 
 def measure_cues(
-    prompts: Sequence[Prompt],
-    y: Bool[np.ndarray, " n_prompts"],
-    groups: Int[np.ndarray, " n_prompts"],
-    seed: int = 0,
+    prompts: Sequence[Prompt], y: Bool[np.ndarray, " n_prompts"], groups: Int[np.ndarray, " n_prompts"], seed: int = 0
 ) -> WordCues | None:
-    """Measure the cues of one contrast; None if a class is missing.
-
-    Args:
-        y: whether each prompt is of the positive class.
-        groups: group of each prompt; a group is never split between folds.
-    """
+    """Measure the cues of one contrast (`y`: the positive class); None if a class is missing."""
     if y.all() or not y.any():
         return None
     n_positive, n_negative = int(y.sum()), int((~y).sum())

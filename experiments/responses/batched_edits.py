@@ -45,7 +45,6 @@ class TrialBatch:
     unedited: int  # the last layer whose stream no edit changes; -1: none
 
     def split(self, values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "trials rows_each ..."]:
-        """Split the values of a pass by trial."""
         return values.reshape(-1, self.n_rows, *values.shape[1:])[: len(self.trials)]
 
 
@@ -63,10 +62,8 @@ class RepeatedPrompts:
     def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[TrialBatch]:
         """Yield the passes that cover all trials, ordered by the lowest layer that they edit.
 
-        All passes repeat the prompts equally often; the last may leave some repetitions unedited.
-
-        Args:
-            n_distributions: number of next-token distributions that a pass computes for each row.
+        All repeat the prompts equally often (the last may leave some repetitions unedited), and each computes n next-
+        token distributions for each row.
         """
         n = trials_per_pass(len(trials), self.n_rows, n_distributions * self._vocabulary)
         below = [self._unedited(trial) for trial in trials]
@@ -80,11 +77,7 @@ class RepeatedPrompts:
     def logits(
         self, batch: TrialBatch, suffix: Int[Tensor, "rows_each more"]
     ) -> Float[Tensor, "rows more+1 vocabulary"]:
-        """Return the logits under a pass's edits, after the last prompt token and after each further token.
-
-        Args:
-            suffix: what follows each prompt, the same for every trial.
-        """
+        """Return the logits under a pass's edits, after the last prompt token and each token of a suffix."""
         repeated = suffix.repeat(len(batch.cached.batch.tokens) // self.n_rows, 1)
         with self._above(batch, suffix), self._model.editing(batch.edits):
             return continued_logits(self._model, batch.cached, repeated)
@@ -99,15 +92,12 @@ class RepeatedPrompts:
             return last_streams(self._model, batch.cached, where, layers, batch.edits)
 
     def plain_last_streams(self, where: Site, layers: Sequence[int]) -> Float[Tensor, "layers rows_each d_model"]:
-        """Return the same without edits."""
         return last_streams(self._model, self._once, where, layers)
 
     def plain_logits(self, suffix: Int[Tensor, "rows_each more"]) -> Float[Tensor, "rows_each more+1 vocabulary"]:
-        """Return the logits without edits."""
         return continued_logits(self._model, self._once, suffix)
 
     def times(self, n: int) -> CachedPrompts:
-        """Return the prompts repeated n times."""
         if n == 1:
             return self._once
         if n != self._repeated[0]:

@@ -36,7 +36,6 @@ class LoadedRun(RunInputs):
 
     @property
     def has_model(self) -> bool:
-        """Whether the model is loaded."""
         return "model" in self.__dict__
 
     @property
@@ -56,7 +55,6 @@ class LoadedRun(RunInputs):
 
     @cached_property
     def completer(self) -> Completer:
-        """The completer of all prompts, with the configured judge and the run's response cache."""
         settings = self.config.generate
         return Completer(
             self.model,

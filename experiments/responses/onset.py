@@ -114,12 +114,10 @@ class Sensitivity:
     gradients: Mapping[int, Float[Tensor, "prompts tokens d_model"]]  # nats for each unit of the stream
 
     def setting(self, layer: int, r: Float[np.ndarray, " d_model"], target: float) -> Float[np.ndarray, " prompts"]:
-        """Return the change of the log-odds, in nats, where the projection on r is set to a target."""
         x, slope = self._along(self.streams[layer], r), self._along(self.gradients[layer], r)
         return _numbers(((target - x) * slope).sum(dim=1))
 
     def adding(self, layer: int, r: Float[np.ndarray, " d_model"], amount: float) -> Float[np.ndarray, " prompts"]:
-        """Return the change of the log-odds, in nats, where `amount` times r is added."""
         return _numbers(amount * self._along(self.gradients[layer], r).sum(dim=1))
 
     @staticmethod
@@ -131,11 +129,7 @@ class StreamGradients:
     """Takes the gradient of a number by the stream at some layers, at the tokens of one forward pass after another."""
 
     def __init__(self, site: Site, layers: tuple[int, ...], *, first_token: bool) -> None:
-        """Prepare the edits that watch the stream.
-
-        Args:
-            first_token: keep the first token of each pass alone, as where an edit changes the last prompt token only.
-        """
+        """Prepare the watching edits; `first_token`: as where an edit changes the last prompt token only."""
         self.edits = [Edit(site, layer, self._watching(layer)) for layer in layers]
         self._kept = slice(0, 1) if first_token else slice(None)
         self._running: dict[int, tuple[Tensor, Tensor]] = {}
@@ -143,7 +137,6 @@ class StreamGradients:
         self._gradients: dict[int, list[Tensor]] = {layer: [] for layer in layers}
 
     def add(self, total: Tensor) -> None:
-        """Keep streams and gradients of the pass that `total` was computed in."""
         gradients = torch.autograd.grad(total, [shift for _, shift in self._running.values()])
         for (layer, (stream, _)), gradient in zip(self._running.items(), gradients, strict=True):
             self._streams[layer].append(stream[:, self._kept].float())
@@ -190,10 +183,7 @@ class OnsetScorer:
     def log_odds_each(
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> dict[str, Float[np.ndarray, "trials prompts"]]:
-        """Return the onset log-odds under each of several trials, many of them in one pass.
-
-        The key `decline` is for opening with either kind.
-        """
+        """Return the onset log-odds under each trial, many in one pass; the key `decline` is for either kind."""
         masses = {kind: np.empty((len(trials), self._prompts.n_rows)) for kind in KINDS}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1
         for batch in self._prompts.passes(trials, longest):
@@ -207,12 +197,8 @@ class OnsetScorer:
     def sensitivity(self, kind: str, where: Site, layers: Sequence[int], *, first_token: bool = False) -> Sensitivity:
         """Return how one kind's onset log-odds depend, to first order, on the stream at some layers.
 
-        Args:
-            kind: refuse, abstain, or decline for either.
-            first_token: take the last prompt token alone, not the prefixes' tokens after it.
-
-        Raises:
-            UserError: the model cannot be differentiated here (offloaded or quantised weights), or memory runs out.
+        With `first_token` the last prompt token is taken alone, without those of the prefixes. UserError: the model
+        cannot be differentiated here (offloaded or quantised weights), or memory runs out.
         """
         kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.times(1)
         plain = self._mass(self._prompts.plain_logits)

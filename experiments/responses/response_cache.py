@@ -30,10 +30,8 @@ _NAMES = ("_name_or_path", "transformers_version")  # of a configuration: its pa
 class ResponseCache:
     """Responses of one model in an SQLite file, shared by several processes; each batch is written atomically.
 
-    All weights are read once, for their checksum; they must not change while the cache is in use.
-
-    Raises:
-        UserError: the file cannot be opened or written, is damaged, or is no such cache.
+    All weights are read once, for their checksum; they must not change while the cache is in use. UserError: the file
+    cannot be opened or written, is damaged, or is no such cache.
     """
 
     def __init__(self, path: Path, model: ChatModel) -> None:
@@ -45,11 +43,7 @@ class ResponseCache:
     def for_edits(
         self, edits: Sequence[Edit], max_new_tokens: int, extra: Sequence[object] = ()
     ) -> CachedResponses | None:
-        """Return the cached responses under these edits; None if one of them has no key.
-
-        Args:
-            extra: everything else that a response depends on: token biases, the seed of a sampled response.
-        """
+        """Return the cached responses under edits and what else they depend on; None if an edit has no key."""
         if not all(edit.key for edit in edits):
             return None
         named = [(edit.site, edit.layer, edit.key) for edit in edits]

@@ -28,7 +28,6 @@ class Setting:
 
     @property
     def placed(self) -> list[Edit]:
-        """The edits, with those of the held gates."""
         return [*self.edits, *held_edits(self.held)]
 
 

@@ -45,7 +45,6 @@ class Behaviour:
         return np.flatnonzero(label & self.did(ACTION_OF[kind]) & self.corpus.within(*parts))
 
     def answered_benign(self, *parts: str) -> np.ndarray:
-        """Return the rows of answered benign prompts."""
         return np.flatnonzero(self.corpus.benign & self.answered & self.corpus.within(*parts))
 
 
@@ -64,7 +63,6 @@ class WriteSamples:
         return permuted_labels(self.declined, 1, rng, groups=self.groups, strata=self.strata)[0]
 
     def permutations(self, rng: np.random.Generator, times: int) -> np.ndarray:
-        """Return as many labellings by `permuted`, (times, n) bool."""
         return np.stack([self.permuted(rng) for _ in range(times)])
 
     @property

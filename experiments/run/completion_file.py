@@ -32,11 +32,7 @@ def write_completions(completions: Sequence[Completion], path: Path) -> None:
 
 
 def read_completions(path: Path) -> list[Completion]:
-    """Read completions written by `write_completions`.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read completions written by `write_completions`; UserError: the file is missing or damaged."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         return [Completion(**row | {"token_ids": tuple(row["token_ids"])}) for row in rows]

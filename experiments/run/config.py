@@ -241,13 +241,9 @@ class RunConfig(Strict):
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a configuration and apply `key=value` overrides.
+    """Read a YAML file, or a run directory, which holds one, and apply `key=value` overrides.
 
-    Args:
-        path: a YAML file, or a run directory, which holds one.
-
-    Raises:
-        UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
+    UserError: the file is missing or malformed, or a key or value does not fit; names it and the remedy.
     """
     raw = read_yaml(_file(Path(path)), "configuration")
     for override in overrides:

@@ -30,22 +30,18 @@ class Corpus:
         return len(self.prompts)
 
     def labelled(self, label: str) -> np.ndarray:
-        """Return for each prompt whether it has this label, (n,) bool."""
         return np.array([prompt.label == label for prompt in self.prompts])
 
     @cached_property
     def harmful(self) -> np.ndarray:
-        """Prompts labelled harmful, (n,) bool."""
         return self.labelled("harmful")
 
     @cached_property
     def benign(self) -> np.ndarray:
-        """Prompts labelled benign, (n,) bool."""
         return self.labelled("benign")
 
     @cached_property
     def uncertain(self) -> np.ndarray:
-        """Prompts labelled uncertain, (n,) bool."""
         return self.labelled("uncertain")
 
     @cached_property
@@ -55,7 +51,6 @@ class Corpus:
 
     @cached_property
     def trigger(self) -> np.ndarray:
-        """Prompts with a trigger word, (n,) bool."""
         return np.array([prompt.trigger is not None for prompt in self.prompts])
 
     @cached_property
@@ -77,7 +72,6 @@ class Corpus:
         return np.array([f"{p.label}/{p.category or ''}/{'trigger' if p.trigger else ''}" for p in self.prompts])
 
     def within(self, *parts: str) -> np.ndarray:
-        """Return for each prompt whether it is in one of these parts, (n,) bool."""
         return np.isin(self.part, parts)
 
     def counts(self) -> dict[str, int]:
@@ -86,7 +80,6 @@ class Corpus:
         return {label: n for label, n in counts.items() if n or label in LABELS}
 
     def n_groups(self, rows: np.ndarray) -> int:
-        """Return the number of groups among some rows."""
         return len(set(self.groups[rows].tolist()))
 
     def effective_groups(self, rows: np.ndarray) -> float:
@@ -96,18 +89,14 @@ class Corpus:
     def groups_among(self, rows: np.ndarray) -> np.ndarray:
         """Return the group of each row, with links through these rows only.
 
-        Splits keep whole groups together, twins included. Questions about two strangers that replace one known person
-        (entities `known/stranger`) share nothing that an abstention could depend on if the twin is not among the rows.
+        Questions about two strangers that replace one known person (entities `known/stranger`) share nothing that an
+        abstention could depend on if the twin is not among the rows.
         """
         return groups_apart([self.prompts[row] for row in rows])
 
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
-    """Group and split prompts, and check that every part has the three labels that rates are counted on.
-
-    Raises:
-        UserError: one of them is missing from the prompts or a part, or the prompts' own split separates a group.
-    """
+    """Group and split prompts; UserError if one of the three labels is missing, from all or from a part."""
     missing = set(LABELS) - {prompt.label for prompt in prompts}
     if missing:
         raise UserError(
@@ -122,13 +111,9 @@ def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> 
 def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
     """Group and split prompts. If every prompt has a `split` from PARTS, these are used.
 
-    Groups are divided within each category of a label; where that leaves a part without a label and dividing within
-    labels alone leaves fewer such gaps, within labels alone.
+    Groups are divided within each category of a label, or, where that leaves more parts without a label, within labels.
     Dual-use prompts are only reported on: they go to test, except in a group with prompts of other labels, whose part
-    they share. Where the other prompts go does not depend on them.
-
-    Raises:
-        UserError: the prompts' own split separates a group.
+    they share. Where the other prompts go does not depend on them. UserError: the prompts' own split separates a group.
     """
     groups = groups_of(prompts)
     given = [prompt.split for prompt in prompts]
@@ -166,17 +151,12 @@ def _separated(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
 
 
 def check_parts(corpus: Corpus, config: PromptsConfig) -> None:
-    """Check that every part has every label.
-
-    Raises:
-        UserError: it has not.
-    """
+    """Raise UserError if a part lacks a label."""
     for name, label in _empty_parts(corpus.part, [prompt.label for prompt in corpus.prompts]):
         remedy = f"give more prompts, or a 'split' with all of {', '.join(PARTS)}"
         raise UserError(f"{config.described()}: no {label} prompt falls into the {name} part; {remedy}")
 
 
 def _empty_parts(part: np.ndarray, labels: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the parts and labels of which there is no prompt."""
     present = set(zip(part.tolist(), labels, strict=True))
     return [(name, label) for name in PARTS for label in LABELS if (name, label) not in present]

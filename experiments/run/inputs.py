@@ -31,12 +31,10 @@ class RunInputs:
 
     @cached_property
     def prompts(self) -> list[Prompt]:
-        """The prompts of the run, in file order."""
         return read_prompts(self.config.prompts, self.config.seed)
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The prompts as arrays, split into parts."""
         return make_corpus(self.prompts, self.config.prompts, self.config.seed)
 
     @cached_property
@@ -57,12 +55,10 @@ class RunInputs:
 
     @cached_property
     def completions(self) -> list[Completion]:
-        """The plain completions of all prompts, without intervention."""
         return read_completions(self.file("completions.jsonl"))
 
     @cached_property
     def behaviour(self) -> Behaviour:
-        """The baseline behaviour of the plain completions."""
         actions = np.array([completion.action for completion in self.completions], dtype=object)
         correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
         return Behaviour(self.corpus, actions, np.array(correct), self._by_label())
@@ -76,5 +72,4 @@ class RunInputs:
         return frozenset(kind for kind in KINDS if writes.get(kind, {}).get("within_label") is False)
 
     def file(self, name: str) -> Path:
-        """Return the path of a file in the run directory."""
         return self.directory / name

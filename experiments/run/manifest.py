@@ -38,7 +38,6 @@ class Manifest:
         return all(has_its_shards(self.path.parent / name) for name in outputs if name.endswith(".h5"))
 
     def outputs(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Return the SHA-256 of each output file, None for one that is not there."""
         return {name: file_hash(self.path.parent / name) for name in names}
 
     def mark(self, stage: str, inputs: str, outputs: dict[str, str | None], seconds: float) -> None:
@@ -53,7 +52,6 @@ class Manifest:
         write_json(self.path, record)
 
     def describe(self, **facts: Any) -> None:
-        """Record versions, device, seeds and the like."""
         write_json(self.path, self.read() | facts)
 
 

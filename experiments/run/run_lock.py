@@ -49,27 +49,18 @@ class RunHolder:
 
     @property
     def described(self) -> str:
-        """Process, host, time and command in one line."""
         return f"process {self.process} on {self.host} since {self.since}: {self.command}"
 
 
 class RunLock:
-    """Held while a run writes into its directory.
-
-    The operating system releases it when the process ends, however it ends; its file then names a process that was
-    killed.
-    """
+    """Held while a run writes into its directory; the operating system releases it however the process ends."""
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._lock = directory, FileLock(directory / NAME)
         self._holder = RunHolder(os.getpid(), socket.gethostname(), now(), command_line())
 
     def __enter__(self) -> RunLock:
-        """Take the lock.
-
-        Raises:
-            UserError: another process holds it, and which; or the directory cannot be written.
-        """
+        """Take the lock; UserError: another process holds it, and which, or the directory cannot be written."""
         until = time.monotonic() + PATIENCE
         while not self._lock.acquire():
             if time.monotonic() > until:
@@ -82,7 +73,6 @@ class RunLock:
         self._lock.release()
 
     def at(self, step: str) -> None:
-        """Name the stage that runs now."""
         self._holder = replace(self._holder, step=step, step_since=now())
         self._lock.write(json.dumps(asdict(self._holder)))
 
@@ -123,7 +113,6 @@ class RunLog:
         self._path = directory / LOG
 
     def write(self, line: str) -> None:
-        """Append one line with the time before it."""
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(f"{now()} {' '.join(line.split())}\n")
 
@@ -160,11 +149,7 @@ def _version(package: str) -> str:
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:
-    """Return the command line, quoted for a shell, with secrets replaced by `***`.
-
-    Args:
-        arguments: by default those of this process.
-    """
+    """Return a command line (of this process), quoted for a shell, with secrets replaced by `***`."""
     given = list(sys.argv if arguments is None else arguments)
     program = Path(given[0]) if given else Path()
     words = [program.parent.name if program.name == "__main__.py" else program.name, *given[1:]]  # python -m refusal

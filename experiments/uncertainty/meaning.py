@@ -87,7 +87,6 @@ class ExactClusterer:
         return [cluster_wordings(of, said, entailed) for of, said in zip(keys, texts, strict=True)]
 
     def used(self) -> MeaningsUsed:
-        """Return the record of the method."""
         return MeaningsUsed(meaning="exact")
 
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
@@ -95,11 +94,7 @@ class ExactClusterer:
 
 
 class EntailmentClusterer(ExactClusterer):
-    """Clusters answers by a text-pair classifier with a label for entailment, too.
-
-    Raises:
-        UserError: the model cannot be loaded, or none of its labels clearly means entailment.
-    """
+    """Clusters by a text-pair classifier, too; UserError: it cannot be loaded, or no one label means entailment."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -140,11 +135,7 @@ def open_clusterer(given: str) -> ExactClusterer:
 
 
 def entailment_label(name: str, labels: dict[int, str]) -> int:
-    """Return the index of the label that means entailment.
-
-    Raises:
-        UserError: no label, or more than one, means entailment.
-    """
+    """Return the index of the label that means entailment; UserError: there is none, or more than one."""
     indices = [i for i, label in labels.items() if _ENTAILS.search(label) and not _NEGATED.search(label)]
     if len(indices) != 1:
         listed = ", ".join(labels.values())
@@ -156,10 +147,7 @@ def entailment_label(name: str, labels: dict[int, str]) -> int:
 
 
 def cluster_wordings(keys: Sequence[str], texts: dict[str, str], entailed: set[Pair]) -> tuple[int, ...]:
-    """Return cluster numbers: a wording joins the first cluster whose first member it entails in both directions.
-
-    A wording without a text to compare is a cluster of its own.
-    """
+    """Return cluster numbers: a wording joins the first cluster whose first member it entails in both directions."""
     joins: dict[str, str] = {}
     firsts: list[str] = []
     for key in dict.fromkeys(keys):

@@ -63,7 +63,6 @@ class Observation:
     samples: tuple[Sample, ...]
 
     def share(self, *actions: str) -> float:
-        """Return the share of samples with one of these actions."""
         return float(np.mean([sample.action in actions for sample in self.samples]))
 
     @property
@@ -239,12 +238,8 @@ def _hedges(judge: RuleJudge, clause: str) -> bool:
 def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
     """Count the tokens between <think> and </think>, without the marks; 0 where there is no thinking.
 
-    A block opened by the template (the prompt ends within it) counts from the first token of the response; a block that
-    is not closed counts to its last token.
-
-    Args:
-        decode: tokens to text, special tokens included.
-        prompt: as the model read it.
+    A block opened by the template (the prompt, as the model read it, ends within it) counts from the first token of the
+    response; a block that is not closed counts to its last token. Decoding includes special tokens.
     """
     text = decode(response)
     opened, closed = OPENING.search(text), CLOSING.search(text)
@@ -257,5 +252,4 @@ def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, respons
 
 
 def _first(decode: Callable[[Sequence[int]], str], response: Sequence[int], n_characters: int) -> int:
-    """Return the number of tokens after which the text has at least n characters."""
     return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))

@@ -72,14 +72,11 @@ Groups = Int[np.ndarray, " questions"]
 def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
 ) -> UncertaintyMeasures:
-    """Measure how well each measure separates wrong or unknowable answers from right ones.
+    """Measure how well each measure separates wrong or unknowable answers from right ones; above the threshold, in
+    nats, entropy is high.
 
     Questions that are refused, or whose completion cannot be judged, are left out and counted: they do not concern
     knowledge.
-
-    Args:
-        prompts: the prompts of the observations.
-        threshold: an entropy above it is high, in nats.
     """
     kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
     judged = [observed[i] for i in kept]
@@ -155,9 +152,7 @@ def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rn
     """Return the two-sided permutation p-value of an AUROC of 1/2, valid for scores correlated within groups.
 
     The AUROC is a linear function of the difference of the classes' mean ranks (Mann & Whitney 1947), so labels are
-    permuted as elsewhere (permutation.py): within groups, and whole between groups of equal size. Where
-    scores depend on the group and not on the label, 5 % of p-values are at or below 0.05
-    (tests/experiments/uncertainty/test_record.py).
+    permuted as elsewhere: within groups, and whole between groups of equal size.
     """
     return permuted_p(y, rankdata(score), groups, None, PERMUTATIONS, rng)
 
@@ -239,11 +234,7 @@ class KnowledgeLabel:
 
 
 def knowledge_label(one: Observation, threshold: float | None) -> KnowledgeLabel:
-    """Return whether the model knows the answer.
-
-    Args:
-        threshold: an entropy above it is high, in nats; None where all entropies are equal, so that none is high.
-    """
+    """Return whether the model knows the answer; above the threshold (None: all are equal) entropy is high, in nats."""
     if one.share("refuse") > 0.5:
         return KnowledgeLabel(None, REFUSED)
     if one.correct is not None:
