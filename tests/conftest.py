@@ -20,6 +20,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("REFUSAL_CACHE", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "refusal"))
 settings.register_profile("patient", deadline=None)  # how long an example takes depends on what else the machine does
 settings.load_profile("patient")
+os.fsync = lambda _file: None  # no test cuts the power, and each sync waits for the disk
 WORKER = "PYTEST_XDIST_WORKER" in os.environ  # one of several processes that run tests
 if WORKER:  # a thread each, before torch is imported and for what tests start: several on a core wait for one another
     os.environ.setdefault("OMP_NUM_THREADS", "1")

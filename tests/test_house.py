@@ -109,14 +109,17 @@ def modules() -> dict[str, tuple[int, ast.Module]]:
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     """Yield the name of each import, and whether it stands in a function."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lazy = {id(node) for function in functions for node in ast.walk(function)}
-    for node in ast.walk(tree):
+    nodes: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while nodes:
+        node, lazy = nodes.pop()
         if isinstance(node, ast.Import):
-            yield from ((alias.name, id(node) in lazy) for alias in node.names)
+            yield from ((alias.name, lazy) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                yield name, id(node) in lazy
+                yield name, lazy
+        elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler | ast.match_case):
+            lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            nodes += [(child, lazy) for child in ast.iter_child_nodes(node)]
 
 
 def test_no_small_module_has_a_single_importer() -> None:

@@ -92,21 +92,21 @@ class Checkpoint:
     spec: str  # of the adapter, as JSON
     weights: Sequence[nn.Parameter]
 
-    def load(self) -> dict[str, Any]:
+    def load(self) -> Any:
         """Load the weights; return the phase under way, its steps that are done, and the state of its optimiser.
 
         Raises:
             UserError: it is of another specification.
         """
         if not self.path.is_file():
-            return {}
+            return None
         state = torch.load(self.path, weights_only=True)
         if state["spec"] != self.spec:
             raise UserError(f"{self.path} is a checkpoint of another specification; delete it to begin again")
         with torch.no_grad():
             for weight, saved in zip(self.weights, state["weights"], strict=True):
                 weight.copy_(saved)
-        return dict(state)
+        return state
 
     def save(self, phase: str, step: int, descent: Descent) -> None:
         """Save the state after so many steps of a phase."""

@@ -92,6 +92,9 @@ WAYS = [
     pytest.param({"reread": True, "steps": 4, "actuator": Addition(0.5)}, id="reread, some steps"),
 ]
 
+QUICK = ("affine", "onset", "reread, some steps")
+FEW_WAYS = [pytest.param(*way.values, id=way.id, marks=() if way.id in QUICK else pytest.mark.slow) for way in WAYS]
+
 
 @pytest.fixture(scope="module", params=list(ARCHITECTURES))
 def other(request: pytest.FixtureRequest) -> tuple[ChatModel, list[Rendered]]:
@@ -119,7 +122,7 @@ def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
         assert own.gate["normative"][0] == readings.gate["normative"][i]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW_WAYS)
 def test_beams_of_a_mixed_batch_are_those_of_its_rows(model: ChatModel, rows: list[Rendered], way: dict) -> None:
     dials = dials_for(model, rows, **way)
     together, readings = run(model, rows, dials, num_beams=3)
@@ -132,7 +135,7 @@ def test_beams_of_a_mixed_batch_are_those_of_its_rows(model: ChatModel, rows: li
         assert run(model, [row], dials, num_beams=3)[0] == [together[i]]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW_WAYS)
 def test_samples_follow_from_the_seed_and_neutral_rows_are_the_plain_ones(
     model: ChatModel, rows: list[Rendered], way: dict
 ) -> None:

@@ -174,8 +174,10 @@ CASES: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "rank"), [*((name, design.RANK) for name in CASES), *((name, 4) for name in CASES if "tall" in name)]
-)
+    ("name", "rank"),
+    [*((name, design.RANK) for name in CASES),
+     *(pytest.param(name, 4, marks=pytest.mark.slow) for name in CASES if "tall" in name)],
+)  # fmt: skip
 def test_it_is_a_scaler_and_a_logistic_regression_of_each_fold(
     name: str, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,9 +236,14 @@ def test_without_a_terminal_it_is_one_line(scores: Path, cli: Any) -> None:
     ("arguments", "said"),
     [
         (["{scores}/nothing", "--annotator", "ann"], "neither a run directory nor a scored file"),
-        (["{scores}", "--annotator", " "], "--annotator is empty"),
-        (["{scores}", "--annotator", "ann", "--out", "{scores}/labels.csv"], "name that ends in .jsonl"),
-        (["{scores}", "--annotator", "ann", "--out", "{scores}/scored.jsonl/labels.jsonl"], "cannot write"),
+        *(
+            pytest.param(*given, marks=pytest.mark.slow)
+            for given in (
+                (["{scores}", "--annotator", " "], "--annotator is empty"),
+                (["{scores}", "--annotator", "ann", "--out", "{scores}/labels.csv"], "name that ends in .jsonl"),
+                (["{scores}", "--annotator", "ann", "--out", "{scores}/scored.jsonl/labels.jsonl"], "cannot write"),
+            )
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line(scores: Path, arguments: list[str], said: str) -> None:
