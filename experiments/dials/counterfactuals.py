@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,12 +39,9 @@ def reachable_outcomes(n_dials: int, *, dead_band: bool) -> tuple[Outcome, ...]:
     """
     if n_dials == 0:
         return ((),)
-    passing = [
-        (own, *rest)
-        for own in ((-1, 0) if dead_band else (-1,))
-        for rest in reachable_outcomes(n_dials - 1, dead_band=dead_band)
-    ]
-    return ((1, *(0,) * (n_dials - 1)), *passing)
+    others = reachable_outcomes(n_dials - 1, dead_band=dead_band)
+    passing = product((-1, 0) if dead_band else (-1,), others)
+    return ((1, *(0,) * (n_dials - 1)), *((own, *rest) for own, rest in passing))
 
 
 def outcome_name(gates: Outcome) -> str:
@@ -104,14 +102,13 @@ def tabulate(
     *,
     dead_band: bool,
 ) -> Counterfactuals:
-    """Generate every outcome of every prompt of the run.
-
-    Args:
-        writers: the writer of each dial, in the order in which they decide.
-        probability: the probability that each dial read.
-    """
+    """Generate every outcome of every prompt of the run, by the writers in the order in which they decide."""
     outcomes, rows = reachable_outcomes(len(writers), dead_band=dead_band), range(len(loaded.prompts))
-    held = {gates: _held(list(writers.values()), gates) for gates in outcomes if any(gates)}
+    held = {
+        gates: [ConstantGateWriter(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
+        for gates in outcomes
+        if any(gates)
+    }
     with loaded.reporter.task("every outcome of every prompt", len(held) * len(rows)) as advance:
         answered = loaded.completer.complete_each(rows, [Setting(held=gates) for gates in held.values()], advance)
     by_gates = dict(zip(held, answered, strict=True))
@@ -122,31 +119,30 @@ def tabulate(
     return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
 
 
-def _held(writers: Sequence[Writer], gates: Outcome) -> list[ConstantGateWriter]:
-    return [ConstantGateWriter(writer, gate) for writer, gate in zip(writers, gates, strict=True)]
-
-
 def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:
     """Write JSONL, one prompt a line: each dial's probability, and the action and correctness of each outcome."""
     names = [outcome_name(gates) for gates in table.outcomes]
-
-    def line(row: int) -> dict[str, object]:
-        read = {name: float(p[row]) for name, p in zip(table.dials, table.probability, strict=True)}
-        outcomes = {
-            n: {"action": table.actions[row, k], "right": bool(table.right[row, k])} for k, n in enumerate(names)
-        }
-        return {"id": ids[row], "part": parts[row], "probability": read, "outcomes": outcomes}
-
-    write_jsonl(path, map(line, range(len(ids))))
+    columns = zip(ids, parts, table.probability.T.tolist(), table.actions, table.right.tolist(), strict=True)
+    write_jsonl(
+        path,
+        (
+            {
+                "id": id_,
+                "part": part,
+                "probability": dict(zip(table.dials, read, strict=True)),
+                "outcomes": {n: {"action": a, "right": r} for n, a, r in zip(names, actions, right, strict=True)},
+            }
+            for id_, part, read, actions, right in columns
+        ),
+    )
 
 
 def read_table(path: Path) -> Counterfactuals:
     """Read a table written by `write_table`."""
     rows = [json.loads(line) for line in path.open(encoding="utf-8")]
     dials = tuple(rows[0]["probability"])
-    outcomes = reachable_outcomes(
-        len(dials), dead_band="leave" in rows[0]["outcomes"] or "leave+leave" in rows[0]["outcomes"]
-    )
+    dead_band = not {"leave", "leave+leave"}.isdisjoint(rows[0]["outcomes"])
+    outcomes = reachable_outcomes(len(dials), dead_band=dead_band)
     names = [outcome_name(gates) for gates in outcomes]
     return Counterfactuals(
         dials,

@@ -107,10 +107,6 @@ class PolicyEvaluation:
         )
         return replace(self, table=extended, surface=Surface(np.vstack([self.surface.settings, off]), outcomes))
 
-    def choice_hypervolume(self) -> float:
-        """Return the hypervolume of the frontier on the choice prompts."""
-        return hypervolume(axes_of(rates_of(self.surface.at(self.front), self.choice)), REFERENCE)
-
 
 def evaluate(
     inputs: RunInputs, table: Counterfactuals, declining: Sequence[Bool[np.ndarray, " prompts"]]
@@ -134,11 +130,16 @@ def evaluate_one_dial(
     Args:
         probability: the probability that it reads.
     """
+
+    def volume(each: tuple[PolicyEvaluation, Writer]) -> float:
+        policy, _ = each
+        return hypervolume(axes_of(rates_of(policy.surface.at(policy.front), policy.choice)), REFERENCE)
+
     made = []
     for writer in either_writers(loaded, writers):
         table = tabulate(loaded, {EITHER: writer}, {EITHER: probability}, dead_band=loaded.config.steer.band > 0)
         made.append((evaluate(loaded, table, [~loaded.corpus.benign]), writer))
-    return max(made, key=lambda each: each[0].choice_hypervolume(), default=None)
+    return max(made, key=volume, default=None)
 
 
 def evaluate_fixed(inputs: RunInputs, points: Sequence[Outcomes]) -> PolicyEvaluation:

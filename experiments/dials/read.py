@@ -21,7 +21,7 @@ from experiments.probing.read_probes import contrast_of, fit_grid
 from experiments.responses.loaded_run import LoadedRun
 from extract.atomic_write import write_jsonl
 from extract.backoff import TokenBudget
-from extract.chat.render import Rendered, token_texts
+from extract.chat.render import token_texts
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
@@ -29,7 +29,7 @@ from probes.grid.probe_grid import LOGISTIC, choose_locus
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
 from steering.controller import token_log_odds
-from steering.dial import Dial, Kind
+from steering.dial import Dial
 from steering.dial_file import read_dials
 
 DIGITS = 3  # of the log-odds of tokens
@@ -41,7 +41,6 @@ FOLDS = 5
 class DialRead:
     """A calibrated probability for every prompt of the corpus, with the probe that gave it."""
 
-    name: str
     locus: Locus
     probe: LinearProbe
     platt: Platt
@@ -74,7 +73,6 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     probability = platt.probability(probe.decision_function(X))  # of dual-use prompts too, which fit nothing
     probability[contrast.rows] = calibrated
     return DialRead(
-        name=name,
         locus=Locus(store.site, best.layer, best.position),
         probe=probe,
         platt=platt,
@@ -114,8 +112,9 @@ def cross_fitted_scores(
 def read_tokens(loaded: LoadedRun) -> None:
     """Write token_readings.jsonl, a line for each of at most `MOST_PROMPTS` test prompts; none without dials."""
     dials = [dial for dial in read_dials(loaded.file("dials.safetensors"))[0] if dial.read is not None]
-    readings = _read(loaded, dials, some_of(np.flatnonzero(loaded.corpus.within("test")).tolist())) if dials else []
-    write_jsonl(loaded.file(TOKEN_READINGS), (line.to_dict() for line in readings))
+    rows = some_of(np.flatnonzero(loaded.corpus.within("test")).tolist()) if dials else []
+    lines = _token_readings(loaded, dials, rows) if rows else []
+    write_jsonl(loaded.file(TOKEN_READINGS), (line.to_dict() for line in lines))
 
 
 def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
@@ -123,30 +122,24 @@ def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
     return rows if len(rows) <= most else [rows[int(k * len(rows) / most)] for k in range(most)]
 
 
-def _read(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
+def _token_readings(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
     model, prompts = loaded.model, [loaded.rendered[row] for row in rows]
     budget = TokenBudget.on(model.device, loaded.config.extract.token_budget, loaded.reporter.say)
-    read: dict[int, dict[Kind, np.ndarray]] = {}
+    lines: dict[int, TokenReadings] = {}
     with loaded.reporter.task("readings at every token", len(rows)) as advance:
 
-        def work(batch: list[int]) -> None:
+        def read(batch: list[int]) -> None:
             log_odds = token_log_odds(model, dials, [prompts[i].token_ids for i in batch])
             for k, i in enumerate(batch):
-                read[i] = {kind: values[k] for kind, values in log_odds.items()}
+                prompt, first = prompts[i], prompts[i].instruction.start
+                lines[i] = TokenReadings(
+                    id=loaded.prompts[rows[i]].id,
+                    tokens=token_texts(model.tokenizer, prompt.token_ids[first:]),
+                    words=len(prompt.instruction),
+                    log_odds={kind: values[k][first:].round(DIGITS).tolist() for kind, values in log_odds.items()},
+                    read_at={d.kind: [at - first for at in prompt.roles[d.read.position]] for d in dials if d.read},
+                )
             advance(len(batch))
 
-        budget.run([len(prompt.token_ids) for prompt in prompts], work)
-    return [_line(loaded, rows[i], prompts[i], read[i], dials) for i in range(len(rows))]
-
-
-def _line(
-    loaded: LoadedRun, row: int, prompt: Rendered, read: dict[Kind, np.ndarray], dials: list[Dial]
-) -> TokenReadings:
-    first = prompt.instruction.start
-    return TokenReadings(
-        id=loaded.prompts[row].id,
-        tokens=token_texts(loaded.model.tokenizer, prompt.token_ids[first:]),
-        words=len(prompt.instruction),
-        log_odds={kind: values[first:].round(DIGITS).tolist() for kind, values in read.items()},
-        read_at={d.kind: [i - first for i in prompt.roles[d.read.position]] for d in dials if d.read is not None},
-    )
+        budget.run([len(prompt.token_ids) for prompt in prompts], read)
+    return [lines[i] for i in range(len(rows))]

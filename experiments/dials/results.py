@@ -149,11 +149,7 @@ class HypervolumeEstimate(Estimate):
 
 
 class Hypervolume(Record):
-    """The hypervolume of each policy on test prompts, and the differences of two dials from each other policy.
-
-    The hypervolume is the share of the unit cube of the rates `axes` that a policy dominates, up to `reference`. It is
-    a description: more points make it larger, by noise too.
-    """
+    """The share of the unit cube of `axes`, up to `reference`, that each policy dominates on test prompts."""
 
     axes: list[str] = []
     reference: list[float] = []

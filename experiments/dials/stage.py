@@ -40,7 +40,10 @@ def steer(loaded: LoadedRun) -> None:
     rates are reported on test, which is used for nothing else. Thresholds given by the configuration are kept.
     """
     writers = dial_writers(loaded)
-    reads = _reads(loaded, writers)
+    deepest = loaded.model.n_layers - 1  # where an onset bias has not written yet
+    first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
+    labels = {"normative": loaded.corpus.harmful, "epistemic": loaded.corpus.uncertain}
+    reads = {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
     dials, gain, looked_up, chosen = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None, None)
     model, path = loaded.model, loaded.file("dials.safetensors")
     save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
@@ -91,10 +94,9 @@ def _build_dials(
         The dials, the trade-off, every prompt's action by look-up at one threshold for all prompts, and the thresholds
         by category where they are asked for.
     """
-    band = loaded.config.steer.band
+    config, band = loaded.config.steer, loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
-    config = loaded.config.steer
     costs = reachable_costs(config.costs.model_dump(), list(reads)) if config.costs else None
     targets = Targets(reachable_risks(config.limits, list(reads)), config.confidence, costs)
     surface = _allowed(policy, targets)
@@ -144,14 +146,6 @@ def _checked(
     with loaded.reporter.task("test prompts with thresholds by category", len(test)) as advance:
         said = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
     return chosen.result.model_copy(update={"as_looked_up": _agreement(chosen.actions[test], said)})
-
-
-def _reads(loaded: LoadedRun, writers: dict[Kind, Writer]) -> dict[Kind, DialRead]:
-    """Fit the reads at or below the first write; an onset bias writes after every layer."""
-    corpus, deepest = loaded.corpus, loaded.model.n_layers - 1
-    first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
-    labels = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
-    return {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
 
 
 def _allowed(policy: PolicyEvaluation, targets: Targets) -> Surface:

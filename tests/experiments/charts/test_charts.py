@@ -1,7 +1,6 @@
 """Charts: each is a valid specification, is written as PNG and SVG, and leaves out what its data cannot show."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -79,21 +78,3 @@ def test_a_chart_is_written_as_png_and_svg(tmp_path: Path, n: int) -> None:
     svg = (tmp_path / "figures" / "a.svg").read_text()
     assert svg.startswith("<svg")
     assert 'fill="white"' in svg  # files are on white; the page's charts let the page through
-
-
-@pytest.mark.parametrize("series", [("one",), ("one", "two", "three")])
-def test_values_stand_at_their_layer(tmp_path: Path, series: tuple[str, ...]) -> None:
-    """The points of a layer are nearest to its own tick, and those of a single series on it."""
-    rows = [{"layer": layer, "series": name, "estimate": 1.0 + i, "low": None, "high": None, "n": 3}
-            for layer in range(6) for i, name in enumerate(series)]  # fmt: skip
-    save(by_layer(rows, y_title="y"), tmp_path / "chart.png")
-    drawn = (tmp_path / "chart.svg").read_text()
-    ticks = {int(name): float(x) for x, name in re.findall(r"translate\(([\d.]+),[\d.]+\)[^>]*>(\d+)</text>", drawn)}
-    assert list(ticks) == list(range(6))
-    point = r'aria-label="layer: (\d+);[^>]*aria-roledescription="point" transform="translate\(([\d.]+),'
-    points = re.findall(point, drawn)
-    assert len(points) == 6 * len(series)
-    for layer, x in points:
-        off = {name: abs(float(x) - at) for name, at in ticks.items()}
-        assert min(off, key=lambda name: off[name]) == int(layer)
-        assert off[int(layer)] < (1 if len(series) == 1 else 20)

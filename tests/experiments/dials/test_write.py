@@ -1,4 +1,4 @@
-"""Writers of the configured dials, and the errors where they cannot be built."""
+"""Writers of the configured dials and of the one dial, errors where they cannot be built, and system lines."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.write import dial_writers, onset_bias_writer, orthonormal
+from experiments.dials import write
+from experiments.dials.policies import with_line
+from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
+from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.direction_file import save_directions
@@ -141,3 +144,26 @@ def test_a_span_is_no_deeper_than_what_differs() -> None:
 def test_a_span_needs_an_actuator_that_sets_projections() -> None:
     with pytest.raises(ValueError, match="permit 'subspace' sets projections, and actuator 'addition' does not"):
         SteerConfig(permit="subspace", actuator="addition")
+
+
+def test_one_dial_opens_where_the_normative_dial_writes_what_that_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = {
+        layer: replace(direction(f"layer {layer}"), locus=Locus("resid_post", layer, "post_last")) for layer in (1, 2)
+    }
+    opening = (direction("over_refusal_0"),)
+    writers: Any = {"normative": Writer(at[1], Affine(), opening=opening), "epistemic": Writer(at[2], Affine())}
+    inputs: Any = SimpleNamespace(
+        config=SimpleNamespace(steer=SteerConfig()), behaviour=None, store=SimpleNamespace(read=None, layers=())
+    )
+    monkeypatch.setattr(write, "either_samples", lambda behaviour: object())
+    monkeypatch.setattr(write, "fit_write", lambda read, locus, *rest: at[locus.layer])
+    made = either_writers(inputs, writers)
+    assert [(one.direction.locus.layer, one.opening) for one in made if one.direction] == [(1, opening), (2, ())]
+
+
+def test_a_line_heads_the_system_message_or_makes_one() -> None:
+    user, brief = {"role": "user", "content": "hi"}, {"role": "system", "content": "be brief"}
+    bare, given = (Prompt("a", messages, "benign", "answer") for messages in ((user,), (brief, user)))
+    assert with_line(bare, "be kind").messages == ({"role": "system", "content": "be kind"}, user)
+    assert with_line(given, "be kind").messages == ({"role": "system", "content": "be kind\nbe brief"}, user)
+    assert given.messages[0]["content"] == "be brief"
