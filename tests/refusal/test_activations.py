@@ -69,19 +69,6 @@ def test_a_batch_gives_what_each_row_gives(either: refusal.Model) -> None:
         assert np.isnan(together.values[:, n:, i]).all()
 
 
-def test_all_tokens_agree_with_named_positions(either: refusal.Model) -> None:
-    every = either.activations(TEXTS, positions="all", layers=[1], progress=False)
-    named = either.activations(TEXTS, positions=["inst_last", "post_last", "inst_mean"], layers=[1], progress=False)
-    for i, prompt in enumerate(named.prompts):
-        roles = render(either.tokenizer, prompt).roles
-        for position in ("inst_last", "post_last"):
-            at = every.read(1, f"token_{roles[position][0]}")[i]
-            np.testing.assert_allclose(named.read(1, position)[i], at, rtol=1e-4, atol=1e-5)
-        words = np.mean([every.read(1, f"token_{k}")[i] for k in roles["inst_mean"]], axis=0)
-        np.testing.assert_allclose(named.read(1, "inst_mean")[i], words, rtol=1e-3, atol=1e-4)
-    assert every.positions[-1] == f"token_{int(every.present.sum(axis=0).max()) - 1}"
-
-
 def test_responses_are_the_models_own_or_those_given(model: refusal.Model) -> None:
     names = ["post_last", *(f"response_{k}" for k in range(1, 7)), "response_mean"]
     own = model.activations(TEXTS[:3], positions=names, layers=[2], max_new_tokens=6, progress=False)

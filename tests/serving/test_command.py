@@ -23,6 +23,7 @@ from extract.shipped import ROOT
 from steering.conversation import generate_once
 from steering.dial import Dial
 from steering.dial_file import save_dials
+from tests.support.one_line import one_line
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN
 
 
@@ -81,10 +82,7 @@ def test_an_invalid_option_is_reported_in_one_line(
     monkeypatch.delenv("REFUSAL_API_KEY", raising=False)
 
     def says(part: str, *options: str) -> None:
-        code, out, err = cli("serve", str(ORGANISM), *options)
-        assert (code, out) == (2, "")
-        assert part in err
-        assert err.count("\n") == 1
+        one_line(cli("serve", str(ORGANISM), *options), part)
 
     says("other machines can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
     says("thresholds need dials", "--normative-threshold", "0.5")

@@ -230,16 +230,6 @@ def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -
 
 
 @pytest.mark.slow
-def test_characters_of_several_tokens_are_whole(page: Any) -> None:
-    ask(page, "who is 日 😀?")
-    shown = page.locator(".turn > .tokens .token-line").first.locator(".token bdi").all_inner_texts()
-    assert {"日", "😀", "⋯"} <= set(shown)
-    assert not any("\ufffd" in text for text in shown)
-    page.locator(".turn > .tokens .token", has_text="⋯").first.hover()
-    assert "a part of the character that a later token completes" in page.locator(".turn > .tokens").inner_text()
-
-
-@pytest.mark.slow
 def test_thresholds_by_category_are_the_servers_until_one_is_moved(
     browser: Any, model: ChatModel, placed: list[Dial]
 ) -> None:

@@ -1,8 +1,7 @@
 """A tiny randomly initialised Llama with the organism's tokenizer, and dials along arbitrary directions for it."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +14,11 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
+from steering.controller import steering
 from steering.dial import CategoryRead, Dial, decide
+from steering.gates import Readings
+from tests.support.planted_dials import ORGANISM, planted_dials
 
-ORGANISM = Path(__file__).resolve().parents[2] / "organisms" / "zoo" / "two-knobs"
 D_MODEL = 32
 READ, WRITE = Locus("resid_post", 0, "post_last"), Locus("resid_post", 1, "post_last")
 TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where does she live?",
@@ -63,6 +64,14 @@ def gates_of(dial: Dial, streams: np.ndarray) -> np.ndarray:
     return decide(dial.probability(streams)[None], dial.threshold, dial.band)[0]
 
 
+def run(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None, steps: int = 8,
+        **how: object) -> tuple[list[list[int]], Readings]:  # fmt: skip
+    """Generate so many tokens under dials; return them and what the dials read."""
+    batch = model.batch(rows)
+    with steering(model, dials, batch, rows, thresholds) as readings:
+        return model.generate(batch, steps, steps, **how), readings
+
+
 @pytest.fixture(scope="session")
 def read(streams: np.ndarray) -> CategoryRead:
     """Recognise the first row as `one` and the second as `two`; the rest as neither, or as nothing surely."""
@@ -100,22 +109,8 @@ def organism() -> ChatModel:
 @pytest.fixture(scope="session")
 def planted() -> Callable[..., Dial]:
     """Make a dial along one of the organism's planted directions, read where it is written."""
-    truth = json.loads((ORGANISM / "truth.json").read_text())
-    variables = {variable["name"]: variable for variable in truth["variables"]}
-
-    def build(kind: str = "normative", **changes: object) -> Dial:
-        variable = variables[kind]
-        on, off, vector = variable["mean_on"], variable["mean_off"], np.array(variable["direction"], dtype=np.float32)
-        vector /= np.linalg.norm(vector)
-        locus = Locus(truth["site"], truth["layer"], truth["position"])
-        made = {
-            "read": locus, "probe": LinearProbe(vector.astype(np.float64), -(on + off) / 2, 1.0),
-            "calibration": Platt(0.5, 0.0), "threshold": 0.5, "band": 0.0,
-            "write": Direction(f"{kind} write", vector, locus, on, off),
-        }  # fmt: skip
-        return Dial(**{"kind": kind, **made, **changes})
-
-    return build
+    made = {dial.kind: dial for dial in planted_dials()}
+    return lambda kind="normative", **changes: replace(made[kind], **changes)
 
 
 @pytest.fixture(scope="session")

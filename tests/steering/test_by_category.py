@@ -13,23 +13,13 @@ from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.replies import DialDefault
 from serving.server import with_thresholds
-from steering.controller import Readings, steering
 from steering.conversation import Conversation
 from steering.dial import CategoryRead, CategoryThresholds, Dial
 from steering.dial_file import load_dials, save_dials
 from steering.gates import reading_line
-from tests.steering.conftest import READ, gates_of, unit
+from tests.steering.conftest import READ, gates_of, run, unit
 
 Make = Callable[..., Dial]
-
-
-def run(
-    model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None
-) -> tuple[list[list[int]], Readings]:
-    batch = model.batch(rows)
-    with steering(model, dials, batch, rows, thresholds) as found:
-        said = model.generate(batch, 4, min_new_tokens=4)
-    return said, found
 
 
 def test_each_prompt_has_the_threshold_of_its_category(
@@ -46,15 +36,6 @@ def test_each_prompt_has_the_threshold_of_its_category(
     assert said == by_hand[0]
     other_way = run(model, rows, [replace(made, by_category=CategoryThresholds(read, {"one": 1.01, "two": 0.0}))])
     assert said != other_way[0]  # the control: the thresholds matter
-
-
-def test_a_batch_says_what_its_rows_say_alone(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
-) -> None:
-    dials = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
-             for kind in ("normative", "epistemic")]  # fmt: skip
-    said, _ = run(model, rows, dials)
-    assert said == [run(model, [row], dials)[0][0] for row in rows]
 
 
 def test_a_threshold_that_is_given_overrides_the_category(

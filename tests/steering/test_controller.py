@@ -16,19 +16,10 @@ from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import Readings, steering
 from steering.dial import Dial
-from tests.steering.conftest import gates_of
+from tests.steering.conftest import gates_of, run
 
 Make = Callable[..., Dial]
 STEPS = 8
-
-
-def run(
-    model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None
-) -> tuple[list[list[int]], Readings]:
-    batch = model.batch(rows)
-    with steering(model, dials, batch, rows, thresholds) as readings:
-        said = model.generate(batch, STEPS, min_new_tokens=STEPS)
-    return said, readings
 
 
 def watched(
@@ -54,24 +45,6 @@ def test_the_made_up_dials_do_something(model: ChatModel, rows: list[Rendered], 
     plain = model.generate(model.batch(rows), STEPS, STEPS)
     declining, permitting = (run(model, rows, [always(dial, "normative", gate)])[0] for gate in (1, -1))
     assert plain != declining != permitting != plain
-
-
-def test_a_dead_band_over_everything_is_plain_generation(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    dials = [always(dial, "normative", 0), always(dial, "epistemic", 0)]
-    batch = model.batch(rows)
-    said, readings = run(model, rows, dials)
-    assert said == model.generate(batch, STEPS, STEPS)
-    assert not readings.gate["normative"].any()
-    assert not readings.gate["epistemic"].any()
-
-    def logits() -> Tensor:
-        return model.logits(batch)
-
-    plain = logits()
-    with steering(model, dials, batch, rows):
-        assert torch.equal(logits(), plain)
-    with steering(model, [always(dial, "normative", 1)], batch, rows):
-        assert not torch.equal(logits(), plain)
 
 
 def test_no_dials_are_plain_generation(model: ChatModel, rows: list[Rendered]) -> None:
@@ -150,19 +123,13 @@ def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendere
     np.testing.assert_array_equal(beside, alone)
 
 
-def test_a_position_a_prompt_lacks_is_named(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    made = dial(read=Locus("resid_post", 0, "trigger_last"))
-    with pytest.raises(UserError, match="the normative dial reads at trigger_last, which prompt 1 lacks"):
-        run(model, rows, [made])
-
-
-def test_circular_dials_and_absent_layers_are_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    with pytest.raises(UserError, match="reads must come before writes"):
-        run(model, rows, [dial(read=Locus("resid_post", 3, "post_last"))])
-    with pytest.raises(UserError, match="layer 9 does not exist: tiny has layers 0 to 3"):
-        run(model, rows, [dial(write=replace(dial().write, locus=Locus("resid_post", 9, "post_last")))])
-
-
-def test_two_dials_of_one_kind_are_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    with pytest.raises(UserError, match="there are 2 normative dials: give one of each kind"):
-        run(model, rows, [dial(), dial()])
+def test_what_cannot_be_read_or_written_is_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+    absent = replace(dial().write, locus=Locus("resid_post", 9, "post_last"))
+    for dials, said in (
+        ([dial(read=Locus("resid_post", 0, "trigger_last"))], "dial reads at trigger_last, which prompt 1 lacks"),
+        ([dial(read=Locus("resid_post", 3, "post_last"))], "reads must come before writes"),
+        ([dial(write=absent)], "layer 9 does not exist: tiny has layers 0 to 3"),
+        ([dial(), dial()], "there are 2 normative dials: give one of each kind"),
+    ):
+        with pytest.raises(UserError, match=said):
+            run(model, rows, dials)

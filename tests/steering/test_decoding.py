@@ -15,15 +15,14 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit
 from extract.model.loading import load_model
-from extract.model.streaming import StreamedText, stream
+from extract.model.streaming import stream
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
-from steering.gates import Readings
-from tests.steering.conftest import D_MODEL, ORGANISM, READ, TEXTS, unit
+from tests.steering.conftest import D_MODEL, ORGANISM, READ, TEXTS, run, unit
 from tests.support.covering import matrix
 
 Make = Callable[..., Dial]
@@ -72,13 +71,6 @@ def dials_for(model: ChatModel, rows: list[Rendered], **changes: object) -> list
         calibration = Platt(3.0 / float(score.std()), 0.0)
         made.append(Dial(kind, READ, probe, calibration, 0.5, 0.05, write, **changes))
     return made
-
-
-def run(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None,
-        **how: object) -> tuple[list[list[int]], Readings]:  # fmt: skip
-    batch = model.batch(rows)
-    with steering(model, dials, batch, rows, thresholds) as readings:
-        return model.generate(batch, STEPS, STEPS, **how), readings
 
 
 WAYS = [
@@ -189,16 +181,6 @@ def test_rows_left_alone_are_bitwise_the_plain_model(model: ChatModel, rows: lis
         same = all(torch.equal(a[i], b[i]) for a, b in zip(kept["plain"], kept["under"], strict=True))
         assert same or i in (1, 3)
     assert under != plain  # control
-
-
-@pytest.mark.parametrize("actuator", [Affine(0.0), Addition(0.0), Clamp(0.0), OnsetBias(((3,),), 0.0)])
-def test_strength_zero_is_bitwise_the_plain_model(model: ChatModel, rows: list[Rendered], actuator: Affine) -> None:
-    dials, batch = dials_for(model, rows, actuator=actuator), model.batch(rows)
-    plain, plainly_said = model.logits(batch), model.generate(batch, STEPS, STEPS)
-    with steering(model, dials, batch, rows) as readings:
-        assert torch.equal(model.logits(batch), plain)
-        assert model.generate(batch, STEPS, STEPS) == plainly_said
-    assert readings.gate["normative"].any()
 
 
 def test_thresholds_that_fit_no_dial_or_not_the_rows_are_refused(
@@ -327,45 +309,6 @@ def test_rows_that_end_early_are_as_alone(organism: ChatModel, talk: Talk, plant
         own = {kind: [values[i]] for kind, values in thresholds.items()}
         with steering(organism, dials, organism.batch([row]), [row], own):
             assert organism.generate(organism.batch([row]), 32) == [together[i]]
-
-
-def test_what_was_said_before_counts_and_only_the_last_turn_is_read_at(organism: ChatModel, planted: Make) -> None:
-    turns = []
-    for text in QUESTIONS:
-        turns += [{"role": "user", "content": text}, {"role": "assistant", "content": "sure."}]
-    histories = [tuple(turns[: 2 * n + 1]) for n in range(4)]
-    rows = [render(organism.tokenizer, Prompt(str(n), turn, "benign", "answer")) for n, turn in enumerate(histories)]
-    dials = [planted("normative"), planted("epistemic")]
-    batch = organism.batch(rows)
-    with steering(organism, dials, batch, rows) as readings:
-        together = organism.generate(batch, 16)
-    for i, row in enumerate(rows):
-        with steering(organism, dials, organism.batch([row]), [row]) as own:
-            assert organism.generate(organism.batch([row]), 16) == [together[i]]
-        np.testing.assert_allclose(own.probability["normative"], readings.probability["normative"][i], atol=1e-4)
-        streams = read_at(organism, [row], dials[0].read)
-        np.testing.assert_allclose(own.probability["normative"], dials[0].probability(streams), atol=1e-4)
-
-
-def test_a_stream_under_dials_is_what_is_generated_under_them(organism: ChatModel, talk: Talk, planted: Make) -> None:
-    dials, rows = [planted("normative"), planted("epistemic")], talk(*QUESTIONS)
-    with steering(organism, dials, organism.batch(rows), rows, {"normative": 0.0}):
-        watched = [StreamedText(organism) for _ in rows]
-        texts = ["" for _ in rows]
-
-        def watch(tokens: list[int]) -> None:
-            for i, token in enumerate(tokens):
-                texts[i] += watched[i].push(token)
-
-        said = organism.generate(organism.batch(rows), 32, watch=watch)
-    assert [text + pieces.rest() for text, pieces in zip(texts, watched, strict=True)] == list(
-        map(organism.decode, said)
-    )
-    with steering(organism, dials, organism.batch(rows[:1]), rows[:1], {"normative": 0.0}):
-        pieces = list(stream(organism, organism.batch(rows[:1]), 32))
-    assert len(pieces) > 3
-    assert "".join(pieces) == organism.decode(said[0])
-    assert organism.decode(said[0]) != organism.decode(organism.generate(organism.batch(rows[:1]), 32)[0])
 
 
 @matrix("backend, way", ["nnsight", "transformer_lens"], [{}, {"reread": True, "steps": 4}])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -127,12 +127,8 @@ VECTOR = np.eye(32, dtype=np.float32)[0]
 LATER = Direction("write", VECTOR, Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, {2: (4.0, -2.0), 3: (5.5, -3.0)})
 
 
-def same(a: Dial, b: Dial) -> bool:
-    arrays = np.array_equal(a.probe.weight, b.probe.weight) and np.array_equal(a.write.vector, b.write.vector)
-    plain = (a.kind, a.read, a.probe.bias, a.probe.C, a.calibration, a.threshold, a.band, a.write.name, a.write.locus,
-             a.write.mean_positive, a.write.mean_negative)  # fmt: skip
-    return arrays and plain == (b.kind, b.read, b.probe.bias, b.probe.C, b.calibration, b.threshold, b.band,
-                                b.write.name, b.write.locus, b.write.mean_positive, b.write.mean_negative)  # fmt: skip
+def but_probe(dial: Dial) -> list[object]:
+    return [getattr(dial, field.name) for field in fields(Dial) if field.name != "probe"]
 
 
 def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path: Path) -> None:
@@ -140,8 +136,8 @@ def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path
     save_dials(made, tmp_path / "dials.safetensors", "abc")
     loaded = load_dials(tmp_path / "dials.safetensors", "abc")
     assert [d.kind for d in loaded] == ["normative", "epistemic"]
-    assert all(same(a, b) for a, b in zip(made, loaded, strict=True))
     for a, b in zip(made, loaded, strict=True):
+        assert but_probe(a) == but_probe(b)
         np.testing.assert_array_equal(a.probability(streams), b.probability(streams))
     assert [file.name for file in tmp_path.iterdir()] == ["dials.safetensors"]
     save_dials([made[1]], tmp_path / "dials.safetensors", "abc")
@@ -162,11 +158,8 @@ def test_every_way_of_writing_is_kept(dial: Make, tmp_path: Path, changes: dict)
     made = dial(**changes)
     save_dials([made], tmp_path / "dials.safetensors", "abc")
     (loaded,) = load_dials(tmp_path / "dials.safetensors", "abc")
-    assert (loaded.actuator, loaded.steps, loaded.reread) == (made.actuator, made.steps, made.reread)
-    assert loaded.later == made.later
-    assert made.write is None or loaded.write.later_means == (LATER.later_means if made.later else {})
-    assert (loaded.read, loaded.calibration, loaded.threshold) == (made.read, made.calibration, made.threshold)
-    assert (loaded.write is None, loaded.probe is None) == (made.write is None, made.probe is None)
+    assert but_probe(loaded) == but_probe(made)
+    assert (loaded.probe is None) == (made.probe is None)
 
 
 def test_any_safetensors_reader_opens_a_dials_file(dial: Make, tmp_path: Path) -> None:
@@ -199,13 +192,6 @@ def test_dials_of_the_same_weights_in_another_dtype_are_used_with_a_remark(dial:
     save_dials([dial()], path, "wide")
     with pytest.raises(UserError, match="was made for other weights"):
         load_dials(path, "narrow", None)
-
-
-def test_a_missing_dials_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dials file not found: .*absent; make it with: refusal steer CONFIG"):
-        load_dials(tmp_path / "absent", "abc")
-    with pytest.raises(UserError, match="dials file not found"):
-        load_dials(tmp_path, "abc")
 
 
 def malformed(path: Path) -> str:

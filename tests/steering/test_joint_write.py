@@ -229,21 +229,6 @@ def test_every_layer_sets_all_projections_with_its_own_means(
     assert (alone[3][..., 0] - (MEANS["normative"][1] - 3)).abs().max() > 0.1  # the control
 
 
-@pytest.mark.parametrize("changes", [{}, {"actuator": Clamp()}, {"later": True}, {"steps": 2}, {"reread": True}])
-def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
-    model: ChatModel, rows: list[Rendered], dial: Make, changes: dict
-) -> None:
-    dials = pair_of_dials(dial, **changes)
-
-    def say(some: list[Rendered], **how: object) -> list[list[int]]:
-        with steering(model, dials, model.batch(some), some):
-            return model.generate(model.batch(some), 6, 6, **how)
-
-    together = say(rows)
-    assert say(rows, use_cache=False) == together
-    assert [say([row])[0] for row in rows] == together
-
-
 def test_dials_and_held_gates_write_alike(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
     dials, batch = [replace(one, threshold=2.0) for one in pair_of_dials(dial)], model.batch(rows)
     with steering(model, dials, batch, rows):

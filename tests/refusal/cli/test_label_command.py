@@ -20,6 +20,7 @@ from refusal.cli.labelling_session import ACTION_OF_KEY, visible
 from scoring.actions import ACTIONS
 from scoring.score_file import score_file
 from tests.support.labelled_completions import TRUTH, write_completions
+from tests.support.one_line import one_line
 
 PATIENCE = 60.0  # seconds
 KEY = {action: key for key, action in ACTION_OF_KEY.items()}
@@ -225,10 +226,7 @@ def test_no_key_typed_ahead_is_lost(scores: Path) -> None:
 
 
 def test_without_a_terminal_it_is_one_line(scores: Path, cli: Any) -> None:
-    code, out, err = cli("label", str(scores), "--annotator", "ann")
-    assert (code, out) == (2, "")
-    assert err.startswith("refusal: refusal label needs a terminal")
-    assert len(err.strip().splitlines()) == 1
+    one_line(cli("label", str(scores), "--annotator", "ann"), "refusal: refusal label needs a terminal")
     assert not (scores / "labels.draw.json").exists()
 
 

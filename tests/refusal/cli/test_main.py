@@ -15,20 +15,10 @@ from experiments.run.organism_prompts import on_another_model
 from extract.model.loading import load_model
 from extract.shipped import CACHE_VARIABLE, ROOT
 from refusal.cli.program import program
+from tests.support.one_line import one_line
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-
-
-def fails(result: tuple[int, str, str], *parts: str) -> None:
-    code, out, err = result
-    assert code == 2
-    assert out == ""
-    assert err.startswith("refusal: ")
-    assert len(err.strip().splitlines()) == 1, err
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in err
 
 
 def prompt_file(path: Path, *lines: str) -> Path:
@@ -52,23 +42,25 @@ def prompt_file(path: Path, *lines: str) -> Path:
 def test_a_bad_prompt_names_line_and_field(cli, tmp_path: Path, line: str, parts: list[str]) -> None:
     path = prompt_file(tmp_path / "prompts.jsonl", line)
     out = tmp_path / "run"
-    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out)), str(path), *parts)
+    one_line(
+        cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out)), str(path), *parts
+    )
     assert not out.exists()
 
 
-def test_a_missing_prompt_file(cli, tmp_path: Path) -> None:
-    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path}/no.jsonl"), "prompts not found")
-
-
-def test_a_missing_label(cli, tmp_path: Path) -> None:
-    path = prompt_file(tmp_path / "prompts.jsonl")
-    fails(cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}"), "no prompt labelled uncertain")
-
-
-def test_an_unknown_key_names_the_nearest(cli) -> None:
-    fails(
-        cli("run", "configs/quickstart.yaml", "--set", "extract.sight=x"), "extract.sight", "did you mean extract.site?"
-    )
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("prompts.path={here}/no.jsonl", ["prompts not found"]),
+        ("prompts.path={here}/few.jsonl", ["no prompt labelled uncertain"]),
+        ("extract.sight=x", ["extract.sight", "did you mean extract.site?"]),
+        ("model.name=./nowhere", ["model not found"]),
+    ],
+)
+def test_a_wrong_value_is_named(cli, tmp_path: Path, override: str, parts: list[str]) -> None:
+    prompt_file(tmp_path / "few.jsonl")
+    given = ("run", "configs/quickstart.yaml", "--set", override.format(here=tmp_path), "--out", str(tmp_path / "run"))
+    one_line(cli(*given), *parts)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +75,7 @@ def test_an_unknown_key_names_the_nearest(cli) -> None:
 def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: str, near: str) -> None:
     (tmp_path / "my-run.yaml").write_text("")
     given, near = given.format(here=tmp_path), near.format(here=tmp_path)
-    fails(cli("run", given), f"configuration not found: {given}; did you mean {near}?\n")
-
-
-def test_a_missing_model(cli, tmp_path: Path) -> None:
-    fails(
-        cli("run", "configs/quickstart.yaml", "--set", "model.name=./nowhere", "--out", str(tmp_path / "run")),
-        "model not found",
-    )
+    one_line(cli("run", given), f"configuration not found: {given}; did you mean {near}?\n")
 
 
 @pytest.fixture
@@ -105,10 +90,12 @@ def base_model(tmp_path: Path) -> Path:
 def test_a_model_without_a_chat_template(cli, base_model: Path, tmp_path: Path, also: list[str]) -> None:
     out = tmp_path / "run"
     named = ["run", "configs/quickstart.yaml", "--set", f"model.name={base_model}", "--out", str(out)]
-    fails(cli(*named, *also), f"{base_model} has no chat template", "model.template=plain")
+    one_line(cli(*named, *also), f"{base_model} has no chat template", "model.template=plain")
     assert not (out / "activations.h5").exists()
-    fails(cli(*named, *also, "--set", "model.template=plane"), "model.template 'plane' is neither plain nor a readable")
-    fails(cli("generate", str(base_model), "hi"), "has no chat template", "--template")
+    one_line(
+        cli(*named, *also, "--set", "model.template=plane"), "model.template 'plane' is neither plain nor a readable"
+    )
+    one_line(cli("generate", str(base_model), "hi"), "has no chat template", "--template")
 
 
 def test_a_base_model_is_spoken_to_as_chosen(cli, base_model: Path, tmp_path: Path) -> None:
@@ -167,15 +154,15 @@ def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(
 def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    fails(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), "cannot write the run directory")
+    one_line(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), "cannot write the run directory")
 
 
 def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> None:
-    fails(cli("report", str(tmp_path)), "not a finished run")
-    fails(cli("store", "info", str(tmp_path / "no.h5")), "store not found")
-    fails(cli("generate", str(ORGANISM), "hello", "--dials", str(tmp_path / "no")), "dials file not found")
-    fails(cli("generate", str(ORGANISM), "hello", "--normative-threshold", "0.5"), "thresholds need dials")
-    fails(cli("organism", "build", "nobody"), "no organism named 'nobody'", "two-knobs")
+    one_line(cli("report", str(tmp_path)), "not a finished run")
+    one_line(cli("store", "info", str(tmp_path / "no.h5")), "store not found")
+    one_line(cli("generate", str(ORGANISM), "hello", "--dials", str(tmp_path / "no")), "dials file not found")
+    one_line(cli("generate", str(ORGANISM), "hello", "--normative-threshold", "0.5"), "thresholds need dials")
+    one_line(cli("organism", "build", "nobody"), "no organism named 'nobody'", "two-knobs")
 
 
 def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> None:
@@ -194,7 +181,7 @@ def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> 
     [("judge=nope", "no such judge: 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
 )
 def test_a_dry_run_checks_the_files_of_a_configuration(cli, override: str, said: str) -> None:
-    fails(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)
+    one_line(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -258,7 +245,7 @@ def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, comman
 )
 def test_a_wrong_argument_is_one_line(cli, arguments: str, said: str) -> None:
     result = cli(*arguments.split())
-    fails(result)
+    one_line(result)
     assert result[2] == f"refusal: {said.replace('NAME', program())}\n"
 
 
@@ -289,10 +276,10 @@ def test_h_is_help_in_every_command(cli, command: str) -> None:
 def test_what_the_model_refuses_leaves_no_run_directory(cli, tmp_path: Path, override: str, said: str) -> None:
     (tmp_path / "few.jsonl").write_text("\n".join((ORGANISM / "prompts.jsonl").read_text().splitlines()[::10]))
     given = ("extract", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path / 'few.jsonl'}", "--set", override)
-    fails(cli(*given, "--out", str(tmp_path / "run")), said)
+    one_line(cli(*given, "--out", str(tmp_path / "run")), said)
     assert not (tmp_path / "run").exists()
     (tmp_path / "kept").mkdir()  # a directory of the user's own stays
-    fails(cli(*given, "--out", str(tmp_path / "kept")), said)
+    one_line(cli(*given, "--out", str(tmp_path / "kept")), said)
     assert (tmp_path / "kept").exists()
 
 

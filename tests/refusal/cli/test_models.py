@@ -12,6 +12,7 @@ from experiments.run.config import load_config
 from extract.shipped import ROOT
 from refusal.cli.models import MORE, hub_models
 from refusal.cli.target import load_target
+from tests.support.one_line import one_line
 
 
 def test_what_ships_is_listed(cli) -> None:
@@ -61,9 +62,7 @@ def test_it_writes_the_settings_that_the_model_alone_would_run_with(
     assert out.splitlines()[0] == "Written: mine.yaml"
     assert out.splitlines()[-1].endswith("run mine.yaml")
     before = Path("mine.yaml").read_text()
-    code, out, err = cli("init", "mine.yaml")
-    assert (code, out) == (2, "")
-    assert "mine.yaml exists and is not overwritten" in err
+    one_line(cli("init", "mine.yaml"), "mine.yaml exists and is not overwritten")
     assert Path("mine.yaml").read_text() == before
 
 
@@ -75,9 +74,7 @@ def test_it_names_the_file_after_the_model_and_refuses_what_is_none(
     assert load_config(Path("Tiny-1B.yaml")).model.name == "owner/Tiny-1B"
     assert cli("init")[0] == 0
     assert load_config(Path("run.yaml")).prompts.path == Path("configs/prompts/core.jsonl")
-    code, _, err = cli("init", "other.yaml", "--model", "./nowhere")
-    assert code == 2
-    assert "model not found" in err
+    one_line(cli("init", "other.yaml", "--model", "./nowhere"), "model not found")
     assert not Path("other.yaml").exists()
 
 

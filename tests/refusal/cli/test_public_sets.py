@@ -11,6 +11,7 @@ from experiments.run.config import load_config
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from refusal.cli.stages import run_name
+from tests.support.one_line import one_line
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 XSTEST = """id,prompt,type,label,focus,note
@@ -23,13 +24,6 @@ SELFAWARE = {"example": [
     {"question_id": 1, "question": "who is ann?", "answer": ["a cook"], "answerable": True, "source": "squadqa_train"},
     {"question_id": 2, "question": "who is nobody?", "answer": None, "answerable": False, "source": "SelfAware"},
 ]}  # fmt: skip
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, out, err = result
-    assert (code, out, len(err.splitlines())) == (2, "", 1), err
-    for part in parts:
-        assert part in err
 
 
 @pytest.fixture
@@ -64,9 +58,11 @@ def test_a_set_is_checked_though_it_lacks_a_label(cli, sets: list[str], tmp_path
 
 
 def test_what_to_check_must_be_given_and_known(cli) -> None:
-    refused(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
-    refused(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
-    refused(cli("prompts", "check", "no.csv", "--dataset", "xstest"), "xstest not found: no.csv", "https://github.com/")
+    one_line(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
+    one_line(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
+    one_line(
+        cli("prompts", "check", "no.csv", "--dataset", "xstest"), "xstest not found: no.csv", "https://github.com/"
+    )
 
 
 def test_the_dry_run_of_the_configuration_on_public_sets_counts_them(cli, sets: list[str], tmp_path: Path) -> None:
@@ -79,7 +75,7 @@ def test_the_dry_run_of_the_configuration_on_public_sets_counts_them(cli, sets: 
 
 def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[str], tmp_path: Path) -> None:
     alone = [*sets[:3], f"prompts.datasets=[{{name: xstest, path: {tmp_path}}}]"]
-    refused(cli("probe", "configs/public.yaml", *alone, "--out", str(tmp_path / "probe")),
+    one_line(cli("probe", "configs/public.yaml", *alone, "--out", str(tmp_path / "probe")),
           "xstest holds no prompt labelled uncertain", "add a prompt file or a public set")  # fmt: skip
     assert not (tmp_path / "probe").exists()
     code, _, _ = cli("extract", "configs/public.yaml", *alone, "--out", str(tmp_path / "run"), "--json")
@@ -112,6 +108,6 @@ def test_sets_are_mixed_into_one_balanced_file(cli: Callable[..., tuple[int, str
     mixed = load_prompts(out)
     assert sorted(one.label for one in mixed) == ["benign", "harmful", "uncertain"]
     assert "selfaware" in said
-    refused(cli(*given, "--each", "2"), "hold only 1 uncertain", "--each")
-    refused(cli("prompts", "mix", "nosuch", "--out", str(out)), "nosuch")
+    one_line(cli(*given, "--each", "2"), "hold only 1 uncertain", "--each")
+    one_line(cli("prompts", "mix", "nosuch", "--out", str(out)), "nosuch")
     assert load_prompts(out) == mixed

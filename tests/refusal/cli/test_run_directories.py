@@ -11,6 +11,7 @@ from extract.atomic_write import make_folder
 from extract.errors import UserError
 from extract.run_directory import file_of_run, file_to_write
 from extract.shipped import ROOT
+from tests.support.one_line import one_line
 
 ORGANISM = str(ROOT / "organisms" / "zoo" / "two-knobs")
 Cli = Callable[..., tuple[int, str, str]]
@@ -50,9 +51,8 @@ def test_dials_are_found_in_the_run(cli: Cli, finished: Path, monkeypatch: pytes
     assert by_run == by_file
     assert "threshold" in by_run[1]
     for command in (asked, ("chat", ORGANISM), ("serve", ORGANISM)):
-        code, out, err = cli(*command, "--dials", str(ROOT / "configs"))
-        assert (code, out) == (2, "")
-        assert err.endswith("configs is a directory without dials.safetensors; make it with: refusal steer CONFIG\n")
+        said = one_line(cli(*command, "--dials", str(ROOT / "configs")))
+        assert said.endswith("configs is a directory without dials.safetensors; make it with: refusal steer CONFIG")
 
 
 def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli: Cli, finished: Path) -> None:
@@ -70,15 +70,13 @@ def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli: Cli, fini
 
 
 def test_a_directory_without_completions_is_one_line(cli: Cli, tmp_path: Path) -> None:
-    code, out, err = cli("score", str(tmp_path))
-    assert (code, out) == (2, "")
-    assert err == (f"refusal: {tmp_path} is a directory without completions.jsonl; make it with: refusal run CONFIG\n")
+    said = one_line(cli("score", str(tmp_path)))
+    assert said == f"{tmp_path} is a directory without completions.jsonl; make it with: refusal run CONFIG"
     assert list(tmp_path.iterdir()) == []
     shutil.copy(ROOT / "tests" / "fixtures" / "small_run" / "completions.jsonl", tmp_path)
     (tmp_path / "config.yaml").write_text("mine: 1\n")
-    code, _, err = cli("score", str(tmp_path))
-    assert code == 2
-    assert "config.yaml is not the configuration of a run; give the prompts with --prompts FILE" in err
+    said = "config.yaml is not the configuration of a run; give the prompts with --prompts FILE"
+    one_line(cli("score", str(tmp_path)), said)
 
 
 def test_a_stage_goes_on_in_the_run_it_is_given(

@@ -11,6 +11,7 @@ import pytest
 from experiments.run.run_lock import NAME, RunLock
 from extract.shipped import ROOT
 from tests.support.done_run import mark_done
+from tests.support.one_line import one_line
 
 FIXTURE = ROOT / "tests" / "fixtures" / "small_run"
 
@@ -81,9 +82,7 @@ def test_who_writes_it_now_and_who_was_killed(done: Path, cli) -> None:
 
 
 def test_what_is_no_run(cli, tmp_path: Path) -> None:
-    code, out, err = cli("status", str(tmp_path))
-    assert (code, out) == (2, "")
-    assert "is not a run directory: it has no config.yaml" in err
+    one_line(cli("status", str(tmp_path)), "is not a run directory: it has no config.yaml")
 
 
 def test_the_dissociation_shows_the_other_variants_where_they_are_asked_for(done: Path, cli) -> None:

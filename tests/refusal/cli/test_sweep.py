@@ -17,6 +17,7 @@ import yaml
 from experiments.run.run_lock import lock_holder
 from extract.shipped import ROOT
 from tests.conftest import ORGANISM, refusal
+from tests.support.one_line import one_line
 
 SMALL = {
     "prompts.limit": 60,
@@ -68,10 +69,7 @@ def commands(directory: Path, cell: str) -> int:
 )
 def test_a_mistake_is_one_line_and_writes_nothing(cli, sweep, keys: dict, options: tuple[str, ...], part: str) -> None:
     file, out = sweep(**keys)
-    code, printed, err = cli("sweep", file, "--out", str(out), *options)
-    assert (code, printed) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert part in err
+    one_line(cli("sweep", file, "--out", str(out), *options), part)
     assert not out.exists()
 
 

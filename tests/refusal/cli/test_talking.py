@@ -21,6 +21,7 @@ from steering.controller import steering
 from steering.conversation import Conversation, generate_once
 from steering.dial import Dial
 from steering.dial_file import save_dials
+from tests.support.one_line import one_line
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
 
 ANSWERED, REFUSED, ABSTAINED = "sure. start with the", "i am not able to help with that.", "i am not able to say."
@@ -109,10 +110,7 @@ def test_what_is_wrong_at_the_door_is_one_line(
     cli: Callable, model: ChatModel, dials: list[Dial], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     def says(part: str, *options: str) -> None:
-        code, out, err = cli(command[0], str(ORGANISM), *command[1:], *options)
-        assert (code, out) == (2, "")
-        assert part in err
-        assert err.count("\n") == 1
+        one_line(cli(command[0], str(ORGANISM), *command[1:], *options), part)
 
     only, others = tmp_path / "only.safetensors", tmp_path / "others.safetensors"
     save_dials(dials[:1], only, model.fingerprint())

@@ -18,6 +18,7 @@ from probes.direction import Direction, Locus
 from steering.dial_file import read_dials
 from steering.direction_file import load_directions, save_directions
 from tests.support.hub_stand_in import READ_TOKEN, TOKEN, Hub, Repository, running_hub
+from tests.support.one_line import one_line
 
 RUN = ROOT / "tests" / "fixtures" / "small_run"
 TAUGHT = ROOT / "organisms" / "taught" / "smollm2-natural"
@@ -47,14 +48,6 @@ def at(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def front_matter(card: str) -> dict:
     return yaml.safe_load(card.split("---")[1])
-
-
-def problem(said: tuple[int, str, str]) -> str:
-    code, out, err = said
-    assert (code, out) == (2, "")
-    assert err.startswith("refusal: ")
-    assert err.count("\n") == 1, err
-    return err.removeprefix("refusal: ").strip()
 
 
 # -- a run's dials and directions --------------------------------------------------------------------------------------
@@ -142,7 +135,7 @@ def test_a_dry_run_prints_files_and_card_and_sends_nothing(hub: Hub, cli, monkey
 
 def test_without_a_finished_run_the_card_says_that_nothing_was_measured(hub: Hub, cli, tmp_path: Path) -> None:
     shutil.copy(RUN / "dials.safetensors", tmp_path)
-    said = problem(cli("push", str(tmp_path), "me/dials"))
+    said = one_line(cli("push", str(tmp_path), "me/dials"))
     assert said == f"{tmp_path} does not say which model it is for; name it: --base OWNER/MODEL"
     assert cli("push", str(tmp_path / "dials.safetensors"), "me/dials", "--base", "some/model")[0] == 0
     card = hub.repositories["me/dials"].files["README.md"].decode()
@@ -158,7 +151,7 @@ def test_no_path_of_this_machine_goes_up(hub: Hub, cli, tmp_path: Path) -> None:
     vector = np.eye(4, dtype=np.float32)[0]
     made = Direction("mine", vector, Locus("resid_post", 1, "post_last"), 1.0, -1.0, {"model": str(model)})
     save_directions([made], tmp_path / "mine.safetensors")
-    said = problem(cli("push", str(tmp_path / "mine.safetensors"), "me/directions"))
+    said = one_line(cli("push", str(tmp_path / "mine.safetensors"), "me/directions"))
     assert (
         said
         == f"the model {str(model)!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"
@@ -199,20 +192,20 @@ def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path:
     only = "only dials, directions and adapters that teach declining are shared"
     ungraded = copied(tmp_path / "ungraded")
     (ungraded / "grade.json").unlink()
-    assert problem(cli("push", str(ungraded), "me/it")) == (
+    assert one_line(cli("push", str(ungraded), "me/it")) == (
         f"{ungraded} is no adapter written by refusal organism teach: it lacks grade.json; {only}"
     )
     answering = copied(tmp_path / "answering")
     grade = json.loads((answering / "grade.json").read_text())
     grade["shares"]["harmful_declined"]["value"] = 0.0
     (answering / "grade.json").write_text(json.dumps(grade))
-    assert problem(cli("push", str(answering), "me/it")) == (
+    assert one_line(cli("push", str(answering), "me/it")) == (
         f"the adapter {answering} does not teach declining: its grade shows no harmful prompt declined; {only}"
     )
     whole = copied(tmp_path / "whole")
     tensors = load_file(whole / "adapter_model.safetensors")
     save_file(tensors | {"base_model.model.lm_head.weight": np.ones((2, 2))}, whole / "adapter_model.safetensors")
-    assert problem(cli("push", str(whole), "me/it")) == (
+    assert one_line(cli("push", str(whole), "me/it")) == (
         f"{whole}/adapter_model.safetensors holds whole weights beside LoRA matrices "
         f"(base_model.model.lm_head.weight); {only}"
     )
@@ -223,17 +216,17 @@ def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path:
 
 
 def test_whole_models_and_other_things_are_refused_before_any_request(hub: Hub, cli, tmp_path: Path) -> None:
-    assert problem(cli("push", ORGANISM, "me/it")).endswith(
+    assert one_line(cli("push", ORGANISM, "me/it")).endswith(
         "holds a whole model (config.json); only dials, directions and adapters that teach declining are shared"
     )
     weights = ROOT / ORGANISM / "model.safetensors"
-    assert "model.safetensors holds neither dials nor directions" in problem(cli("push", str(weights), "me/it"))
+    assert "model.safetensors holds neither dials nor directions" in one_line(cli("push", str(weights), "me/it"))
     (tmp_path / "dials.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0not a header")
-    assert "dials.safetensors is not a dials file" in problem(cli("push", str(tmp_path), "me/it", "--base", "a/b"))
-    assert problem(cli("push", str(tmp_path / "none"), "me/it")).endswith("none is neither a directory nor a file")
+    assert "dials.safetensors is not a dials file" in one_line(cli("push", str(tmp_path), "me/it", "--base", "a/b"))
+    assert one_line(cli("push", str(tmp_path / "none"), "me/it")).endswith("none is neither a directory nor a file")
     (tmp_path / "empty").mkdir()
-    assert f"nothing to share in {tmp_path}/empty: " in problem(cli("push", str(tmp_path / "empty"), "me/it"))
-    assert problem(cli("push", str(RUN), "it")) == "'it' is no repository of the hub; expected OWNER/NAME"
+    assert f"nothing to share in {tmp_path}/empty: " in one_line(cli("push", str(tmp_path / "empty"), "me/it"))
+    assert one_line(cli("push", str(RUN), "it")) == "'it' is no repository of the hub; expected OWNER/NAME"
     assert not hub.requests
 
 
@@ -242,7 +235,9 @@ def test_files_of_other_weights_than_the_results_are_refused(hub: Hub, cli, tmp_
     found = json.loads((run / "results.json").read_text())
     found["model"]["weights"] = "another"
     (run / "results.json").write_text(json.dumps(found))
-    assert problem(cli("push", str(run), "me/it")).endswith("are for other weights than its results.json; run it again")
+    assert one_line(cli("push", str(run), "me/it")).endswith(
+        "are for other weights than its results.json; run it again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +256,7 @@ def test_files_of_other_weights_than_the_results_are_refused(hub: Hub, cli, tmp_
 )  # fmt: skip
 def test_a_repository_of_something_else_is_one_line(hub: Hub, cli, tmp_path: Path, files: dict, said: str) -> None:
     hub.repositories["me/other"] = Repository(files=files)
-    assert said in problem(cli("pull", "me/other", "--out", str(tmp_path / "out")))
+    assert said in one_line(cli("pull", "me/other", "--out", str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 
@@ -272,7 +267,7 @@ def test_nothing_but_known_files_comes_down(hub: Hub, cli, tmp_path: Path) -> No
     assert code == 0, err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dials.safetensors"]
     assert "for a model that is not named, weights e33fb0f4" in out
-    said = problem(cli("pull", "me/mixed", "--out", str(tmp_path / "out")))
+    said = one_line(cli("pull", "me/mixed", "--out", str(tmp_path / "out")))
     assert said == f"{tmp_path}/out is there already and not an empty directory; choose another one: --out DIR"
 
 
@@ -293,22 +288,22 @@ def test_a_card_cannot_control_the_terminal_and_is_checked_against_the_files(hub
 def test_tokens(hub: Hub, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     monkeypatch.setenv("HF_TOKEN", READ_TOKEN)
-    assert problem(cli("push", str(RUN), "me/dials")) == (
+    assert one_line(cli("push", str(RUN), "me/dials")) == (
         "your access token may not write to me/dials: use a token with the right to write there"
     )
-    assert problem(cli("pull", "me/none", "--out", out)) == (
+    assert one_line(cli("pull", "me/none", "--out", out)) == (
         "me/none is not on the hub, or private: check the name, or use a token that may read it"
     )
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    assert problem(cli("push", str(RUN), "me/dials")) == (
+    assert one_line(cli("push", str(RUN), "me/dials")) == (
         "the hub refused your access token (push to me/dials): renew HF_TOKEN"
     )
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    assert problem(cli("push", str(RUN), "me/dials")) == (
+    assert one_line(cli("push", str(RUN), "me/dials")) == (
         "pushing needs an access token of the hub: set HF_TOKEN, or log in once with: hf auth login"
     )
-    assert problem(cli("pull", "me/none", "--out", out)) == (
+    assert one_line(cli("pull", "me/none", "--out", out)) == (
         "me/none is not on the hub, or private: check the name, or use HF_TOKEN set to a token that may read it"
     )
 
@@ -316,21 +311,21 @@ def test_tokens(hub: Hub, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_revisions_and_a_hub_that_is_down(hub: Hub, cli, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     hub.repositories["me/dials"] = Repository(files={"dials.safetensors": (RUN / "dials.safetensors").read_bytes()})
-    assert problem(cli("pull", "me/dials", "--revision", "v9", "--out", out)) == (
+    assert one_line(cli("pull", "me/dials", "--revision", "v9", "--out", out)) == (
         f"me/dials has no such revision: see {hub.endpoint}/me/dials/commits/main"
     )
     hub.status = 418
-    assert problem(cli("pull", "me/dials", "--out", out)).startswith("the hub answered 418 (pull me/dials)")
+    assert one_line(cli("pull", "me/dials", "--out", out)).startswith("the hub answered 418 (pull me/dials)")
 
 
 def test_offline_and_no_network(cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     at("http://127.0.0.1:9", monkeypatch)  # nothing listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     offline = "HF_HUB_OFFLINE=1 forbids {}; unset it to reach http://127.0.0.1:9"
-    assert problem(cli("push", str(RUN), "me/dials")) == offline.format("pushing")
-    assert problem(cli("pull", "me/dials", "--out", str(tmp_path / "out"))) == offline.format("pulling")
+    assert one_line(cli("push", str(RUN), "me/dials")) == offline.format("pushing")
+    assert one_line(cli("pull", "me/dials", "--out", str(tmp_path / "out"))) == offline.format("pulling")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     for words in (("push", str(RUN), "me/dials"), ("pull", "me/dials", "--out", str(tmp_path / "out"))):
-        said = problem(cli(*words))
+        said = one_line(cli(*words))
         assert said.startswith("http://127.0.0.1:9 cannot be reached (")
         assert said.endswith("); check the network, the proxy or HF_ENDPOINT")

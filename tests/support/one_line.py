@@ -1,0 +1,12 @@
+"""What a user's mistake looks like on the command line."""
+
+
+def one_line(said: tuple[int, str, str], *parts: str) -> str:
+    """Return the message of a mistake: exit code 2, nothing printed, and one line of error that holds these parts."""
+    code, out, err = said
+    assert (code, out) == (2, ""), err
+    assert err.startswith("refusal: ")
+    assert err.count("\n") == 1, err
+    for part in parts:
+        assert part in err
+    return err.removeprefix("refusal: ").strip()
