@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Template, print_json, wrapped
+from refusal.cli.program import short_path
 
 if TYPE_CHECKING:
     from experiments.report.page.leaderboard import RankedModel
@@ -71,10 +73,8 @@ def evaluate(
     """
     from experiments.report.page.document import write_page
     from experiments.report.page.scoring_page import scorecard_page
-    from extract.errors import UserError
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
-    from refusal.cli.program import short_path
     from scoring.evaluation.asking import KeptAnswers, ask_all
     from scoring.evaluation.suite import load_suite, prompts_of, worded
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
@@ -185,7 +185,6 @@ def leaderboard(
     """
     from experiments.report.page.leaderboard import leaderboard_page
     from extract.atomic_write import write_text
-    from extract.errors import UserError
 
     models = [_listed(run, out) for run in runs]
     names = [one.name for one in models]
@@ -197,7 +196,6 @@ def leaderboard(
 
 def _listed(run: Path, out: Path) -> RankedModel:
     from experiments.report.page.leaderboard import RankedModel
-    from extract.errors import UserError
     from scoring.evaluation.written import RECORD, Evaluation
     from scoring.scorecard import Scorecard
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
+from extract.run_directory import file_to_write
+
 if TYPE_CHECKING:
     from scoring.labels.draw import Draw
     from scoring.labels.label_file import LabelFile
@@ -39,8 +42,6 @@ def label(
     """
     from rich.console import Console
 
-    from extract.errors import UserError
-    from extract.run_directory import file_to_write
     from refusal.cli.labelling_session import LabellingSession, keys
     from scoring.labels.label_file import LabelFile
     from scoring.scored_file import scored_path
@@ -63,7 +64,6 @@ def label(
 def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, stratify: bool | None) -> Draw:
     """Return the draw of a file of labels: the stored one, that one with more completions, or a new one."""
     from extract.atomic_write import make_folder
-    from extract.errors import UserError
     from scoring.labels.draw import Draw, draw_rows
     from scoring.scored_file import scored_path
 

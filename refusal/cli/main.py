@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from extract.errors import UserError
+from extract.run_directory import file_to_write
 from refusal.cli.evaluate import evaluate, leaderboard
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
@@ -138,7 +140,6 @@ for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", o
 
 def main() -> None:
     """Run the command line; a user's mistake prints one line and exits with code 2."""
-    from extract.errors import UserError
 
     # Threads of torch that wait would else spin: beside another process, decoding then takes up to ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -247,8 +248,6 @@ def report(
     from experiments.report.stage import write_report
     from experiments.run.config import load_config
     from experiments.run.inputs import RunInputs
-    from extract.errors import UserError
-    from extract.run_directory import file_to_write
 
     for directory in runs:
         if not (directory / "results.json").is_file():

@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import Json, print_json
+from refusal.cli.program import program
 
 Kind = Literal["organism", "taught", "configuration", "cached"]
 TITLES: dict[Kind, str] = {
@@ -64,7 +66,6 @@ def models(as_json: Json = False) -> None:
             if one.size is not None:
                 size = f"{one.size / 1e9:.1f} GB" if one.size >= 1e8 else f"{one.size / 1e6:.0f} MB"
             typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
-    from refusal.cli.program import program
 
     typer.echo(f"Run one: {program()} run {listed[0].target}    what it takes: --dry-run")
 
@@ -79,7 +80,6 @@ def init(
 
     Example: refusal init mine.yaml --model organisms/zoo/two-knobs
     """
-    from refusal.cli.program import program
 
     path = write_configuration(file, model)
     typer.echo(f"Written: {path}")
@@ -164,7 +164,6 @@ def _configurations(cached: set[str]) -> list[Runnable]:
 
 def write_configuration(file: Path | None, model: str | None) -> Path:
     """Write the configuration for a model and return its path."""
-    from extract.errors import UserError
     from extract.shipped import resolve_shipped
     from refusal.cli.target import REAL, settings_for
 

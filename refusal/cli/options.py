@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from extract.errors import UserError
 from extract.shipped import shipped
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
 
 def contrast_override(ways: str | None) -> list[str]:
     """Return the override that --contrast A,B stands for; none without it."""
-    from extract.errors import UserError
 
     if ways is None:
         return []
@@ -124,7 +124,6 @@ def workers_wanted(
 ) -> WorkersWanted | None:
     """Return what --ray, --workers, --gpus-per-worker and --local-disks ask for; None without --ray."""
     from experiments.cluster.connection import WorkersWanted
-    from extract.errors import UserError
 
     if address is None:
         if workers is not None or gpus_per_worker is not None or local_disks:
@@ -144,7 +143,6 @@ def arguments(
 
 def minutes(time: str) -> float:
     """Return the minutes of a time such as 90s, 15m, 2h or 1h30m."""
-    from extract.errors import UserError
 
     match = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
     try:

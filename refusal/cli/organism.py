@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import DryRun, Json, print_json, wrapped
 
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
@@ -32,7 +33,6 @@ def organism_get(
 
     Example: refusal organism get xor --from ~/refusal-probes
     """
-    from extract.errors import UserError
     from extract.shipped import cache_folder
     from organisms.listing import SPECS, fetch, installed
 

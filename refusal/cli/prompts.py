@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import Json, print_json
+from refusal.cli.stdin import StandardInput
 
 prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list and mix the public sets known by name.")
 
@@ -29,8 +31,6 @@ def prompts_check(
     Example: refusal prompts check --dataset xstest
     """
     from experiments.prompt_check.check import check, print_check
-    from extract.errors import UserError
-    from refusal.cli.stdin import StandardInput
 
     if file is None and dataset is None:
         raise UserError("nothing to check: give a prompt FILE, or --dataset NAME (refusal prompts sets lists them)")
@@ -86,7 +86,6 @@ def prompts_mix(
     from collections import Counter
 
     from extract.atomic_write import write_jsonl
-    from extract.errors import UserError
     from extract.prompts.groups import groups_of
     from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
     from extract.prompts.sources import mixed

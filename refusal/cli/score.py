@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import NO_OVERRIDES, AlsoRefuses, Json, print_json, wrapped
+from refusal.cli.stdin import StandardInput
 
 Adjacent = Annotated[
     Path | None,
@@ -78,7 +80,6 @@ def score(
     """
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
-    from refusal.cli.stdin import StandardInput
     from scoring.score_file import score_file
 
     folder = out or (completions if completions.is_dir() else completions.parent)
@@ -155,8 +156,6 @@ def compare(
     import json
 
     from extract.atomic_write import write_text
-    from extract.errors import UserError
-    from refusal.cli.stdin import StandardInput
     from scoring.compare.comparison import Comparison, compare_runs, write_comparison
     from scoring.compare.fail_if import failures, parse_all
     from scoring.compare.text import to_csv, to_junit, to_markdown

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
+from extract.run_directory import file_of_run
 from refusal.cli.options import (
     NO_OVERRIDES,
     Adapter,
@@ -67,9 +69,7 @@ def serve(
 
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart --engine vllm --max-batch 64
     """
-    from extract.errors import UserError
     from extract.model.adapter import is_adapter
-    from extract.run_directory import file_of_run
     from steering.conversation import open_with_dials
 
     try:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import Json, print_json
+from refusal.cli.program import program
 
 if TYPE_CHECKING:
     from experiments.pipeline.graph import StageState
@@ -49,8 +51,6 @@ def run_status(directory: Path) -> RunStatus:
     from experiments.pipeline.graph import stage_states
     from experiments.run.config import load_config
     from experiments.run.run_lock import is_held, lock_holder
-    from extract.errors import UserError
-    from refusal.cli.program import program
 
     if not (directory / "config.yaml").is_file():
         raise UserError(f"{directory} is not a run directory: it has no config.yaml; make one with: refusal run CONFIG")

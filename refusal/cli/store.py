@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from extract.errors import UserError
+from extract.run_directory import file_of_run
 from refusal.cli.options import Json, print_json, wrapped
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ def store_info(file: Store, as_json: Json = False) -> None:
 
     Example: refusal store info runs/quickstart/activations.h5
     """
-    from extract.run_directory import file_of_run
     from extract.store.activation_store import ActivationStore
 
     with ActivationStore(file_of_run(file, "activations.h5")) as store:
@@ -56,10 +57,8 @@ def store_verify(
 
     Example: refusal store verify runs/quickstart/activations.h5 --model organisms/zoo/two-knobs
     """
-    from extract.errors import UserError
     from extract.model.loading import load_model
     from extract.model.loading_options import DType, quiet_libraries
-    from extract.run_directory import file_of_run
     from extract.store.integrity import verify
 
     if dtype not in get_args(DType):
@@ -96,7 +95,6 @@ def store_export(
 
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
-    from extract.run_directory import file_of_run
     from extract.store.writer import export
 
     file = file_of_run(file, "activations.h5")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
+from extract.run_directory import is_run
 from refusal.cli.options import (
     CPU_BUDGET,
     NO_BUDGET,
@@ -71,7 +73,6 @@ def sweep(
 def _places(ray: str | None, workers: int | None, gpus_per_worker: float | None) -> Places:
     from experiments.cluster.connection import WorkersWanted
     from experiments.sweep.run import Places
-    from extract.errors import UserError
 
     if ray is not None:
         return Places(ray=WorkersWanted(ray, workers, gpus_per_worker))
@@ -98,9 +99,7 @@ def _sweep(
     from experiments.sweep.run import run_cells
     from experiments.sweep.table import row_of, write_sweep_page, write_table
     from extract.atomic_write import make_folder, write_text
-    from extract.errors import UserError
     from extract.progress import Reporter
-    from extract.run_directory import is_run
     from extract.yaml_file import key_and_value
     from refusal.cli.target import load_target
 

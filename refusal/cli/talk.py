@@ -1,11 +1,15 @@
-"""`refusal generate` and `refusal chat`: completions of a model, with or without dials."""
+"""`refusal generate` and `refusal chat`: completions of a model, with or without dials that move between turns."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import (
     NO_OVERRIDES,
     Adapter,
@@ -20,10 +24,23 @@ from refusal.cli.options import (
     arguments,
     print_json,
 )
+from refusal.cli.stdin import lines_of_stdin
 
 if TYPE_CHECKING:
-    from steering.conversation import Turn
-    from steering.dial import Kind
+    from rich.console import Console
+
+    from steering.conversation import Conversation, Turn
+    from steering.dial import Dial, Kind
+
+HELP = """\
+/normative 0.8   refuse at or above this probability that the model should not answer
+/epistemic 0.4   abstain at or above this probability that the model does not know
+/dials           show the dials
+/reset           forget the conversation; dials and system message stay
+/help            show this list
+/quit            end (also /exit, a line of quit or exit alone, or Ctrl-D); Ctrl-C stops an answer"""
+ENDS = ("/quit", "/exit", "quit", "exit")
+FIELDS = ("probability", "threshold", "gate", "category")  # of a dial's reading, in JSON
 
 
 def generate(
@@ -46,7 +63,6 @@ def generate(
 
     Example: refusal generate organisms/zoo/two-knobs "how do i fix it?" --dials runs/quickstart/dials.safetensors
     """
-    from refusal.cli.stdin import lines_of_stdin
     from steering.conversation import Conversation, generate_once, open_with_dials
     from steering.gates import reading_line
 
@@ -56,8 +72,7 @@ def generate(
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
     if as_json:
-        answers = generate_once(loaded, prompts, open_dials, given, max_new_tokens)
-        print_json([_record(one) for one in answers])
+        print_json([_record(one) for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
         return
     for text in prompts:
         typer.echo(f"> {text}")
@@ -67,15 +82,12 @@ def generate(
 
 
 def _record(turn: Turn) -> dict[str, object]:
-    fields = ("probability", "threshold", "gate", "category")
-    read = {name: {kind: getattr(one, name) for kind, one in turn.readings.items()} for name in fields}
+    read = {name: {kind: getattr(one, name) for kind, one in turn.readings.items()} for name in FIELDS}
     return {"prompt": turn.prompt, "completion": turn.completion, **read}
 
 
 def _check_prompts(model: str, prompts: list[str]) -> None:
     """Refuse empty prompts, and several words without quotes, which are several prompts; Chinese has no spaces."""
-    from extract.errors import UserError
-
     if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):
         from shlex import join
 
@@ -102,9 +114,103 @@ def chat(
     """
     from rich.console import Console
 
-    from refusal.cli.terminal_chat import chat as talk
     from steering.conversation import Conversation, open_with_dials
 
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
-    talk(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))
+    converse(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))
+
+
+def converse(conversation: Conversation, console: Console) -> None:
+    """Chat until the input ends; a mistake in a turn or a command prints one line and the chat continues."""
+    _show(console, f"{conversation.model.name}; /help lists the commands")
+    _show_dials(conversation, console)
+    for line in _lines(console):
+        text = line.strip()
+        if text.lower() in ENDS:
+            return
+        try:
+            if text.startswith("/"):
+                _command(text, conversation, console)
+            elif text:
+                _turn(text, conversation, console)
+        except UserError as error:
+            _show(console, f"refusal: {error}", "red")
+        except KeyboardInterrupt:
+            _show(console, "\n(stopped; this turn is forgotten)", "dim")
+
+
+def _lines(console: Console) -> Iterator[str]:
+    """Yield the user's lines; echo them where they do not come from a terminal."""
+    if not sys.stdin.isatty():
+        for line in sys.stdin:
+            if line.strip():
+                _show(console, f"> {line.strip()}")
+                yield line
+        return
+    with suppress(ImportError):  # not every system has it
+        import readline  # noqa: F401 - gives input() a history and arrow keys
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            console.print()
+            return
+        except KeyboardInterrupt:
+            console.print()
+
+
+def _turn(text: str, conversation: Conversation, console: Console) -> None:
+    from steering.gates import reading_line
+
+    turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
+    console.print()
+    for kind, read in turn.readings.items():
+        _show(console, f"  {reading_line(kind, read)}", "dim")
+
+
+def _command(text: str, conversation: Conversation, console: Console) -> None:
+    name, *values = text[1:].split()
+    match name:
+        case "help":
+            _show(console, HELP)
+        case "dials":
+            _show_dials(conversation, console)
+        case "reset":
+            conversation.reset()
+            _show(console, "forgotten", "dim")
+        case "normative" | "epistemic":
+            try:
+                (value,) = map(float, values)
+            except ValueError:
+                raise UserError(f"/{name} takes one number from 0 to 1, for example /{name} 0.8") from None
+            before = conversation.set_threshold(name, value)
+            _show(console, f"{name} threshold {before:.2f} -> {value:.2f}", "dim")
+        case _:
+            raise UserError(f"no such command: /{name}; /help lists them")
+
+
+def _show_dials(conversation: Conversation, console: Console) -> None:
+    if not conversation.dials:
+        _show(console, "no dials; --dials FILE loads those written by refusal steer CONFIG", "dim")
+    for dial in conversation.dials:
+        _show(console, f"{dial.kind} dial: threshold {conversation.threshold(dial):.2f}, {_about(dial)}", "dim")
+
+
+def _about(dial: Dial) -> str:
+    """Describe where a dial reads and how it writes."""
+    from steering.actuator import OnsetBias
+
+    read = f"{dial.read.site} {dial.read.layer} at {dial.read.position}" if dial.read else "the onset of the answer"
+    if isinstance(dial.actuator, OnsetBias):
+        write = f"biases the onset (prefixes: {len(dial.actuator.prefixes)})"
+    else:
+        where = f" {dial.write.locus.site} {dial.write.locus.layer}" if dial.write else ""
+        where += " and later layers" if dial.later else ""
+        how = type(dial.actuator).__name__.lower()
+        write = f"writes{where} ({how}, {'every step' if dial.steps is None else f'steps: {dial.steps}'})"
+    return f"dead band {dial.band:.2f}; reads {read}, {write}"
+
+
+def _show(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extract.errors import UserError
 from refusal.cli.options import Json, print_json, visible
+from refusal.cli.program import program
 
 if TYPE_CHECKING:
     from refusal.cli.hub.contents import Shared
@@ -51,7 +53,6 @@ def push(
 
     Example: refusal push organisms/taught/smollm2-natural OWNER/NAME --licence apache-2.0 --private
     """
-    from extract.errors import UserError
     from extract.shipped import resolve_shipped
     from refusal.cli.hub.contents import CARD, card_text, run_facts, shared_in
     from refusal.cli.hub.transfer import check_can_push, check_id, upload
@@ -98,7 +99,6 @@ def pull(
     Example: refusal pull OWNER/NAME --out dials
     """
     from extract.atomic_write import make_folder, unwritable
-    from extract.errors import UserError
     from refusal.cli.hub.contents import CARD, origin_of, shared_in
     from refusal.cli.hub.transfer import check_id, download
 
@@ -137,7 +137,6 @@ def pull(
 def _base(source: Path, shared: Shared, given: str | None) -> str:
     """Return the name under which others find the model."""
     from experiments.report.results import RunResults
-    from extract.errors import UserError
     from refusal.cli.hub.contents import known_elsewhere
 
     base = shared.base
@@ -179,8 +178,6 @@ def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
 def _use(shared: Shared, base: str, folder: Path) -> str:
     """Return the command that uses what was pulled."""
     import shlex
-
-    from refusal.cli.program import program
 
     command, where = program(), shlex.quote(str(folder))
     if shared.grade is None and not shared.dials:

@@ -16,7 +16,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.model.streaming import StreamedText
 from extract.prompts.prompt import Prompt
-from refusal.cli.terminal_chat import chat
+from refusal.cli.talk import converse
 from steering.controller import steering
 from steering.conversation import Conversation, generate_once
 from steering.dial import Dial
@@ -270,7 +270,7 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_ends(
     monkeypatch.setattr("builtins.input", enter)
     monkeypatch.setattr(sys, "stdin", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
     talking, shown = Interrupted(model, dials, 24), io.StringIO()
-    chat(talking, Console(file=shown, width=200))
+    converse(talking, Console(file=shown, width=200))
     assert entered == []
     assert "(stopped; this turn is forgotten)" in shown.getvalue()
     assert talking.messages[0]["content"] == BENIGN
