@@ -25,16 +25,7 @@ from extract.model.edit import Edit, Pass, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
-from steering.dial import (
-    Dial,
-    Kind,
-    category_read,
-    check_order,
-    check_width,
-    normative_first,
-    read_places,
-    reads_at,
-)
+from steering.dial import Dial, Kind, category_read, check_order, check_width, normative_first, read_places, reads_at
 from steering.gates import Gates, Readings, Thresholds, row_thresholds
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits

@@ -30,15 +30,7 @@ from torch import Tensor
 
 from extract.model.edit import Edit, Pass, Site, site
 from probes.direction import Direction, vector_digest
-from steering.actuator import (
-    Actuator,
-    Addition,
-    Affine,
-    OnsetBias,
-    StreamActuator,
-    actuator_record,
-    effect,
-)
+from steering.actuator import Actuator, Addition, Affine, OnsetBias, StreamActuator, actuator_record, effect
 from steering.interventions import DeviceCopies, LastCopy, clamp_projections, solver, write_at
 from steering.onset import OnsetProcessor
 
