@@ -1,8 +1,4 @@
-"""Study a chat model's two refusals from a notebook: `import refusal`, and the `refusal` command in `refusal.cli`.
-
-Names are imported when they are first used: `import refusal` takes milliseconds, and torch loads with the first model.
-`__init__.pyi` lists them; `docs/api.md` explains them.
-"""
+"""Study a chat model's two refusals from a notebook; names (`__init__.pyi`, `docs/api.md`) are imported when used."""
 
 import lazy_loader
 

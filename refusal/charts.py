@@ -40,11 +40,7 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
 
 
 def word_scores(frame: pd.DataFrame, title: str) -> Chart:
-    """Draw what each word of a request adds to the onset log-odds of refusing.
-
-    Args:
-        frame: columns word, score (nats), in the order of the request.
-    """
+    """Draw what each word of a request adds to the onset log-odds of refusing; columns word, score (nats), in order."""
     numbered = frame.assign(place=range(len(frame)))
     return (
         alt.Chart(numbered)

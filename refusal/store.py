@@ -80,9 +80,5 @@ def extract(
 
 
 def open_store(path: str | os.PathLike[str]) -> ActivationStore:
-    """Open the store that `extract` or `refusal extract` wrote: an `activations.h5`, or a run's directory.
-
-    Raises:
-        UserError: it is missing, incomplete or damaged.
-    """
+    """Open the store that `extract` or `refusal extract` wrote: an `activations.h5`, or a run's directory."""
     return ActivationStore(file_of_run(path, "activations.h5"))

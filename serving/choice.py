@@ -85,11 +85,7 @@ Event = PromptRead | TextPiece | Finished | Failed
 
 
 class Choice:
-    """A choice, decoded as one row of a batch.
-
-    Args:
-        emit: called with each event, in the decoding thread.
-    """
+    """A choice, decoded as one row of a batch; `emit` is called with each event, in the decoding thread."""
 
     def __init__(self, row: Rendered, settings: DecodingSettings, emit: Callable[[Event], None]) -> None:
         self.row, self.settings, self._emit = row, settings, emit

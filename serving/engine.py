@@ -33,12 +33,7 @@ class QueueFullError(Exception):
 
 
 class Engine:
-    """Decodes choices in order of arrival.
-
-    Args:
-        max_batch: choices decoded at once; after an out-of-memory error, later batches hold fewer tokens.
-        max_queue: choices that may wait.
-    """
+    """Decodes choices in order of arrival; after an out-of-memory error, later batches hold fewer tokens."""
 
     reads_tokens = True
 

@@ -30,10 +30,7 @@ class Limits:
 
 
 class BodyLimits:
-    """Middleware that rejects bodies that are too large (413) or do not arrive in time (408), with an HTTPException.
-
-    After the body there is no time limit, for instance until the client disconnects.
-    """
+    """Middleware that rejects bodies that are too large (413) or do not arrive in time (408), with an HTTPException."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits

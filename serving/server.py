@@ -87,18 +87,7 @@ def serve_forever(
     *,
     ui: bool = False,
 ) -> None:
-    """Serve until interrupted.
-
-    Args:
-        make_engine: returns the engine for the dials with their default thresholds.
-        thresholds: default thresholds by kind of dial, in place of the dials' own and of those by category.
-        name: the model's name for clients; by default the last part of its path.
-        report: called with each line for the terminal.
-        ui: serve the live page, too.
-
-    Raises:
-        UserError: the port cannot be opened.
-    """
+    """Serve until interrupted; `thresholds` replace the dials' own and those by category, `report` prints a line."""
     placed = with_thresholds(dials, thresholds)
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = make_engine(placed)

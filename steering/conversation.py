@@ -60,11 +60,7 @@ class Conversation:
         return dial.resolved(self.thresholds.get(dial.kind)).of(None)
 
     def set_threshold(self, kind: Kind, threshold: float) -> float:
-        """Set a threshold from the next turn on; return the former one.
-
-        Raises:
-            UserError: there is no such dial, or the threshold is not a probability.
-        """
+        """Set a threshold from the next turn on; return the former one."""
         dial = next((dial for dial in self.dials if dial.kind == kind), None)
         if dial is None:
             raise UserError(f"there is no {kind} dial; dials are given with --dials FILE")
@@ -113,11 +109,7 @@ def open_with_dials(
     adapter: str | None = None,
     on_loading: Callable[[], None] = lambda: None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
-    """Load a model, its dials (a `dials.safetensors`, or the directory of a run) and their given thresholds.
-
-    Raises:
-        UserError: one of them cannot be loaded, or they do not fit together.
-    """
+    """Load a model, its dials (a `dials.safetensors`, or the directory of a run) and their given thresholds."""
     if dials_path is None and any(value is not None for value in thresholds.values()):
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
     path = None if dials_path is None else file_of_run(dials_path, "dials.safetensors")

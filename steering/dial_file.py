@@ -94,11 +94,7 @@ class MadeFor:
 
 
 def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
-    """Read dials, and the fingerprints of the weights they were made for.
-
-    Raises:
-        UserError: the file is missing or unreadable.
-    """
+    """Read dials, and the fingerprints of the weights they were made for."""
     if not Path(path).is_file():
         raise UserError(f"dials file not found: {path}; make it with: refusal steer CONFIG")
     try:

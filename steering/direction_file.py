@@ -46,11 +46,7 @@ def _plain(value: object) -> object:
 
 
 def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
-    """Read directions written by `save_directions`, by name.
-
-    Raises:
-        ValueError: the safetensors file was not written by `save_directions`.
-    """
+    """Read directions written by `save_directions`, by name."""
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
         if set(metadata) != set(file.keys()):

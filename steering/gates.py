@@ -94,12 +94,7 @@ def row_thresholds(dials: Sequence[Dial], asked: Thresholds, n_prompts: int) -> 
 
 
 class Gates:
-    """Collects the readings of the dials, pass by pass, and decides when the last dial has read.
-
-    Args:
-        dials: in the order in which they decide (`normative_first`).
-        thresholds: of each dial for every prompt.
-    """
+    """Collects the readings of the dials (`normative_first`), pass by pass, and decides when the last dial has read."""
 
     def __init__(
         self, dials: Sequence[Dial], thresholds: Mapping[Kind, Sequence[Threshold]], prompt_length: int
@@ -170,16 +165,7 @@ class Gates:
             gates += list(gate.T[max(len(gates) - start, 0) :])
 
     def at(self, kind: Kind, first: int, last: int, start: int, rows: int) -> Int[np.ndarray, "rows tokens"]:
-        """Return the gates of the tokens in [`first`, `last`); a single column where all are equal.
-
-        Args:
-            first, last: absolute token positions, from the last prompt token on.
-            start: absolute position of the first token of the pass.
-            rows: number of rows of the pass.
-
-        Raises:
-            UserError: the prompts were not read.
-        """
+        """Return the gates of the tokens in [`first`, `last`), absolute places; a single column where all are equal."""
         if not self.decided:
             raise UserError("the dials read whole prompts, and these were not run from their beginning")
         prefill = self.readings.gate[kind].repeat(rows // len(self.readings.gate[kind]))[:, None]

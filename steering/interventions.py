@@ -175,11 +175,7 @@ def write_at(
 
 
 def place(site: Site, layer: int, scope: Scope, intervention: Intervention, key: str = "") -> Edit:
-    """Apply an intervention at one site and layer, to the tokens of a scope only.
-
-    Args:
-        key: identifies the intervention exactly (method, vector, amount), as in `write_at`.
-    """
+    """Apply an intervention at one site and layer, to the tokens of a scope only; `key` as in `write_at`."""
     return write_at(
         site,
         layer,

@@ -118,11 +118,7 @@ class ConstantGateWriter:
 
 @dataclass(frozen=True)
 class GatedWriter:
-    """A writer with its gates: those of some tokens, or one a row.
-
-    Args:
-        key: identifies the gates exactly, so that responses under them can be cached; empty: not cached.
-    """
+    """A writer with its gates, and a key that identifies them, so that responses can be cached; empty: not cached."""
 
     writer: Writer
     gates_at: GateLookup

@@ -81,7 +81,7 @@ def serve(
     address = Address(host, port, api_key)
     thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     if engine is EngineName.vllm and ui:
-        raise UserError("--ui reads every token, which vLLM does not tell; leave one of --ui and --engine vllm out")
+        raise UserError("--ui reads every token, not available with vLLM; leave one of --ui and --engine vllm out")
     if engine is EngineName.transformers and engine_args:
         raise UserError("--engine-arg is for vLLM; give --engine vllm, too")
     if engine is EngineName.vllm:

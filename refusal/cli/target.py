@@ -76,10 +76,7 @@ def settings_for(target: str) -> ModelSettings | None:
 
 
 def is_model(target: str) -> bool:
-    """Return whether a name is a model's: a directory (an adapter's too), a GGUF file, package:NAME, or a hub id.
-
-    What ends like a file, or lies in a folder that is here, is a mistyped path and no hub id.
-    """
+    """Return whether a name is a model's; what ends like a file, or lies in a folder here, is a mistyped path."""
     path = resolve_shipped(Path(target))
     if target.startswith(PACKAGE):
         return True

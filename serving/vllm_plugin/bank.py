@@ -1,9 +1,9 @@
 """Dials as tensors on a device, and what they do at one layer to all tokens of a step, without a loop or a wait.
 
 The tokens of a step are flat, as in vLLM: those of all running requests, one after the other. A request with thresholds
-has a slot; slot 0 is everybody else's, where nothing is written. What the host says of each token (its slot, its step,
-whether a dial reads it) lies in buffers that keep their addresses, so that a captured graph could hold the reads and
-writes. The semantics are those of `steering.controller`: both reads before both writes, the normative gate first, one
+has a slot (slot 0: requests without dials, where nothing is written). What the host says of each token (its slot, its
+step, whether a dial reads it) lies in buffers that keep their addresses, so that a captured graph could hold both. The
+semantics are those of `steering.controller`: both reads before both writes, the normative gate first, one
 joint write at a place (`steering.writer.JointTables`).
 
 A dial reads the mean of some prompt tokens, and so does the category. Their scores are linear, so the scores of those
@@ -50,14 +50,7 @@ class _Write:
 
 
 class DialBank:
-    """The dials of a model, with room for so many requests and so many tokens of a step.
-
-    Args:
-        dials: at most one of each kind.
-
-    Raises:
-        UserError: a dial does what cannot be done here, or does not fit the model.
-    """
+    """The dials of a model, with room for so many requests and so many tokens of a step."""
 
     def __init__(
         self,

@@ -41,19 +41,7 @@ _END = "\x1f\n"  # of what is held back
 
 
 class VllmEngine:
-    """Decodes choices in vLLM; see `serving.engine.Engine`.
-
-    Args:
-        model: for the template, the tokenizer and the checks; its weights are dropped.
-        checkpoint: the directory that vLLM loads.
-        dials_path: of the dials, for the process that computes; None: no dials.
-        max_batch: choices decoded at once.
-        max_queue: choices that may wait.
-        arguments: further arguments of vLLM's engine.
-
-    Raises:
-        UserError: vLLM is not installed, is of an untested version, or does not start with these dials.
-    """
+    """Decodes choices in vLLM, which loads `checkpoint` itself, as `serving.engine.Engine`; drops the model."""
 
     reads_tokens = False  # the readings of every token take a pass of our own
 
@@ -62,7 +50,7 @@ class VllmEngine:
         model: ChatModel,
         dials: Sequence[Dial],
         checkpoint: Path,
-        dials_path: Path | None,
+        dials_path: Path | None,  # for the process that computes
         max_batch: int,
         max_queue: int,
         arguments: Fields,
@@ -198,10 +186,7 @@ async def _open(checkpoint: Path, given: Fields) -> Any:
 
 
 def _cache_bytes(config: Any) -> int:
-    """Return the bytes of keys and values of a batch, and at least of one answer at the model's whole context.
-
-    On a CPU vLLM would take a share of all memory, whatever the model needs.
-    """
+    """Return the bytes of keys and values of a batch; on a CPU vLLM would take a share of all memory."""
     model, parallel, cache = config.model_config, config.parallel_config, config.cache_config
     context, block = model.max_model_len, cache.block_size or 128
     answers = config.scheduler_config.max_num_seqs

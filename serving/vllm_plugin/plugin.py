@@ -238,10 +238,7 @@ def _check_config(config: Any) -> None:
 
 
 def suffix_of(tokenizer: Any, dials: Sequence[Dial]) -> Suffix | None:
-    """Return how prompts of the model's chat template end; None where the dials read at no fixed place before the end.
-
-    It is worked out on two prompts: what both end with, and how far before the end is read.
-    """
+    """Return how prompts of the chat template end, from two of them; None where dials read at no fixed place."""
     from extract.chat.render import render
     from extract.prompts.prompt import Prompt
 

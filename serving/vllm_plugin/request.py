@@ -26,20 +26,13 @@ Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
 
 
 class DialRequest(BaseModel):
-    """What a request asks of the dials, as vLLM passes it on in `SamplingParams.extra_args`.
-
-    Args:
-        key: under which the readings can be asked for.
-        thresholds: of each dial.
-        read_at: the prompt tokens that each dial reads, and those that the category is read from; None: as the
-            template's suffix says.
-    """
+    """What a request asks of the dials, as vLLM passes it on in `SamplingParams.extra_args`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    key: str
+    key: str  # under which the readings can be asked for
     thresholds: dict[Kind, Threshold]
-    read_at: dict[ReadName, tuple[int, ...]] | None = None
+    read_at: dict[ReadName, tuple[int, ...]] | None = None  # prompt tokens; None: as the template's suffix says
 
     def extra_args(self) -> Fields:
         return {FIELD: self.model_dump()}

@@ -59,10 +59,7 @@ class Rows:
             self._ended.popitem(last=False)
 
     def scores(self, key: str) -> list[float] | None:
-        """Return the scores of the dials, then of the categories (NaN where it asks for none).
-
-        None: there is no such request, or it is not read yet.
-        """
+        """Return the scores of the dials, then of categories (NaN: none); None: no such request, or not read yet."""
         if key in self._named:
             scores = self.bank.score[:, self._slot[self._named[key]]].tolist()
         elif key in self._ended:
@@ -78,14 +75,7 @@ class Rows:
         n_computed: Int[np.ndarray, " rows"],
         n_prompt: Int[np.ndarray, " rows"],
     ) -> None:
-        """Fill the buffers for a step.
-
-        Args:
-            requests: the running requests, in the order of their tokens.
-            n_scheduled: tokens of each in this step.
-            n_computed: tokens of each before this step.
-            n_prompt: tokens of each prompt.
-        """
+        """Fill the buffers for a step; tokens of each request in it (`n_scheduled`), before it, and of its prompt."""
         slots = self._slots_of(requests)
         was_active, self.active = self.active, bool(slots.any())
         if not self.active:
