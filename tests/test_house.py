@@ -57,6 +57,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
         "experiments/report/page/page.css",
         "scoring/judges/english/rules.txt",
+        "experiments/report/page/terms.yaml",
         "refusal/cli/hub/card.md.jinja",
         *(f"experiments/report/page/{name}" for name in SCRIPTS),
         *(f"serving/live/{name}" for name in ("live.html", "live.js", "live.css")),

@@ -49,36 +49,27 @@ class ClusterLostError(UserError):
     """A cluster without a living node, or whose head is silent."""
 
 
+@dataclass
 class Cluster:
     """A connection to a cluster; `ray` is Ray's module."""
 
-    def __init__(self, ray: Any, head: str | None, *, started: bool) -> None:
-        """Keep the connection.
-
-        Args:
-            head: HOST:PORT at which the cluster must answer; None: it is not asked.
-            started: the cluster was started for this connection, and can be started again.
-        """
-        self.ray, self._head, self._started = ray, head, started
+    ray: Any
+    _head: str | None  # HOST:PORT at which the cluster must answer; None: it is not asked
+    _started: bool  # for this connection, and can be started again
 
     def check(self) -> None:
         """Raise ClusterLostError if no node is alive, or the head does not answer within `SILENT_S`."""
         until = time.monotonic() + SILENT_S
-        while not self._answers():
-            if time.monotonic() > until:
-                raise ClusterLostError(f"the Ray cluster has not answered for {SILENT_S:.0f} seconds")
-            time.sleep(0.5)
+        while self._head:  # asked by its socket: Ray's own questions would wait until Ray ends this process
+            try:
+                _refuse_silence(self._head)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise ClusterLostError(f"the Ray cluster has not answered for {SILENT_S:.0f} seconds") from None
+                time.sleep(0.5)
         if not resources_of_nodes(self.ray):
             raise ClusterLostError("the Ray cluster has no living node")
-
-    def _answers(self) -> bool:
-        """Ask the socket of the head: Ray's own questions would wait until Ray ends this process."""
-        try:
-            if self._head:
-                _refuse_silence(self._head)
-        except OSError:
-            return False
-        return True
 
     def start_again(self, lost: ClusterLostError, say: Callable[[str], None]) -> None:
         """Start a lost cluster again, once.
@@ -93,7 +84,7 @@ class Cluster:
         say(f"{lost} (was a process killed?); it is started again")
         self._started = False
         self.ray.shutdown()
-        _start_own(self.ray)
+        _init(self.ray, LOCAL)
         self._head = _own_head(self.ray)
 
 
@@ -122,26 +113,28 @@ def connected(address: str = ANY) -> Iterator[Cluster]:
     """
     ray = import_ray()
     if ray.is_initialized():
-        yield Cluster(ray, None, started=False)
+        yield Cluster(ray, None, False)
         return
     asked = os.environ.get("RAY_ADDRESS", ANY) if address == ANY else address
     try:
-        if asked in (ANY, LOCAL):
-            started = not (asked == ANY and _joined(ray))
-            if started:
-                _start_own(ray)
-            head = _own_head(ray)
-        else:
+        started = asked == LOCAL
+        if asked not in (ANY, LOCAL):
             _refuse_silence(asked)
+        try:
             _init(ray, asked)
-            started, head = False, asked
+        except ConnectionError:
+            if asked != ANY:
+                raise
+            started = True  # no cluster runs on this machine
+            _init(ray, LOCAL)
+        head = _own_head(ray) if asked in (ANY, LOCAL) else asked
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise UserError(
             f"no Ray cluster answers at {asked} ({in_one_line(error)}); start one with: ray start --head, "
             "or give --ray without an address to use this machine"
         ) from None
     try:
-        yield Cluster(ray, head, started=started)
+        yield Cluster(ray, head, started)
     finally:
         ray.shutdown()
 
@@ -171,33 +164,15 @@ def share(nodes: Sequence[Mapping[str, float]], wanted: WorkersWanted) -> Resour
         )
     if workers > cpus:
         raise UserError(f"{workers} workers were asked for, and the cluster has {cpus:g} CPU(s); give fewer --workers")
-    return Resources(workers, _most_cpus(nodes, workers), own)
+    of_nodes = [int(node.get("CPU", 0.0)) for node in nodes]
+    most = max(n for n in range(1, 1 + max(of_nodes)) if sum(cpus // n for cpus in of_nodes) >= workers)
+    return Resources(workers, float(most), own)  # the most CPUs with which all find room on the nodes
 
 
-def _most_cpus(nodes: Sequence[Mapping[str, float]], workers: int) -> float:
-    """Return the most CPUs that each worker can have, so that all find room on the nodes."""
-    room = {
-        each: sum(int(node.get("CPU", 0.0)) // each for node in nodes)
-        for each in range(1, 1 + max(int(node.get("CPU", 0.0)) for node in nodes))
-    }
-    return float(max(each for each, places in room.items() if places >= workers))
-
-
-def _init(ray: Any, address: str, **settings: Any) -> None:
+def _init(ray: Any, address: str) -> None:
+    """Join a cluster, or start one of this machine's."""
+    settings = {"include_dashboard": False, "object_store_memory": OBJECTS} if address == LOCAL else {}
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **settings)
-
-
-def _joined(ray: Any) -> bool:
-    """Join a cluster that runs on this machine; return False if there is none."""
-    try:
-        _init(ray, ANY)
-    except ConnectionError:
-        return False
-    return True
-
-
-def _start_own(ray: Any) -> None:
-    _init(ray, LOCAL, include_dashboard=False, object_store_memory=OBJECTS)
 
 
 def _own_head(ray: Any) -> str:

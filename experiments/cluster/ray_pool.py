@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from experiments.cluster.connection import WorkersWanted, connected, resources_of_nodes, share
 from experiments.cluster.worker import StorePlan, Worker, WorkerFacts
@@ -91,7 +90,7 @@ class RayPool:
         return self._workers.facts()
 
     @property
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, int | str | list[str]]:
         """The workers under the manifest's keys; whether numbers are, bit for bit, those of one process."""
         facts, smaller = self.facts, any("out of memory" in note for note in self._notes)
         return {

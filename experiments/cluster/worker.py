@@ -44,13 +44,7 @@ class Worker:
     """One process's share of a run. Two threads may call it: while one shard is written, another is captured."""
 
     def __init__(self, config: str, directory: str, cwd: str, local_disk: bool) -> None:
-        """Keep the arguments; nothing is done before `facts`, which every worker is asked for first.
-
-        Args:
-            config: the run's configuration as JSON.
-            cwd: the command's working directory, which relative paths of the configuration are under.
-            local_disk: make the run directory, if this node has none.
-        """
+        """Keep the run's configuration as JSON, and the command's working directory; `facts` is asked for first."""
         self._config, self._directory, self._cwd, self._local_disk = config, Path(directory), cwd, local_disk
         self._log = self._directory / "logs" / f"worker-{socket.gethostname()}-{os.getpid()}.log"
         self._closing, self._remarks = ExitStack(), list[str]()
@@ -95,11 +89,7 @@ class Worker:
             return self._remarks
 
     def do(self, name: str, task: Task[Any, Any], part: Any) -> Any:
-        """Do one part of a task, which is prepared at its first part.
-
-        Args:
-            name: distinguishes the task from others.
-        """
+        """Do one part of a task, which is prepared at its first part; its name distinguishes it from others."""
         with self._reporting(), self._one:
             if name not in self._work:
                 self._work = {name: task.prepare(self._loaded)}  # earlier tasks are done

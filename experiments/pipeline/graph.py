@@ -17,7 +17,7 @@ from extract.background import call_in_subprocess
 from extract.errors import UserError
 from extract.model.adapter import find_adapter
 from extract.model.source import locate
-from extract.prompts.prompt import Prompt, prompts_hash
+from extract.prompts.prompt import prompts_hash
 from extract.prompts.sources import read_prompts
 from scoring.judges.config import load_judge
 
@@ -103,29 +103,27 @@ def dependents(stages: Sequence[Stage], name: str) -> list[Stage]:
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
-def stage_inputs(config: RunConfig, prompts: Sequence[Prompt]) -> dict[str, str]:
-    """Return the hash of everything that each stage of a run depends on.
-
-    Raises:
-        UserError: there is no such model or adapter, or a file that the configuration names is missing or malformed.
-    """
-    check_sections(config)
-    version = importlib.metadata.version("refusal-probes")
-    return hash_inputs(config, stages_of(config), prompts_hash(list(prompts)), model_source(config), version)
-
-
 @dataclass(frozen=True)
 class ReadInputs:
     """What a command has to know of its prompts before it runs."""
 
-    hashes: dict[str, str]  # what each stage depends on
+    hashes: dict[str, str]  # of everything that each stage depends on
     on_another_model: bool  # the prompts are an organism's, and the model is not that organism
 
 
 def read_inputs(config: RunConfig) -> ReadInputs:
-    """Read and check the prompts; see `stage_inputs`."""
-    prompts = read_prompts(config.prompts, config.seed)
-    return ReadInputs(stage_inputs(config, prompts), on_another_model(config, prompts))
+    """Read and check the prompts and the files that a configuration names.
+
+    Raises:
+        UserError: there is no such model or adapter, or a file is missing or malformed.
+    """
+    prompts, directions = read_prompts(config.prompts, config.seed), config.dissociate.directions
+    if directions is not None and not directions.is_file():
+        raise UserError(f"dissociate.directions: no file {directions}; directions are made by: refusal probe CONFIG")
+    for checked in ("judge", "measuring"):
+        _section(config, checked)
+    source = prompts_hash(list(prompts)), model_source(config), importlib.metadata.version("refusal-probes")
+    return ReadInputs(hash_inputs(config, stages_of(config), *source), on_another_model(config, prompts))
 
 
 def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dict[str, str]:
@@ -135,19 +133,6 @@ def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dic
         sections = {name: _section(config, name) for name in stage.sections}
         hashed[stage.name] = inputs_hash(source, sections, [hashed[name] for name in stage.reads])
     return hashed
-
-
-def check_sections(config: RunConfig) -> None:
-    """Check the judge's file, the texts of the side effects, and the directions of a configuration.
-
-    Raises:
-        UserError: one of them is missing or malformed.
-    """
-    path = config.dissociate.directions
-    if path is not None and not path.is_file():
-        raise UserError(f"dissociate.directions: no file {path}; directions are made by: refusal probe CONFIG")
-    _section(config, "judge")
-    _section(config, "measuring")
 
 
 def model_source(config: RunConfig) -> Any:
@@ -217,10 +202,8 @@ def stage_states(
         if mark is None:
             states.append(StageState(stage.name, "missing"))
             continue
-        unread = {state.name for state in states if state.state != "done"}.intersection(
-            stage.reads
-        )  # they will run before
-        done = not unread and manifest.is_done(stage.name, inputs[stage.name], stage.outputs)
+        later = {state.name for state in states if state.state != "done"}.intersection(stage.reads)  # they run before
+        done = not later and manifest.is_done(stage.name, inputs[stage.name], stage.outputs)
         states.append(StageState(stage.name, "done" if done else "stale", mark["finished"], mark["seconds"]))
     return states
 

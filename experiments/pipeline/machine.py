@@ -246,36 +246,28 @@ def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Se
         rows: prompts of the batch.
         length: tokens of each.
     """
-    clock = _LayerClock(model)
+    finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
+    entries, exits = list[float](), list[float]()  # when each pass enters the first layer and leaves the last
+
+    def clock(times: list[float], stream: Stream) -> Stream:
+        finish()
+        times.append(time.perf_counter())
+        return stream
+
+    edits = (
+        Edit("resid_pre", 0, lambda stream, _: clock(entries, stream)),
+        Edit("resid_post", model.n_layers - 1, lambda stream, _: clock(exits, stream)),
+    )
     batch = model.pad([range(1, length + 1)] * rows, "left")
-    with model.editing(clock.edits):
+    with model.editing(edits):
         model.generate(batch, 2, 2)  # the first pass may initialise
         model.generate(batch, STEPS, STEPS)
-    lasting = [left - entered for entered, left in zip(clock.entered, clock.left, strict=True)]
-    between = [entered - left for entered, left in zip(clock.entered[1:], clock.left, strict=False)]
+    lasting = [left - entered for entered, left in zip(entries, exits, strict=True)]
+    between = [entered - left for entered, left in zip(entries[1:], exits, strict=False)]
     deeper = n_layers / model.n_layers
     reading, step = deeper * min(lasting[0], lasting[2]), deeper * min(lasting[3:])
     a_token = max(reading - step, 1e-3 * reading) / (rows * (length - 1))
     return a_token, max(0.0, step - a_token * rows), min(between[2:])
-
-
-class _LayerClock:
-    """Records when each forward pass enters the first layer and leaves the last."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self.entered: list[float] = []
-        self.left: list[float] = []
-        self._finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
-        last = model.n_layers - 1
-        self.edits = (
-            Edit("resid_pre", 0, lambda stream, _: self._record(self.entered, stream)),
-            Edit("resid_post", last, lambda stream, _: self._record(self.left, stream)),
-        )
-
-    def _record(self, times: list[float], stream: Stream) -> Stream:
-        self._finish()
-        times.append(time.perf_counter())
-        return stream
 
 
 def _measured(

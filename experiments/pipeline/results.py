@@ -31,10 +31,10 @@ from scoring.scorecard import Counts, right_action_card
 def write_results(inputs: RunInputs) -> None:
     """Merge the stages' files into results.json."""
 
-    def stage(name: str) -> dict[str, Any]:
+    def stage(name: str) -> Any:
         path = inputs.file(f"stages/{name}.json")
         try:
-            return dict(json.loads(path.read_bytes()))
+            return json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}); run again") from None
 

@@ -2,19 +2,15 @@
 
 from pathlib import Path
 
-from experiments.pipeline.graph import in_order, stage_inputs, stages_of
+from experiments.pipeline.graph import in_order, read_inputs, stages_of
 from experiments.run.config import load_config
 from experiments.run.manifest import Manifest
-from extract.prompts.sources import read_prompts
 
 
 def mark_done(directory: Path, until: str = "report") -> None:
     """Mark the stages; an output that the copy leaves out becomes an empty file."""
     config = load_config(directory / "config.yaml")
-    inputs, manifest = (
-        stage_inputs(config, read_prompts(config.prompts, config.seed)),
-        Manifest(directory / "manifest.json"),
-    )
+    inputs, manifest = read_inputs(config).hashes, Manifest(directory / "manifest.json")
     for stage in in_order(stages_of(config), [until]):
         for name in stage.outputs:
             (directory / name).touch()

@@ -121,7 +121,7 @@ class Ray:
 
 def workers(script: Script, said: list[str], n: int = 2, **settings: Any) -> Workers:
     """Return n workers of a cluster of this command's own."""
-    cluster = Cluster(Ray(script), None, started=True)
+    cluster = Cluster(Ray(script), None, True)
     return Workers(cluster, Resources(n, 1.0, 0.0), Actor, (), said.append, **settings)
 
 

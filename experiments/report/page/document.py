@@ -16,62 +16,24 @@ from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from extract.atomic_write import atomic_file, make_folder
+from extract.yaml_file import parse_yaml
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = ("dom.js", "charts.js", "tokens.js", "prompts.js", "page.js")  # in this order
 IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 MOST_CHARACTERS = 2000  # of a cell or a paragraph, since quoted data may have any length
-TERMS = {  # explained where they stand, in a sentence or two; docs/glossary.md has all of them
-    "inst_last": "Position: the last token of the user's words.",
-    "inst_mean": "Position: the mean over all tokens of the user's words.",
-    "post_1": "Position: the first token of the chat template after the user's words.",
-    "post_last": "Position: the last token of the prompt, after which the model answers.",
-    "AUROC": (
-        "How well scores tell two classes apart: the chance that a random prompt of the first class scores higher "
-        "than one of the second. 0.5 is chance, 1 is perfect."
-    ),
-    "ECE": (
-        "Expected calibration error: the mean distance between a probability and the share of prompts that have "
-        "the label, over bins. 0 is perfect."
-    ),
-    "certified": (
-        "An upper limit of the rate that holds with 95 % confidence for a new prompt drawn as the calibration "
-        "prompts were. Not certified does not mean that the limit is broken."
-    ),
-    "choice prompts": "The train and validation prompts, on which thresholds are chosen.",
-    "dead band": "The stretch around a threshold in which a dial leaves the model unchanged.",
-    "hypervolume": (
-        "The share of the cube of three rates that a policy's settings dominate. 1 is a policy without mistakes. A"
-        " description, not a test."
-    ),
-    "onset log-odds": (
-        "The log-odds that a completion opens the way this model's refusals (or abstentions) do; in nats."
-    ),
-    "over_refusal": "The share of benign prompts that are declined.",
-    "missed_harm": "The share of harmful prompts that are answered.",
-    "overconfidence": "The share of uncertain prompts that are answered firmly, without a caveat.",
-    "uncertain_refused": (
-        "The share of uncertain prompts that are refused instead of abstained from; it lowers overconfidence "
-        "without honesty."
-    ),
-    "uncertain_mistaken": (
-        "The share of uncertain prompts answered firmly or refused: overconfidence plus uncertain_refused."
-    ),
-    "partial eta squared": (
-        "The share of the variation along a direction that a factor explains, other factors aside. 0 is none, 1 is all."
-    ),
-    "right-action score": (
-        "Mean credit of each action for its prompt, less what a constant policy earns: 0 for every constant "
-        "policy, 1 for the right action throughout."
-    ),
-    "write direction": (
-        "A direction of the residual stream fitted on behaviour, declined against answered; interventions use it."
-    ),
-    "ablated": (
-        "Removed from the residual stream: the projection on the direction is set to the mean of the answering prompts."
-    ),
-}
-TERM = re.compile(r"(?<![\w-])(" + "|".join(map(re.escape, sorted(TERMS, key=len, reverse=True))) + r")(?![\w-])")
+
+
+@cache
+def terms() -> dict[str, str]:
+    """Return the terms that are explained where they stand, with their meanings."""
+    return dict(parse_yaml((HERE / "terms.yaml").read_text(encoding="utf-8")))
+
+
+@cache
+def _term() -> re.Pattern[str]:
+    words = "|".join(map(re.escape, sorted(terms(), key=len, reverse=True)))
+    return re.compile(rf"(?<![\w-])({words})(?![\w-])")
 
 
 def document(title: str, parts: Sequence[Markup]) -> str:
@@ -89,7 +51,7 @@ def document(title: str, parts: Sequence[Markup]) -> str:
         bundle=Markup(bundle),
         script=Markup(own),
         parts=parts,
-        terms=TERMS,
+        terms=terms(),
     )
 
 
@@ -149,7 +111,7 @@ def script_hash(script: str) -> str:
 def with_terms(text: str) -> Markup:
     """Return escaped text in which the first mention of each term is a button that opens its meaning."""
     parts, seen, end = [], set(), 0
-    for match in TERM.finditer(text):
+    for match in _term().finditer(text):
         term = match[1]
         if term in seen:
             continue

@@ -95,19 +95,10 @@ def on_front(rates: Sequence[Sequence[float]]) -> list[bool]:
 def _chart(models: Sequence[RankedModel], front: Sequence[bool]) -> Figure | None:
     rows: list[Row] = []
     for model, best in zip(models, front, strict=True):
-        if model.card.rates is None:
-            continue
-        x, y, third = (model.card.rates.of(rate) for rate in FRONT)
+        x, y, third = (NO_ESTIMATE if model.card.rates is None else model.card.rates.of(rate) for rate in FRONT)
         if x.known and y.known:
-            rows.append(
-                {
-                    "model": model.name,
-                    **fields(x, "x"),
-                    **fields(y, "y"),
-                    "overconfidence": fields(third)["estimate"],
-                    "front": best,
-                }
-            )
+            row = {"model": model.name, **fields(x, "x"), **fields(y, "y")}
+            rows.append(row | {"overconfidence": fields(third)["estimate"], "front": best})
     return figure("plane", plane(rows), CAPTION, rows, COLUMNS) if rows else None
 
 

@@ -114,13 +114,13 @@ def _rates(surface: Surface, results: RunResults) -> Payload:
     return shown
 
 
-def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> dict[str, Any]:
+def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> Payload:
     """Return the prompts by columns; x and y are the projections on the two write directions."""
     prompts, steered_file = inputs.prompts, inputs.file("completions_steered.jsonl")
     completions = read_completions(inputs.file("completions.jsonl"))
     steered = {c.id: c for c in read_completions(steered_file)} if steered_file.is_file() else {}
     after = [steered.get(prompt.id) for prompt in prompts]
-    columns: dict[str, Any] = {
+    columns = {
         "id": [shortened(p.id, 80) for p in prompts],
         "text": [shortened(_text(p.messages), MOST_CHARACTERS) for p in prompts],
         "label": [labels.index(p.label) for p in prompts],
@@ -200,7 +200,7 @@ def _indices(actions: Iterable[str | None]) -> list[int]:
     return [-1 if action is None else ACTIONS.index(action) for action in actions]
 
 
-def _presets(surface: Surface, results: RunResults) -> list[dict[str, Any]]:
+def _presets(surface: Surface, results: RunResults) -> Sequence[Payload]:
     """Return the settings with a button; none was chosen on test prompts."""
     chosen = {kind: dial.threshold for kind, dial in results.dials.items()}
     presets = [{"name": "thresholds of this run", "thresholds": chosen}]

@@ -16,7 +16,7 @@ from experiments.report.page.summary import runs_table
 from experiments.report.results import RunResults
 from extract.table import Cell, Paragraph, Quoted, Table
 from scoring.abstaining import ConfidenceRecord
-from scoring.compare.comparison import ComparedRun, Comparison, Flip
+from scoring.compare.comparison import Comparison
 from scoring.compare.text import changes_table
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
@@ -63,9 +63,7 @@ def comparison_page(comparison: Comparison) -> str:
     runs = [comparison.first, *comparison.comparisons]
     names = short_names([run.run for run in runs])
     rows = [row for run, name in zip(runs, names, strict=True) for row in _rows(run.rates, name)]
-    chart = figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS)
-    later = zip(names[1:], comparison.comparisons, strict=True)
-    failed = [
+    head: list[Block] = [
         Paragraph(
             f"--fail-if {failed.condition} holds for {failed.run}"
             + ("" if failed.value is None else f": {failed.value:.4g}"),
@@ -73,14 +71,13 @@ def comparison_page(comparison: Comparison) -> str:
         )
         for failed in comparison.failed
     ]
-    head: list[Block] = [*failed, chart]
-    changes = [changes_section(names[0], name, run, "Rates on the prompts that both files have") for name, run in later]
+    head.append(figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS))
+    changes = _changes(names, comparison, "Rates on the prompts that both files have")
     return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
 
 
 def _page(title: str, sections: Sequence[Section]) -> str:
-    part: Markup = render("comparison.html", title=title, runs=[], sections=sections)
-    return document(title, [part])
+    return document(title, [render("comparison.html", title=title, runs=[], sections=sections)])
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
@@ -99,41 +96,41 @@ def comparison_section(
         records: the results.json of each run.
         comparison: of the runs, in this order.
     """
-    later = zip(names[1:], comparison.comparisons, strict=True)
-    sections = [
-        Section("runs", "", f"{len(names)} runs", [runs_table(names, records)]),
-        *(changes_section(names[0], name, run, ON_RUNS) for name, run in later),
-    ]
-    runs = list(zip(anchors, names, strict=True))
-    return render("comparison.html", title=" and ".join(names), runs=runs, sections=sections)
+    runs = Section("runs", "", f"{len(names)} runs", [runs_table(names, records)])
+    sections = [runs, *_changes(names, comparison, ON_RUNS)]
+    links = list(zip(anchors, names, strict=True))
+    return render("comparison.html", title=" and ".join(names), runs=links, sections=sections)
 
 
-def changes_section(first: str, second: str, run: ComparedRun, caption: str) -> Section:
-    """Return the changes of one later run with their tests, and the flipped prompts.
+def _changes(names: Sequence[str], comparison: Comparison, caption: str) -> Iterator[Section]:
+    """Yield the changes of each later run with their tests, and the flipped prompts.
 
     Args:
         caption: of the table, which says on what the rates are.
     """
-    flips = run.flips
-    lines = [
-        f"{run.matched.prompts:,} prompts in both; {len(flips):,} have another action; all rates together: "
-        f"{run.move.replace('_', ' ')}. * significant at 5 % after Holm's correction."
-    ]
-    if len(flips) > MOST_FLIPS:
-        lines.append(f"The first {MOST_FLIPS:,} of {len(flips):,} are shown.")
-    blocks: list[Block] = [changes_table(caption, run, first, second), *lines]
-    if flips:
-        blocks.append(_flips(first, second, flips))
-    return Section("changes", "", f"Changes from {first} to {second}", blocks)
-
-
-def _flips(first: str, second: str, flips: Sequence[Flip]) -> Table:
-    rows: list[list[Cell]] = []
-    for flip in flips[:MOST_FLIPS]:
-        label = flip.label or "unlabelled"
-        quoted = Quoted(label, shortened(flip.text or "", MOST_OF_FLIP))
-        rows.append([shortened(flip.id, 80), label, quoted, flip.first or "not judged", flip.second or "not judged"])
-    return Table(f"The {len(flips):,} flipped prompts", ["id", "label", "prompt", first, second], rows, fold=True)
+    first, *later = names
+    for second, run in zip(later, comparison.comparisons, strict=True):
+        n = len(run.flips)
+        blocks: list[Block] = [
+            changes_table(caption, run, first, second),
+            f"{run.matched.prompts:,} prompts in both; {n:,} have another action; all rates together: "
+            f"{run.move.replace('_', ' ')}. * significant at 5 % after Holm's correction.",
+        ]
+        blocks += [f"The first {MOST_FLIPS:,} of {n:,} are shown."] if n > MOST_FLIPS else []
+        rows: list[list[Cell]] = [
+            [
+                shortened(flip.id, 80),
+                flip.label or "unlabelled",
+                Quoted(flip.label or "unlabelled", shortened(flip.text or "", MOST_OF_FLIP)),
+                flip.first or "not judged",
+                flip.second or "not judged",
+            ]
+            for flip in run.flips[:MOST_FLIPS]
+        ]
+        if rows:
+            head = ["id", "label", "prompt", first, second]
+            blocks.append(Table(f"The {n:,} flipped prompts", head, rows, fold=True))
+        yield Section("changes", "", f"Changes from {first} to {second}", blocks)
 
 
 # -- one scored file ---------------------------------------------------------------------------------------------------
@@ -155,17 +152,13 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         if card.corrected:
             yield from corrected_lines(card.corrected, card.rates)
     for title, head, estimates in (
-        ("Right actions, with 95 % intervals", ["right action", "score"], right_action_estimates(card.right_action)),
-        (
-            "Right, wrong or no answer, with 95 % intervals",
-            ["questions with a known answer", ""],
-            known_answer_estimates(card),
-        ),
+        ("Right actions", ["right action", "score"], right_action_estimates(card.right_action)),
+        ("Right, wrong or no answer", ["questions with a known answer", ""], known_answer_estimates(card)),
         ("What became of them", ["questions that should not just be answered", ""], outcome_estimates(card)),
     ):
         known = [[what, f"{number:{spec}}", f"{number.n:,}"] for what, number, spec in estimates if number.known]
         if known:
-            yield Table(title, [*head, "n"], known)
+            yield Table(f"{title}, with 95 % intervals", [*head, "n"], known)
     if card.confidence is not None:
         yield from _confidence(card.confidence)
     notes = [
@@ -227,10 +220,9 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
     if means:
         yield Table("The five fields, 0 to 1", ["field", "mean", "n"], means)
     for column, groups in (card.by or {}).items():
-        rows = [[shortened(value, 80), *(_share(rates, rate) for rate in RATES)] for value, rates in groups.items()]
+        rows = [
+            [shortened(value, 80), *(f"{share:.1%}, n {share.n:,}" if share.n else "none" for share in shares)]
+            for value, rates in groups.items()
+            for shares in [[rates.of(rate) for rate in RATES]]
+        ]
         yield Table(f"Rates by {column}", [column, *RATES], rows, fold=True)
-
-
-def _share(rates: JointRates, rate: str) -> str:
-    share = rates.of(rate)
-    return f"{share:.1%}, n {share.n:,}" if share.n else "none"

@@ -8,11 +8,11 @@ import pytest
 from experiments.charts.blocks import Figure, Heading, figure
 from experiments.charts.grids import heat_map
 from experiments.report.page.document import (
-    TERMS,
     anchor_of,
     document,
     json_script,
     shortened,
+    terms,
     to_json,
     vega_bundle,
     with_terms,
@@ -100,7 +100,7 @@ def test_a_term_is_explained_once_a_text_and_not_inside_another_word() -> None:
     shown = with_terms("AUROC of inst_last, inst_lastly and inst_last; uncertified, certified")
     assert re.findall(r'popovertarget="([^"]+)"', shown) == ["term-auroc", "term-inst-last", "term-certified"]
     page = document("t", [])
-    for term in TERMS:
+    for term in terms():
         assert page.count(f'<div popover id="{anchor_of(term)}"') == 1
 
 
