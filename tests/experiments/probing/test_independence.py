@@ -18,7 +18,7 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
 from steering.ablation import ablation
-from steering.interventions import add, place
+from steering.interventions import place
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -97,17 +97,6 @@ def test_layers_before_the_ablated_one_are_left_out(tiny: ChatModel, tiny_rows: 
     record = independence(tiny, RepeatedPrompts(tiny, tiny_rows), np.arange(5), high, low, []).cosine
     assert [layer.layer for layer in record.by_layer] == [3]
     assert record.change.estimate == record.by_layer[0].change.estimate > 0
-
-
-def test_adding_zero_changes_nothing_in_any_block(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    r = torch.tensor(basis(3), dtype=torch.float32)
-    nothing = [place("resid_post", 0, "last_on", lambda x: add(x, r, 0.0))]
-    something = ablation(direction(basis(3), 0))
-    changes = stream_changes(
-        tiny, RepeatedPrompts(tiny, tiny_rows), [something, nothing, something], [direction(basis(3), 0)], [0]
-    )
-    assert (changes["cosine"][0, 1] == 0).all()
-    assert (changes["cosine"][0, [0, 2]] > 0).all()
 
 
 # -- the organism, whose two directions are planted orthogonal ---------------------------------------------------------

@@ -1,6 +1,5 @@
 """`refusal probe` on the organism: its files, its output, and its errors for unsuitable prompts."""
 
-import csv
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -53,18 +52,6 @@ def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[n
     message = probe(cli, tmp_path, rows)
     assert "contrast 'epistemic' has 1 positive group, too few for 2 inner folds of its train part" in message
     assert "use fewer folds or more prompts" in message
-
-
-def test_a_label_column_that_does_not_exist(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "prompts.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["id", "text", "class"], *([r["id"], r["text"], r["label"]] for r in ROWS[:9])])
-    code, _, err = cli(
-        "probe", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(tmp_path / "r")
-    )
-    assert code == 2
-    assert "line 2: there is no field 'label'" in err
-    assert not (tmp_path / "r").exists()
 
 
 def test_an_infinite_d_prime_and_absent_results_are_printed_and_are_json(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -93,13 +93,6 @@ def test_the_next_are_measured_where_the_best_break_the_model() -> None:
     assert sorted(none.effects_of) == list(range(N))
 
 
-def test_where_none_induces_the_least_bypass_within_the_limit_is_taken() -> None:
-    model = Model(np.arange(N, dtype=float), -np.ones(N), np.zeros(N))
-    chosen, usable = choose(model, screened=True)
-    assert (chosen.direction.locus.layer, usable) == (0, False)
-    assert model.effects_of == [0, 1, 2]
-
-
 def test_an_estimate_that_is_not_finite_comes_last() -> None:
     model = Model(np.array([np.nan, *range(1, N)], dtype=float), np.ones(N), np.zeros(N))
     assert choose(model, screened=True)[0].direction.locus.layer == 1

@@ -81,13 +81,6 @@ def test_classes_with_the_same_mean_have_no_direction() -> None:
     assert [d.locus for d in fitter((0, "post_1"), (0, "post_last")).fit()] == [Locus("resid_post", 0, "post_last")]
 
 
-def test_permuted_labels_keep_each_stratum_as_it_is() -> None:
-    labels = SAMPLES.permuted(np.random.default_rng(0))
-    assert (labels != DECLINED).any()
-    for name in "ab":
-        assert labels[SAMPLES.strata == name].sum() == DECLINED[SAMPLES.strata == name].sum()
-
-
 # -- candidates --------------------------------------------------------------------------------------------------------
 
 

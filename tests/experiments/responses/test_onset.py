@@ -28,12 +28,6 @@ def test_a_shared_opening_is_not_taken_for_a_decline() -> None:
     assert onsets.coverage == {"refuse": 1.0, "abstain": 1.0}
 
 
-def test_a_structural_opening_is_skipped() -> None:
-    responses = [(0, 7, 1), (0, 7, 2), (0, 7, 1), (0, 7, 3)]
-    onsets = learn_onsets(responses, ["refuse", "abstain", "refuse", "answer"])
-    assert onsets.prefixes["refuse"] == ((0, 7, 1),)
-
-
 def test_equal_completions_have_no_prefix() -> None:
     onsets = learn_onsets([(1, 2), (1, 2)], ["refuse", "answer"])
     assert onsets.prefixes["refuse"] == ()
@@ -55,11 +49,6 @@ def test_prefixes_that_add_little_are_not_taken() -> None:
     assert learn_onsets(responses, actions, enough=0.98).prefixes["refuse"] == ((1,), (2,), (3, 10), (3, 11))
     assert learn_onsets(responses, actions, enough=1).prefixes["refuse"] == ((1,), (2,), *rare[:3])
     assert learn_onsets(responses, actions, enough=1, max_prefixes=2).prefixes["refuse"] == ((1,), (2,))
-
-
-def test_log_odds_equal_those_of_a_plain_forward_pass(model: ChatModel) -> None:
-    rendered, said = _prompts_and_answers(model)
-    _check_against_plain_passes(model, rendered, learn_onsets(said, ["refuse", "answer", "abstain"]))
 
 
 def test_prefixes_that_begin_alike_share_a_pass(model: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -379,14 +379,3 @@ def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignor
     assert two["matrix"] == one["matrix"]
     for effect, same in zip(two["effects"], one["effects"], strict=True):
         assert effect["null"]["stopped_by_generation"][:1] == same["null"]["stopped_by_generation"]
-
-
-def test_a_damaged_file_is_reported_with_the_remedy(cli, few: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/generations.sqlite").write_bytes(b"cut short " * 200)
-    code, _, err = cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={few}", "--out", str(tmp_path / "run"))
-    assert code == 2
-    assert err.strip().splitlines()[-1] == (
-        f"refusal: cannot use {tmp_path / 'run/generations.sqlite'} as the cache of the model's responses: "
-        "file is not a database; delete it and run again (its responses are generated again)"
-    )

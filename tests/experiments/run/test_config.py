@@ -41,11 +41,9 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
     [
         ("steer.strength=0", "steer.strength: expected a number above 0, got 0"),
         ("steer.strength=.inf", "steer.strength: expected a finite number, got inf"),
-        ("steer.steps=0", "steer.steps: expected a number of at least 1, got 0"),
         ("steer.actuator=nudge", "steer.actuator: expected one of affine, addition, clamp, onset_bias, got 'nudge'"),
         ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
         ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
-        ("extract.site=resid_attn", "extract.site: expected one of resid_pre, resid_mid, resid_post, got 'resid_attn'"),
         ("extract.site=resid_mdi", "got 'resid_mdi'; did you mean resid_mid?"),
         ("model.backend=hook", "expected one of hooks, nnsight, transformer_lens, got 'hook'; did you mean hooks?"),
         ("model.loading.tp_plan=yes", "model.loading.tp_plan: expected auto, got true"),
@@ -58,15 +56,14 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
             "prompts.datasets=[xstest]",
             r"prompts.datasets.0: expected a section .*, such as \{name: ...\}, got 'xstest'",
         ),
-        ("triggers=null", r"triggers: expected a section .* \(--set triggers.patched=...\), got nothing"),
-        ("generate.max_new_tokens=many", "generate.max_new_tokens: expected a whole number, got 'many'"),
-        ("generate.max_new_tokens=2.5", "generate.max_new_tokens: expected a whole number, got 2.5"),
-        ("extract.layers=3", r"extract.layers: expected a list, such as \[a, b\], got 3"),
         ("model.name=3", "model.name: expected text, got 3"),
-        ("uncertainty.meaning=''", "uncertainty.meaning: expected text that is not empty, got ''"),
         ("dissociate.variants=maybe", "dissociate.variants: expected true or false, got 'maybe'"),
-        ("model.loading.max_memory=x", r"expected keys and values, such as \{key: value\}, got 'x'"),
         ("prompts.path=3", "prompts.path: expected the path of a file, got 3"),
+        ("steer.band=0.7", "steer.band: expected a number below 0.5"),
+        ("generate.max_new_tokens=many", "generate.max_new_tokens: expected a whole number, got 'many'"),
+        ("extract.layers=3", r"extract.layers: expected a list, such as \[a, b\], got 3"),
+        ("uncertainty.meaning=''", "uncertainty.meaning: expected text that is not empty, got ''"),
+        ("model.loading.max_memory=x", r"expected keys and values, such as \{key: value\}, got 'x'"),
         ("dissociate.positions=[]", r"dissociate.positions: expected at least 1 entry, got \[\]"),
         (
             "dissociate.positions=[pst_last]",
@@ -74,32 +71,20 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ),
         ("name=a b", "name: expected letters, digits, points, hyphens and underscores, .*; got 'a b'"),
         ("zzz=1", "no such key: zzz; the keys are name, seed, model, prompts, extract, "),
-        ("steer.zzzzz=1", "no such key: steer.zzzzz; "),
         (
             "prompts.test=0.9",
             "shares of the parts sum to 1.55, and 1 is the whole .train 0.35, .*, test 0.9.; lower some",
         ),
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
-        ("modle.name=x", "no such key: modle; did you mean model?"),
-        ("dissociate.margin=lots", "dissociate.margin: .*got 'lots'"),
         ("dissociate.rank=all", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got 'all'"),
-        ("dissociate.rank=true", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got True"),
         ("dissociate.margin", "--set takes key=value"),
         ("prompts.datasets=[{name: x, limt: 3}]", "prompts.datasets.0.limt; did you mean prompts.datasets.limit?"),
         ("name.x=1", "'name' is not a section"),
         ("extract.layers=[1, 2", r"--set extract.layers: '\[1, 2' is not readable YAML: while parsing a flow sequence"),
         ("name=2026-13-01", "--set name: '2026-13-01' is not readable YAML: month must be in 1..12"),
-        ("steer.band=0.7", "steer.band: expected a number below 0.5"),
-        ("steer.max_overrefusal=0.1", "no such key: steer.max_overrefusal; did you mean steer.max_over_refusal?"),
-        ("steer.max_over_refusal=1", "steer.max_over_refusal: expected a number below 1, got 1"),
-        ("steer.costs={missed_harm: -1}", "steer.costs.missed_harm: expected a number of at least 0, got -1"),
-        ("extract.site=resid_middle", "extract.site"),
         ("dissociate.n_null_onset=18", r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526"),
-        ("dissociate={alpha: 0.01, n_null_onset: 98}", "n_null_onset must be at least 99 for alpha 0.01"),
         ("dissociate={alpha: 0.03, n_null_onset: 32}", "n_null_onset must be at least 33 for alpha 0.03"),
-        ("dissociate.kl_tokens=0", "dissociate.kl_tokens: expected a number of at least 1, got 0"),
         ("dissociate.positions=[response_1]", "dissociate.positions.0: expected inst_last, .*got 'response_1'"),
-        ("dissociate.positions=[]", "dissociate.positions: expected at least 1 entry"),
     ],
 )
 def test_a_mistaken_override_names_the_key(config: Path, override: str, message: str) -> None:
@@ -107,7 +92,7 @@ def test_a_mistaken_override_names_the_key(config: Path, override: str, message:
         load_config(config, [override])
 
 
-@pytest.mark.parametrize(("alpha", "n_null"), [(0.05, 19), (0.01, 99), (0.2, 4), (0.03, 33)])
+@pytest.mark.parametrize(("alpha", "n_null"), [(0.05, 19), (0.03, 33)])
 def test_a_null_whose_smallest_p_is_alpha_is_large_enough(config: Path, alpha: float, n_null: int) -> None:
     given = load_config(config, [f"dissociate={{alpha: {alpha}, n_null_onset: {n_null}}}"])
     assert given.dissociate.n_null_onset == n_null

@@ -21,9 +21,18 @@ def found(config: RunConfig) -> bool:
     return on_another_model(config, read_prompts(config.prompts, config.seed))
 
 
-@pytest.mark.parametrize("model", ["OWNER/MODEL", f"{ZOO}/shared-knob"])
-def test_the_organisms_own_file_on_another_model(model: str) -> None:
-    assert found(given(f"model.name={model}"))
+@pytest.mark.parametrize(
+    ("overrides", "another"),
+    [
+        (["model.name=OWNER/MODEL"], True),  # the organism's own file on another model
+        ([f"model.name={ZOO}/shared-knob"], True),
+        (["model.name=OWNER/MODEL", "prompts.path=configs/prompts/core.jsonl"], False),
+        (["model.name=OWNER/MODEL", "prompts.path=organisms/taught/smollm2-two-knobs/prompts.jsonl"], False),  # English
+        (["model.name=./nowhere"], False),  # the loader reports it
+    ],
+)
+def test_an_organism_s_prompts_on_another_model(overrides: list[str], another: bool) -> None:
+    assert found(given(*overrides)) == another
 
 
 def test_the_organism_itself_under_any_path(tmp_path: Path) -> None:
@@ -40,20 +49,6 @@ def test_a_copy_of_the_prompts_elsewhere(tmp_path: Path) -> None:
     path.write_text("\n".join(lines[:50]) + "\n")
     assert found(given("model.name=OWNER/MODEL", f"prompts.path={path}"))
     assert not found(given(f"prompts.path={path}"))
-
-
-def test_prompts_for_real_models() -> None:
-    assert not found(given("model.name=OWNER/MODEL", "prompts.path=configs/prompts/core.jsonl"))
-
-
-def test_prompts_of_an_adapter_with_a_planted_mechanism_are_english() -> None:
-    adapter = "organisms/taught/smollm2-two-knobs"
-    assert (ROOT / adapter / "truth.json").is_file()
-    assert not found(given("model.name=OWNER/MODEL", f"prompts.path={adapter}/prompts.jsonl"))
-
-
-def test_a_missing_model_is_left_to_the_loader() -> None:
-    assert not found(given("model.name=./nowhere"))
 
 
 def test_the_warning_names_the_model_and_the_remedy() -> None:

@@ -133,20 +133,6 @@ def test_one_sample_is_refused_in_a_line(cli) -> None:  # type: ignore[no-untype
     assert len(err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "part"),
-    [
-        ("temperature=0", "uncertainty.temperature"),
-        ("top_p=2", "uncertainty.top_p"),
-        ("sample=3", "did you mean uncertainty.samples?"),
-    ],
-)
-def test_other_settings_out_of_range_are_named(cli, setting: str, part: str) -> None:  # type: ignore[no-untyped-def]
-    code, _, err = cli("uncertainty", "configs/quickstart.yaml", "--set", f"uncertainty.{setting}")
-    assert code == 2
-    assert part in err
-
-
 def test_prompts_without_a_question_are_told(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows = (ORGANISM / "prompts.jsonl").read_text().splitlines()[:4]
     (tmp_path / "prompts.jsonl").write_text("\n".join(rows))
