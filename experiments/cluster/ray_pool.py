@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments.cluster.connection import WorkersWanted, connected, resources_of_nodes, share
 from experiments.cluster.worker import StorePlan, Worker, WorkerFacts
 from experiments.cluster.workers import STALLED_S, Workers
-from experiments.responses.answering import Part, Result, Task
+from experiments.responses.setting import Part, Result, Task
 from experiments.run.config import RunConfig
 from extract.errors import UserError
 from extract.progress import Reporter

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cluster.workers import ProcessFacts, WorkerError
-from experiments.responses.answering import Task
 from experiments.responses.loaded_run import LoadedRun, RunDescription, described
+from experiments.responses.setting import Task
 from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line
 from extract.extraction import Extraction

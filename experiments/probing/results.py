@@ -59,7 +59,12 @@ class GridRow(Record):
         """The test AUROC with its interval, or that a class has too few test prompts for one."""
         if not enough(self.n_positive, self.n_negative):
             return f"too few ({self.n_positive} + {self.n_negative})"
-        return "{:.3f} [{:.3f}, {:.3f}]".format(self.auroc, *self.auroc_ci)
+        return f"{self.test:.3f}"
+
+    @property
+    def test(self) -> Estimate:
+        """The AUROC on test prompts."""
+        return Estimate(self.auroc, *self.auroc_ci)
 
 
 class SiteRecord(GridRow):

@@ -108,14 +108,7 @@ Choice = tuple[Candidate, bool]  # and whether it meets the selection rules
 Estimate = Callable[[Direction], tuple[float, float]]  # bypass and induce of a candidate
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a search wants to know next of some candidates: bypass and induce, or the KL."""
-
-    about: Literal["effects", "kl"]
-    candidates: Sequence[Candidate]
-
-
+Question = tuple[Literal["effects", "kl"], Sequence[Candidate]]  # what a search wants to know next of which ones
 Search = Generator[Question, list[Candidate], Choice]
 
 
@@ -127,7 +120,7 @@ def search(directions: Sequence[Direction], max_kl: float, estimate: Estimate | 
     """
     measured: list[Candidate] = []
     for portion, promising in _portions(directions, estimate):
-        tried = yield Question("effects", [Candidate(direction) for direction in portion])
+        tried = yield "effects", [Candidate(direction) for direction in portion]
         tried.sort(key=lambda candidate: float(np.nan_to_num(candidate.bypass_floored, nan=np.inf)))
         measured += yield from _with_kl(tried, max_kl)
         enough = (None,) if promising else (None, "induce")
@@ -145,13 +138,13 @@ def run_searches(
     asked = {i: next(each) for i, each in enumerate(searches)}
     chosen: dict[int, Choice] = {}
     while asked:
-        about = "effects" if any(question.about == "effects" for question in asked.values()) else "kl"
-        answered = {i: question for i, question in asked.items() if question.about == about}
-        together = [candidate for question in answered.values() for candidate in question.candidates]
-        measured = iter(effects([c.direction for c in together]) if about == "effects" else kl(together))
-        for i, question in answered.items():
+        effects_first = any(about == "effects" for about, _ in asked.values())
+        answered = {i: own for i, (about, own) in asked.items() if (about == "effects") == effects_first}
+        together = [candidate for own in answered.values() for candidate in own]
+        measured = iter(effects([c.direction for c in together]) if effects_first else kl(together))
+        for i, own in answered.items():
             try:
-                asked[i] = searches[i].send([next(measured) for _ in question.candidates])
+                asked[i] = searches[i].send([next(measured) for _ in own])
             except StopIteration as end:
                 chosen[i] = end.value
                 del asked[i]
@@ -186,7 +179,7 @@ def _within_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question,
     for candidate in tried:
         if candidate.bypass_floored > least + TIE:
             break
-        measured += yield Question("kl", [candidate])
+        measured += yield "kl", [candidate]
         if measured[-1].discarded(max_kl) in (None, "induce"):
             least = min(least, candidate.bypass_floored)
     return measured

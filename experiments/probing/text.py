@@ -132,9 +132,7 @@ def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
         {
             "column": str(row.layer),
             "row": row.position,
-            "estimate": row.auroc,
-            "low": row.auroc_ci[0],
-            "high": row.auroc_ci[1],
+            **fields(row.test),
             "n": f"{row.n_positive} + {row.n_negative}",
             "chosen": row.chosen,
             "validation": row.validation_auroc,

@@ -10,9 +10,19 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Shaped
 
-from experiments.responses.answering import Answering, Asked, Greedy, Pool, Response, SampledDraw, Take, Way, answer
 from experiments.responses.response_cache import ResponseCache
-from experiments.responses.setting import Setting
+from experiments.responses.setting import (
+    Answering,
+    Asked,
+    Greedy,
+    Pool,
+    Response,
+    SampledDraw,
+    Setting,
+    Take,
+    Way,
+    answer,
+)
 from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from experiments.responses.answering import Part, Pool, Result, Task
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
+from experiments.responses.setting import Part, Pool, Result, Task
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.extraction import versions

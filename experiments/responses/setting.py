@@ -1,21 +1,39 @@
-"""What prompts are answered under (edits, held gates, dials), and batches of prompts that are answered so."""
+"""How prompts are answered: under which edits, held gates and dials, in batches, here or by workers.
+
+Ways of answering share the keys and values of a batch. A task is prepared once by each worker, with that worker's own
+model, and then called with part after part. Parts are the batches that one process would make, so that the numbers do
+not depend on who does them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
 import torch
 
+from experiments.responses.response_cache import CachedResponses, ResponseCache
+from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, decode_cached, rows_of, try_cache_prompts
 from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
+from extract.progress import Reporter
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter, held_edits
+
+Part = TypeVar("Part")
+PartIn = TypeVar("PartIn", contravariant=True)
+Result = TypeVar("Result")
+ResultOut = TypeVar("ResultOut", covariant=True)
+Response = list[Any]  # as in JSON: token ids of a greedy response; token ids, log-probabilities, ended of a sampled one
+Take = Callable[[int, list[int], list[Response]], None]  # which way, which places of the prompts, their responses
 
 
 @dataclass(frozen=True)
@@ -77,3 +95,127 @@ class PromptBatch:
         biases = [bias for one in setting.held for bias in one.processors(batch.prompt_length)]
         with self._model.editing(setting.placed, biases), steering(self._model, setting.dials, batch, rendered):
             return self._model.generate(batch, max_new_tokens)
+
+
+class Task(Protocol[PartIn, ResultOut]):
+    """What is done with each part; pickled where workers are other processes."""
+
+    def prepare(self, loaded: Any) -> Callable[[PartIn], ResultOut]:
+        """Return the function of a part; `loaded` is the worker's `LoadedRun`, which imports this module."""
+
+
+class Pool(Protocol):
+    """Runs the parts of a task."""
+
+    reporter: Reporter  # to whom it tells what happens to its workers
+
+    def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
+        """Yield the place of each part and its result, as they come.
+
+        Raises:
+            UserError: a part failed, or no worker is left.
+        """
+
+
+class Way(Protocol):
+    """One way in which prompts are answered."""
+
+    def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
+        """Return the responses to some prompts of a batch."""
+
+    def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
+        """Return the cache of these responses; None if they have no cache key."""
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The greedy response under a setting, without the end token."""
+
+    setting: Setting
+    most_tokens: int
+
+    def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
+        return batch.responses(self.setting, places, self.most_tokens)
+
+    def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
+        setting = self.setting
+        if setting.dials:  # they have no cache key
+            return None
+        biases = [bias for one in setting.held for bias in one.biases]
+        return cache.for_edits([*model.edits, *setting.placed], self.most_tokens, biases)
+
+
+@dataclass(frozen=True)
+class SampledDraw:
+    """The sampled response with one index; that to a prompt is the same whatever else is drawn."""
+
+    index: int
+    seed: int
+    temperature: float
+    top_p: float
+    most_tokens: int
+
+    def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
+        seeds = [self._seed(batch.rendered[place].token_ids) for place in places]
+        drawn = batch.samples(places, self.most_tokens, seeds, self.temperature, self.top_p)
+        return [[list(one.token_ids), list(one.log_probs), one.ended] for one in drawn]
+
+    def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
+        key = ("sampled", self.seed, self.index, self.temperature, self.top_p)
+        return cache.for_edits(model.edits, self.most_tokens, key)
+
+    def _seed(self, prompt: Sequence[int]) -> int:
+        """Return the seed of one response, a hash of the run's seed, the response's index and the prompt's tokens."""
+        named = json.dumps([self.seed, self.index, list(prompt)]).encode()
+        return int.from_bytes(hashlib.sha256(named).digest()[:8], "big")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Prompts, the longest first, and which of them are asked in each way."""
+
+    rendered: Sequence[Rendered]
+    places: Sequence[Sequence[int]]  # one list a way
+
+    def parts(self, n: int) -> list[Asked]:
+        """Divide the prompts into parts of n, in order."""
+        return [
+            Asked(
+                self.rendered[start : start + n],
+                [[place - start for place in each if start <= place < start + n] for each in self.places],
+            )
+            for start in range(0, len(self.rendered), n)
+        ]
+
+
+def answer(model: ChatModel, budget: TokenBudget, ways: Sequence[Way], asked: Asked, take: Take) -> None:
+    """Answer prompts in batches, which become smaller if memory runs out; `take` is called as responses come."""
+    wanted = [set(each) for each in asked.places]
+
+    def work(places: list[int]) -> None:
+        batch = PromptBatch(model, [asked.rendered[place] for place in places])
+        for which, left in enumerate(wanted):
+            if own := [i for i, place in enumerate(places) if place in left]:
+                responses, answered = ways[which].respond(batch, own), [places[i] for i in own]
+                left.difference_update(answered)  # not again, if memory runs out in another way
+                take(which, answered, responses)
+
+    budget.run([1] * len(asked.rendered), work)
+
+
+@dataclass(frozen=True)
+class Answering:
+    """The task of answering parts of `Asked`; its result is what `take` would be called with."""
+
+    ways: Sequence[Way]
+
+    def prepare(self, loaded: Any) -> Callable[[Asked], list[tuple[int, list[int], list[Response]]]]:
+        model, say = loaded.model, loaded.reporter.say
+        budget = TokenBudget(loaded.config.generate.batch_size, say, unit="prompts")
+
+        def work(asked: Asked) -> list[tuple[int, list[int], list[Response]]]:
+            taken: list[tuple[int, list[int], list[Response]]] = []
+            answer(model, budget, self.ways, asked, lambda *each: taken.append(each))
+            return taken
+
+        return work

@@ -72,11 +72,10 @@ Groups = Int[np.ndarray, " questions"]
 def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
 ) -> UncertaintyMeasures:
-    """Measure how well each measure separates wrong or unknowable answers from right ones; above the threshold, in
-    nats, entropy is high.
+    """Measure how well each measure separates wrong or unknowable answers from right ones.
 
-    Questions that are refused, or whose completion cannot be judged, are left out and counted: they do not concern
-    knowledge.
+    Above the threshold, in nats, entropy is high. Questions that are refused, or whose completion cannot be judged, are
+    left out and counted: they do not concern knowledge.
     """
     kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
     judged = [observed[i] for i in kept]

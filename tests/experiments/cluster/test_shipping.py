@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.responses.answering import Asked
 from experiments.responses.completions import Completer
-from experiments.responses.setting import Setting
+from experiments.responses.setting import Asked, Setting
 from experiments.run.behaviour import Kind
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
