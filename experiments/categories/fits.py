@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from experiments.categories.members import Category
-from experiments.probing.write_directions import WriteFitter, write_layers
+from experiments.probing.stage import candidate_layers
+from experiments.probing.write_directions import WriteFitter
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
@@ -113,15 +114,8 @@ def _fitter(
     loaded: LoadedRun, category: Category, inside: Bool[np.ndarray, " prompts"], layers: Sequence[int] = ()
 ) -> WriteFitter:
     """Return the fitter of a category's directions on some prompts, at some layers or all candidate ones."""
-    config, store, samples = loaded.config.dissociate, loaded.store, category.samples(loaded.corpus, inside)
-    candidates = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
-    if not candidates:
-        held = ", ".join(map(str, store.layers))
-        raise UserError(
-            f"dissociate.deepest: write directions are below {config.deepest:g} of "
-            f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is"
-        )
-    loci = [(layer, WRITE_POSITION) for layer in layers or candidates]
+    store, samples = loaded.store, category.samples(loaded.corpus, inside)
+    loci = [(layer, WRITE_POSITION) for layer in layers or candidate_layers(loaded)]
     if samples.declined.all() or not samples.declined.any():
         raise UserError(
             f"category {category.name!r} has no declined or no answered prompts in a fold; give those of "

@@ -139,7 +139,7 @@ def geometry(
     store = loaded.store
     if layer not in store.layers or position not in store.positions:
         return None
-    chosen = {c.name: (c.rows, c.declined) if by == "behaviour" else _by_label(loaded, c) for c in categories}
+    chosen = {c.name: _samples(loaded, c, by) for c in categories}
     used = np.unique(np.concatenate([rows for rows, _ in chosen.values()]))
     if not store.present[store.positions.index(position)][used].all():
         return None
@@ -159,8 +159,11 @@ def geometry(
     return CategoryGeometry(layer=layer, position=position, pairs=pairs, probe_auroc=auroc)
 
 
-def _by_label(loaded: LoadedRun, category: Category) -> Samples:
+def _samples(loaded: LoadedRun, category: Category, by: str) -> Samples:
     corpus = loaded.corpus
+    if by == "behaviour":
+        samples = category.samples(corpus, np.ones(len(corpus), dtype=bool))
+        return samples.rows, samples.declined
     inside = np.array([prompt.category == category.name for prompt in corpus.prompts])
     label = corpus.harmful if category.kind == "normative" else corpus.uncertain
     rows = np.flatnonzero(inside & (label | corpus.benign))

@@ -34,17 +34,14 @@ class Category:
     name: str
     kind: Kind
     decliners: Int[np.ndarray, " decliners"]  # rows that are declined at baseline
-    rows: Int[np.ndarray, " samples"]  # of the write direction: the decliners, and answered prompts to compare with
-    declined: Bool[np.ndarray, " samples"]
+    answered: Int[np.ndarray, " answered"]  # rows to compare them with
     within_label: bool  # the answered prompts have the decliners' label; else they are benign ones of the category
     between: Category | None = None  # the same, compared with benign prompts, where both can be done
 
     def samples(self, corpus: Corpus, inside: Bool[np.ndarray, " prompts"]) -> WriteSamples:
-        """Return the samples among some prompts."""
-        kept = inside[self.rows]
-        rows = self.rows[kept]
-        strata = np.full(len(rows), "all", dtype=object)
-        return WriteSamples(rows, self.declined[kept], strata, corpus.groups_among(rows), self.within_label)
+        """Return the samples of the write direction among some prompts."""
+        decliners, answered = (rows[inside[rows]] for rows in (self.decliners, self.answered))
+        return WriteSamples.of(corpus, decliners, answered, within_label=self.within_label)
 
 
 def find_categories(behaviour: Behaviour, of: DeclineSet, least: int) -> tuple[list[Category], dict[str, str]]:
@@ -86,10 +83,10 @@ def folds_of(corpus: Corpus, categories: Sequence[Category], n: int, seed: int) 
 
     fold = np.full(len(corpus), -1)
     both = [one for category in categories for one in (category, category.between) if one is not None]
-    rows = np.unique(np.concatenate([one.rows for one in both]))
     cell = np.full(len(corpus), "", dtype=object)
     for one in both:
-        cell[one.rows] = [f"{one.name}/{d}" for d in one.declined]
+        cell[one.answered], cell[one.decliners] = f"{one.name}/False", f"{one.name}/True"
+    rows = np.flatnonzero(cell != "")
     divided = StratifiedGroupKFold(n, shuffle=True, random_state=seed % 2**32)
     for place, (_, test) in enumerate(divided.split(rows, cell[rows], corpus.groups[rows])):
         fold[rows[test]] = place
@@ -97,18 +94,13 @@ def folds_of(corpus: Corpus, categories: Sequence[Category], n: int, seed: int) 
 
 
 def _category(behaviour: Behaviour, kind: Kind, name: str, own: np.ndarray, benign: np.ndarray) -> Category:
-    did, answered = behaviour.did(ACTION_OF[kind]), behaviour.answered
-    within, apart = np.flatnonzero(own & answered), np.flatnonzero(benign & answered)
-    decliners = np.flatnonzero(own & did)
-
-    def compared(rows: np.ndarray, other: Category | None = None, *, within_label: bool) -> Category:
-        both = np.concatenate([decliners, rows])
-        return Category(name, kind, decliners, both, np.arange(len(both)) < len(decliners), within_label, other)
-
+    decliners = np.flatnonzero(own & behaviour.did(ACTION_OF[kind]))
+    within, apart = (np.flatnonzero(among & behaviour.answered) for among in (own, benign))
+    of_benign = Category(name, kind, decliners, apart, within_label=False)
     if len(within) < MIN_BASELINE:
-        return compared(apart, within_label=False)
+        return of_benign
     either = len(apart) >= MIN_BASELINE and not (own & benign).any()
-    return compared(within, compared(apart, within_label=False) if either else None, within_label=True)
+    return Category(name, kind, decliners, within, True, of_benign if either else None)
 
 
 def _too_few(category: Category, doing: str, corpus: Corpus, n_prompts: int, least: int) -> str:
@@ -130,9 +122,8 @@ def _too_few(category: Category, doing: str, corpus: Corpus, n_prompts: int, lea
             f"one pair, entity or template holds {largest:.0%} of its {n} {doing}, at most {LARGEST_GROUP:.0%} "
             "are allowed: give prompts of more pairs, or fewer of that one"
         )
-    compared = category.rows[~category.declined]
-    answered = len(compared)
-    if answered >= MIN_BASELINE and (apart := corpus.effective_groups(compared)) < MIN_ANSWERED_GROUPS:
+    answered = len(category.answered)
+    if answered >= MIN_BASELINE and (apart := corpus.effective_groups(category.answered)) < MIN_ANSWERED_GROUPS:
         return (
             f"its {answered} answered prompts count as {apart:.1f} independent ones, {MIN_ANSWERED_GROUPS} are "
             "needed: give prompts of more pairs"

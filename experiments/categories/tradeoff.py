@@ -116,13 +116,8 @@ def _answers(
 
 def _normative(loaded: LoadedRun, refused: np.ndarray, training: np.ndarray, locus: Locus) -> Direction:
     """Return the direction of refused harmful against answered benign training prompts."""
-    declined = refused[training[refused]]
     compared = np.flatnonzero(loaded.corpus.requests & loaded.behaviour.answered & training)
-    rows = np.concatenate([declined, compared])
-    strata = np.full(len(rows), "all", dtype=object)
-    samples = WriteSamples(
-        rows, np.arange(len(rows)) < len(declined), strata, loaded.corpus.groups_among(rows), within_label=False
-    )
+    samples = WriteSamples.of(loaded.corpus, refused[training[refused]], compared, within_label=False)
     direction = fit_write(loaded.store.read, locus, "normative", samples)
     if direction is None:
         raise ValueError(f"refused harmful and answered prompts have the same mean at {locus}")

@@ -198,19 +198,26 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
     return LocusSelection(loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant)
 
 
+def candidate_layers(loaded: LoadedRun) -> list[int]:
+    """Return the stored layers at which directions may be written.
+
+    Raises UserError if there are none.
+    """
+    deepest, stored, n_layers = loaded.config.dissociate.deepest, loaded.store.layers, loaded.model.n_layers
+    if layers := [layer for layer in write_layers(n_layers, deepest) if layer in stored]:
+        return layers
+    raise UserError(
+        f"dissociate.deepest: write directions are below {deepest:g} of {n_layers} layers, and none of the extracted "
+        f"layers ({', '.join(map(str, stored))}) is"
+    )
+
+
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
     """Return the fitter of write directions at every candidate locus; `later`: with class means at later layers, too.
 
     Raises UserError if the store holds no such layer, or not the requested positions.
     """
-    store, config = loaded.store, loaded.config.dissociate
-    layers = [layer for layer in write_layers(loaded.model.n_layers, config.deepest) if layer in store.layers]
-    if not layers:
-        held = ", ".join(map(str, store.layers))
-        raise UserError(
-            f"dissociate.deepest: write directions are below {config.deepest:g} of "
-            f"{loaded.model.n_layers} layers, and none of the extracted layers ({held}) is"
-        )
+    store, config, layers = loaded.store, loaded.config.dissociate, candidate_layers(loaded)
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(store.layers))):
         raise UserError(
             f"dissociate.layers is 'later', but activations of layer {absent[0]} are not extracted; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from jaxtyping import Bool, Shaped
@@ -57,6 +57,13 @@ class WriteSamples:
     strata: np.ndarray  # (n,) object: names
     groups: np.ndarray  # (n,) int: samples that may depend on each other, so that a null permutes them together
     within_label: bool  # False if no stratum holds both, so that labels and behaviour coincide
+
+    @classmethod
+    def of(cls, corpus: Corpus, declining: np.ndarray, answered: np.ndarray, *, within_label: bool) -> Self:
+        """Return the samples of rows that decline and rows that are answered, all in one stratum."""
+        rows = np.concatenate([declining, answered])
+        declined, strata = np.arange(len(rows)) < len(declining), np.full(len(rows), "all", dtype=object)
+        return cls(rows, declined, strata, corpus.groups_among(rows), within_label)
 
     def permuted(self, rng: np.random.Generator) -> np.ndarray:
         """Return behaviour labels permuted within strata and with whole groups, for the null, (n,) bool."""

@@ -41,9 +41,7 @@ def pairs(category: str, n: int, *, refused: int, label: str = "harmful", over_r
 def test_categories_with_enough_decliners_are_tested_and_the_others_say_what_they_need() -> None:
     rows = [*pairs("theft", 60, refused=55), *pairs("fraud", 60, refused=30), *pairs("arson", 60, refused=0)]
     found, missing = find_categories(behaviour(rows), "normative", 50)
-    assert [(c.name, len(c.decliners), int((~c.declined).sum()), c.within_label) for c in found] == [
-        ("theft", 55, 60, False)
-    ]
+    assert [(c.name, len(c.decliners), len(c.answered), c.within_label) for c in found] == [("theft", 55, 60, False)]
     assert missing == {
         "arson": "0 refusals of 60 prompts, 50 are needed: give a model that declines it",
         "fraud": "30 refusals of 60 prompts, 50 are needed: give about 100 prompts of it at this rate",
@@ -55,8 +53,8 @@ def test_decliners_are_compared_within_their_label_where_both_behaviours_occur()
     assert found[0].within_label
     between = found[0].between
     assert between is not None
-    assert (len(between.rows) - len(between.decliners), between.within_label) == (90, False)
-    labels = [behaviour(pairs("theft", 90, refused=60)).corpus.prompts[row].label for row in found[0].rows]
+    assert (len(between.answered), between.within_label) == (90, False)
+    labels = [behaviour(pairs("theft", 90, refused=60)).corpus.prompts[row].label for row in found[0].answered]
     assert set(labels) == {"harmful"}
 
 
@@ -92,7 +90,7 @@ def test_folds_hold_whole_groups_and_every_category_evenly() -> None:
     one = behaviour(rows)
     found, _ = find_categories(one, "normative", 50)
     folds = folds_of(one.corpus, found, 4, seed=0)
-    used = np.unique(np.concatenate([category.rows for category in found]))
+    used = np.unique(np.concatenate([rows for c in found for rows in (c.decliners, c.answered)]))
     assert (folds[used] >= 0).all()
     for group in np.unique(one.corpus.groups[used]):
         assert len(set(folds[used][one.corpus.groups[used] == group].tolist())) == 1
