@@ -72,11 +72,7 @@ class Cluster:
             raise ClusterLostError("the Ray cluster has no living node")
 
     def start_again(self, lost: ClusterLostError, say: Callable[[str], None]) -> None:
-        """Start a lost cluster again, once.
-
-        Raises:
-            ClusterLostError: it was started once before, or is not this connection's own.
-        """
+        """Start a lost cluster again; raises ClusterLostError the second time, or if it was not started here."""
         if not self._started:
             raise ClusterLostError(
                 f"{lost}; what is finished is kept: give the same command again, on a cluster that runs"
@@ -89,11 +85,7 @@ class Cluster:
 
 
 def import_ray() -> Any:
-    """Return the module.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Return the module; raises UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do, and it warns until it does
     try:
@@ -145,14 +137,7 @@ def resources_of_nodes(ray: Any) -> list[Mapping[str, float]]:
 
 
 def share(nodes: Sequence[Mapping[str, float]], wanted: WorkersWanted) -> Resources:
-    """Return what each worker is given.
-
-    Args:
-        nodes: the resources of each, by Ray's names.
-
-    Raises:
-        UserError: the cluster has fewer than asked.
-    """
+    """Return what each worker is given of the nodes' resources; raises UserError if there is less than asked."""
     cpus, gpus = (sum(node.get(what, 0.0) for node in nodes) for what in ("CPU", "GPU"))
     own = wanted.gpus_per_worker if wanted.gpus_per_worker is not None else (1.0 if gpus else 0.0)
     room = sum(int(node.get("GPU", 0.0) // own) for node in nodes) if own else len(nodes)

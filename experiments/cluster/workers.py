@@ -85,11 +85,7 @@ class Workers:
         self._start(resources.workers)
 
     def facts(self) -> list[Any]:
-        """Return what the workers are; waits until the first has started, and takes the others as they come.
-
-        Raises:
-            UserError: it could not be started, or differs from another.
-        """
+        """Return what the workers are, once one has started; raises UserError if it cannot, or differs from others."""
         while not any(member.facts for member in self._members):
             self._listen()
         return [member.facts for member in self._members if member.facts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
@@ -23,7 +24,7 @@ from experiments.pipeline.machine import (
     measured_speed,
     with_speed,
 )
-from experiments.pipeline.plan import RunPrompts, estimate, plan_run
+from experiments.pipeline.plan import RunPrompts, estimate
 from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import BudgetConfig, RunConfig, with_value
@@ -87,7 +88,8 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
         return _can_be_divided(limited(tried.prompts).corpus, tried)
 
     def lasts(tried: RunConfig) -> float:
-        return plan_run(tried, limited(tried.prompts), model, until).most_minutes(planned.machine)
+        tried_run = replace(planned, config=tried, given=limited(tried.prompts))
+        return tried_run.plan().most_minutes(planned.machine)
 
     most = USED * minutes - (time.monotonic() - started) / 60
     cut = fit_time(config, model.n_layers, list(whole.corpus.counts().values()), lasts, most, works)
@@ -126,8 +128,6 @@ def fit_time(
 
     Args:
         labels: the number of prompts of each label.
-        minutes: the expected duration of a run.
-        most: the minutes there are.
         works: whether a run can be made of the prompts that a configuration takes; cuts to others are left out.
 
     Raises:
@@ -155,11 +155,7 @@ def fit_time(
 def _applied(
     key: str, value: Any, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int
 ) -> tuple[Any] | None:
-    """Return the value that a cut gives its key, or None where it would not make the run smaller.
-
-    Args:
-        layers: those of the run before any cut.
-    """
+    """Return the value that a cut gives its key, or None where it would not make the run with these layers smaller."""
     now = current(config, key)
     if key == "extract.layers":  # every so many-th, unless the run writes at every layer, or at given directions' ones
         needed = "later" in (config.dissociate.layers, config.steer.layers) or config.dissociate.directions is not None
@@ -188,11 +184,7 @@ def current(config: RunConfig, key: str) -> Any:
 
 
 def left_out(whole: RunConfig, cut: RunConfig, corpora: tuple[Corpus, Corpus], n_layers: int) -> tuple[str, ...]:
-    """Return in sentences what a cut configuration leaves out, and the power that it costs.
-
-    Args:
-        corpora: the prompts before and after the cut.
-    """
+    """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
     return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, *corpora))
 
 

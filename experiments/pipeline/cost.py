@@ -160,10 +160,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
 
 
 def _rank(config: RunConfig, size: RunSize) -> list[Step]:
-    """Return the cost of fitting as many directions as may be fitted, each in three ways at every layer.
-
-    They are ablated on training prompts once, on validation prompts three times and on test prompts once.
-    """
+    """Return the cost of the most directions: ablated once on training and test prompts, thrice on validation."""
     given = config.dissociate
     k = MOST_DIRECTIONS if given.rank == "auto" else given.rank
     layers = len(write_layers(size.n_layers, given.deepest)) if given.layers == "later" else 1
@@ -203,10 +200,7 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
 
 
 def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
-    """List the steps up to a stage, but for stages that are done, with their highest cost.
-
-    It is the cost as if every prompt that may decline did decline, in each of `size.kinds` ways.
-    """
+    """List the steps up to a stage, without stages that are done, as if every prompt that may decline did decline."""
     left = [stage.name for stage in in_order(stages_of(config), [until]) if stage.name not in done]
     return [step for name in left if name in FORMULAS for step in FORMULAS[name](config, size)]
 

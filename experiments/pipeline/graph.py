@@ -136,10 +136,7 @@ def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dic
 
 
 def model_source(config: RunConfig) -> Any:
-    """Identify the model without opening it: its files and their times, or hub id and revision.
-
-    A configured template file and the files of an adapter count as some of its files.
-    """
+    """Identify the model without opening it: by its files and their times, or hub id and revision; and its adapter."""
     path, template, adapter = locate(config.model.name), config.model.template, config.model.adapter
     besides: list[Any] = [file_hash(Path(template))] if template else []
     besides += [file_hash(file) for file in sorted(find_adapter(adapter).glob("adapter_*"))] if adapter else []

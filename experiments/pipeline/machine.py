@@ -73,22 +73,13 @@ class Footprint:
         return 2 * self.n_layers * self.d_kv * self.width
 
     def work(self, batch: int, tokens: int) -> int:
-        """Return the approximate bytes of a pass's temporary values.
-
-        Args:
-            batch: completions decoded together; several copies of their logits are held in float32.
-            tokens: tokens of the largest batch that is read.
-        """
+        """Return about the bytes of a pass's temporary values, for so many completions and tokens of a batch."""
         logits = 3 * 4 * max(batch * self.vocabulary, MOST_LOGITS)
         return max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
 
 
 def footprint(shape: PretrainedConfig, width: int) -> Footprint:
-    """Return a model's sizes from its configuration; weights are created on the meta device only.
-
-    Args:
-        width: bytes of a number in the model's dtype.
-    """
+    """Return a model's sizes from its configuration, by the bytes of a number; weights are made on the meta device."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape)
     text = shape.get_text_config()
@@ -145,11 +136,7 @@ def has_gpu(device: str) -> bool:
 
 
 def measure_device(device: str) -> Machine:
-    """Measure the device that a configuration names; `auto` is the GPU if there is one, else the CPU.
-
-    Raises:
-        UserError: there is no such device.
-    """
+    """Measure a configuration's device, for `auto` a GPU if there is one; raises UserError if it is not there."""
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         at = torch.device(chosen)
@@ -238,13 +225,9 @@ def with_speed(machine: Machine, size: Footprint, rows: int, seconds: Seconds) -
 def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Seconds:
     """Return the seconds of a token in all layers, of all layers in any pass, and of the rest of a decoding step.
 
-    The layers are taken to last a T + b seconds in a pass of T tokens. Both are found from passes that read prompts
-    and passes that decode one token for each; the quickest count, since another process slows some of them down.
-
-    Args:
-        n_layers: of the whole model; `model` may hold the first of them alone.
-        rows: prompts of the batch.
-        length: tokens of each.
+    The layers are taken to last a T + b seconds in a pass of T tokens. Both are found from passes that read prompts of
+    so many tokens, and passes that decode one token for each; the quickest count, since another process slows some of
+    them down. `n_layers` are those of the whole model, of which the measured one may hold the first alone.
     """
     finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
     entries, exits = list[float](), list[float]()  # when each pass enters the first layer and leaves the last

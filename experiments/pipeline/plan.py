@@ -84,12 +84,9 @@ class RunPrompts:
 
 
 def model_shape(config: RunConfig, reporter: Reporter) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
-    """Return a model's configuration and its tokenizer with the run's template, without loading weights.
+    """Return a model's configuration, and its tokenizer with the run's template, without loading weights.
 
-    A GGUF file is dequantised into the cache if that was not done yet.
-
-    Raises:
-        UserError: there is no such model or adapter.
+    A GGUF file is dequantised into the cache if that was not done yet. Raises UserError if there is no such model.
     """
     wanted = config.model
     resolve(wanted.name, reporter)
@@ -109,24 +106,6 @@ def width(config: RunConfig, machine: Machine) -> int:
     return WIDTHS.get(config.model.dtype, machine.width)
 
 
-def plan_run(
-    config: RunConfig,
-    given: RunPrompts,
-    model: Footprint,
-    until: str,
-    done: Collection[str] = (),
-    kinds: int = len(KINDS),
-) -> Plan:
-    """Return the plan of a run up to a stage, without the stages that are done."""
-    wanted, size = config.extract, replace(given.size(model.n_layers), kinds=kinds)
-    streams = len(wanted.layers or range(model.n_layers)) * (
-        len(wanted.positions or given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
-    )
-    stored = 0 if until == "uncertainty" or "extract" in done else streams * size.prompts * model.d_model
-    longest = max(given.lengths) + config.generate.max_new_tokens
-    return Plan(config, model, size, tuple(steps(config, size, until, done)), longest, stored)
-
-
 @dataclass(frozen=True)
 class RunEstimate:
     """What a run would do on this machine; without a GPU also on an A100, since such models rarely run without one."""
@@ -143,12 +122,16 @@ class RunEstimate:
         return {"here": self.machine} | ({} if self.machine.width == A100.width else {"on a GPU": A100})
 
     def plan(self, done: Collection[str] = (), kinds: int = len(KINDS)) -> Plan:
-        """Return the plan, without the stages that are done.
-
-        Args:
-            kinds: ways of declining that the model shows often enough; known once it has answered.
-        """
-        return plan_run(self.config, self.given, self.model, self.until, done, kinds)
+        """Return the plan without stages that are done, of a model that declines in so many ways."""
+        config, model, wanted = self.config, self.model, self.config.extract
+        size = replace(self.given.size(model.n_layers), kinds=kinds)
+        streams = len(wanted.layers or range(model.n_layers)) * (
+            len(wanted.positions or self.given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
+        )
+        unstored = self.until == "uncertainty" or "extract" in done
+        stored = 0 if unstored else streams * size.prompts * model.d_model
+        longest = max(self.given.lengths) + config.generate.max_new_tokens
+        return Plan(config, model, size, tuple(steps(config, size, self.until, done)), longest, stored)
 
     def time_with_fewer_kinds(self, done: Collection[str] = ()) -> str:
         """Return the time here of a model that declines in one way, or in neither; empty where it is the same."""
@@ -289,12 +272,7 @@ class Plan:
 
 
 def memory_need(model: Footprint, batch: int, longest: int, tokens: int) -> MemoryNeed:
-    """Return the memory for decoding a batch of completions.
-
-    Args:
-        longest: tokens of the longest prompt and its completion.
-        tokens: tokens of the largest batch that is read.
-    """
+    """Return the memory for a batch; `longest` is tokens of a prompt and its completion, `tokens` of a batch read."""
     return MemoryNeed(model.weights, batch * longest * model.cache, model.work(batch, tokens))
 
 

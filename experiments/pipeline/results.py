@@ -92,10 +92,7 @@ def _right_actions(inputs: RunInputs) -> RightActions:
 
 
 def grade_planted(inputs: RunInputs) -> Planted | None:
-    """Compare write directions at the planted locus with truth.json; None if the model directory has none.
-
-    Called after all verdicts are written: nothing before that reads truth.json.
-    """
+    """Compare write directions with truth.json, which no verdict reads; None if the model directory has none."""
     model = inputs.config.model  # an adapter's directory may hold the truth, or a model's
     try:
         path = (find_adapter(model.adapter) if model.adapter else Path(resolve(model.name))) / "truth.json"

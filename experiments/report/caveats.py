@@ -10,11 +10,7 @@ WIDE = 0.3  # the width of an interval, in shares, from which on a rate is repor
 
 
 def reading_caveats(results: RunResults, judge: str) -> list[str]:
-    """List the caveats of every run: wide intervals, inconclusive verdicts, the judge's error.
-
-    Args:
-        judge: `rules`, or the file that names another one.
-    """
+    """List the caveats of every run: wide intervals, inconclusive verdicts, the judge's error."""
     rates = {name: results.rates.before.of(name) for name in RATE_MEANING}
     wide = [
         f"{name} (n = {rate.n}, interval {rate.high - rate.low:.0%} wide)"
@@ -35,11 +31,7 @@ def reading_caveats(results: RunResults, judge: str) -> list[str]:
 
 
 def caveats(results: RunResults) -> list[str]:
-    """List the caveats of this run.
-
-    They cover organisms, an organism's prompts, what a time budget left out, absent dials, unjudged completions, probes
-    no better than a bag of words, and write directions that break a selection rule.
-    """
+    """List what limits the results of this run in particular."""
     lines = [contrast_line(results.contrast)] if results.contrast else []
     if results.organism:
         lines.append(

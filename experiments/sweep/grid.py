@@ -73,10 +73,7 @@ class _Value:
 
 
 def load_sweep(path: Path, overrides: dict[str, JsonValue]) -> SweepConfig:
-    """Read SWEEP.yaml.
-
-    Args:
-        overrides: keys of `set`, which count more than those of the file.
+    """Read SWEEP.yaml, with overrides of its `set`.
 
     Raises:
         UserError: the file is missing or malformed, or says twice or not at all what a key is.
@@ -94,12 +91,8 @@ def load_sweep(path: Path, overrides: dict[str, JsonValue]) -> SweepConfig:
 def cells_of(sweep: SweepConfig, path: Path, resolve: Resolve) -> list[Cell]:
     """Return the cells of a sweep, in the order of its axes.
 
-    Args:
-        path: of SWEEP.yaml, for messages.
-        resolve: reads the configuration of a cell.
-
     Raises:
-        UserError: a key or value does not fit the configuration, or every cell is excluded.
+        UserError: a key or value does not fit the configuration, or every cell is excluded; names the path.
     """
     axes, cells = _axes(sweep), []
     for combination in product(*axes.values()):
@@ -252,12 +245,7 @@ class CellState:
 
 
 def state_of(cell: Cell, directory: Path, cut_to: float | None = None) -> CellState:
-    """Return the state of a cell.
-
-    Args:
-        directory: of the cell.
-        cut_to: the minutes of the budget that the cell is run with.
-    """
+    """Return the state of a cell in its directory; `cut_to` is the minutes of the budget that it is run with."""
     manifest, failure = Manifest(directory / "manifest.json"), directory / FAILURE
     try:
         marks = manifest.read()["stages"]

@@ -65,11 +65,7 @@ class CellProcess:
     """A cell that runs."""
 
     def __init__(self, command: CellCommand, threads: int | None = None) -> None:
-        """Start it; what it prints on standard error goes into the log of the cell's run.
-
-        Args:
-            threads: of the process; None: as the environment says.
-        """
+        """Start it with so many threads; what it prints on standard error goes into the log of the cell's run."""
         self._command, self._log = command, Path(command.directory) / LOG
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))}
         if threads is not None:
@@ -174,11 +170,7 @@ class Places:
 
     @contextmanager
     def opened(self, reporter: Reporter) -> Iterator[Start]:
-        """Yield what runs cells; connects to Ray where that is asked.
-
-        Raises:
-            UserError: no cluster answers, or it has less than asked.
-        """
+        """Yield what runs cells; raises UserError if no cluster answers, or it has less than asked."""
         if self.ray is None:
             yield partial(_here, workers=self.workers)
             return
@@ -197,14 +189,7 @@ def run_cells(
     budget: str | None = None,
     cut_to: float | None = None,
 ) -> None:
-    """Run every cell that is not done.
-
-    Args:
-        states: of all cells.
-        finish: called with the state of each cell that has ended, done or failed.
-        budget: of each cell, as --budget.
-        cut_to: the minutes of that budget.
-    """
+    """Run every cell that is not done, cut to a budget of some minutes; finish is called as each ends."""
     left = {state.cell.name: state for state in states if state.state != "done"}
     for state in left.values():
         make_folder(state.directory)

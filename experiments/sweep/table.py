@@ -110,12 +110,7 @@ def _array(values: Sequence[Value], kind: pyarrow.DataType | None) -> pyarrow.Ar
 
 
 def write_sweep_page(sweep: SweepConfig, states: Sequence[CellState], rows: Sequence[Row], path: Path) -> None:
-    """Write the page of a sweep.
-
-    Args:
-        states: of all cells.
-        rows: of the table, in the same order.
-    """
+    """Write the page of a sweep from the states of all cells and their rows."""
     axes = list(states[0].cell.coordinates)
     done, failed = (sum(state.state == name for state in states) for name in ("done", "failed"))
     left = len(states) - done - failed

@@ -50,12 +50,7 @@ class ReportedRun:
 
 
 def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str = "run") -> Markup:
-    """Return the HTML of one run.
-
-    Args:
-        payload: the data of the page's script.
-        anchor: the id of the article; ids of its sections begin with it.
-    """
+    """Return the HTML of one run with the data of the page's script; ids of its sections begin with the anchor."""
     remarks = [*caveats(results), *reading_caveats(results, run.judge)]
     sections = [section for section in _sections(run, results, payload) if section.blocks]
     return render(
@@ -187,12 +182,7 @@ def _scatter(payload: Payload) -> list[Block]:
 
 
 def scatter_chart(layers: tuple[int, int], labels: Sequence[str], rows: Sequence[Row] | None = None) -> Chart:
-    """Draw every prompt by its projections on the two write directions.
-
-    Args:
-        layers: of the normative and the epistemic write direction.
-        rows: the prompts; None where the page's script fills them in.
-    """
+    """Draw prompts by their projections on two write directions; without rows the page's script fills them in."""
     x_title, y_title = (
         f"{kind} write direction, layer {layer} (residual-stream units)"
         for kind, layer in zip(("normative", "epistemic"), layers, strict=True)

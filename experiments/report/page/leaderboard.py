@@ -57,11 +57,7 @@ class Shown:
 
 
 def leaderboard_page(models: Sequence[RankedModel]) -> str:
-    """Return the page, the best right-action score first.
-
-    Args:
-        models: each with rates.
-    """
+    """Return the page of models with rates, the best right-action score first."""
     scores = {model.name: model.card.right_action.score for model in models}
     ranked = sorted(models, key=lambda model: -scores[model.name].estimate if scores[model.name].known else 9.0)
     asked = sorted({model.asked for model in models})
@@ -82,8 +78,7 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
 def on_front(rates: Sequence[Sequence[float]]) -> list[bool]:
     """Return for each model whether no other is at least as good in all rates and better in one (point estimates).
 
-    Args:
-        rates: of each model, lower is better; a model with an unknown rate (NaN) is never on the front and beats none.
+    Lower is better; a model with an unknown rate (NaN) is never on the front and beats none.
     """
     return [
         all(map(isfinite, own))
@@ -113,12 +108,7 @@ def _cells(model: RankedModel, best: bool) -> Iterator[Shown]:
 
 
 def shown_numbers(numbers: Mapping[str, Estimate], *, percent: bool, unknown: str = "") -> Shown:
-    """Return a cell of numbers with their intervals, one a line; sorted by the first.
-
-    Args:
-        numbers: by the CSS class of the line.
-        unknown: the text where none is known.
-    """
+    """Return a cell of numbers with their intervals, one a line in its CSS class; sorted by the first."""
     scale, digits, unit = (100.0, ".1f", " %") if percent else (1.0, ".2f", "")
     lines = []
     for style, number in numbers.items():

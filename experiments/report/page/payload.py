@@ -161,10 +161,9 @@ def _by_place(inputs: RunInputs, name: str, line_type: type[Line]) -> Iterator[t
 
 
 def _tokens(readings: TokenReadings, dials: Sequence[str]) -> list[Any]:
-    """Return the tokens of a prompt that are shown, and what each dial reads there.
+    """Return a prompt's shown tokens, how many are the user's and how many of these left out, and each dial's readings.
 
-    These are its tokens, how many of them are the user's, how many of the user's are left out after those, and for each
-    dial its readings (`encoded`) and the tokens at which it reads.
+    A dial has its readings (`encoded`), the places of the tokens at which it reads, and their number.
     """
     lengths = np.cumsum([len(token) for token in readings.tokens[: readings.words]])
     kept = int(np.searchsorted(lengths, MOST_CHARACTERS, side="right"))

@@ -41,12 +41,7 @@ ALL = "% of labelled completions; lines: 95 % intervals"
 
 
 def scorecard_page(card: Scorecard, rows: Sequence[Entry], name: str) -> str:
-    """Return the page of one scored file.
-
-    Args:
-        rows: the judged completions, of scored.jsonl.
-        name: of the file, for the title.
-    """
+    """Return the page of one scored file, with its judged completions."""
     sections = [Section("rates", "Rates", f"{card.n:,} completions", list(_rates(card, name)))]
     sections += [
         Section(f"mistakes-{rate}", rate, RATE_MEANING[rate], mistakes)
@@ -89,13 +84,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 def comparison_section(
     names: Sequence[str], anchors: Sequence[str], records: Sequence[RunResults], comparison: Comparison
 ) -> Markup:
-    """Return the rates and verdicts of the runs, the changes with their tests, and the flipped prompts.
-
-    Args:
-        anchors: the ids of the runs' articles.
-        records: the results.json of each run.
-        comparison: of the runs, in this order.
-    """
+    """Return the rates and verdicts of the runs, links to their articles, and the changes with their tests."""
     runs = Section("runs", "", f"{len(names)} runs", [runs_table(names, records)])
     sections = [runs, *_changes(names, comparison, ON_RUNS)]
     links = list(zip(anchors, names, strict=True))
@@ -103,11 +92,7 @@ def comparison_section(
 
 
 def _changes(names: Sequence[str], comparison: Comparison, caption: str) -> Iterator[Section]:
-    """Yield the changes of each later run with their tests, and the flipped prompts.
-
-    Args:
-        caption: of the table, which says on what the rates are.
-    """
+    """Yield the changes of each later run with their tests, and the flipped prompts."""
     first, *later = names
     for second, run in zip(later, comparison.comparisons, strict=True):
         n = len(run.flips)

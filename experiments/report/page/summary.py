@@ -166,12 +166,7 @@ def rates_table(
     trigger: BeforeAfter | None = None,
     facts: KnownFacts | None = None,
 ) -> Table:
-    """Return each rate without and with the dials, for the terminal and for a model card.
-
-    Args:
-        trigger: over-refusal of prompts with a trigger word.
-        facts: known facts that are stated right.
-    """
+    """Return each rate without and with the dials, for the terminal and for a model card."""
     rows = [
         [meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n)]
         for key, meaning in RATE_MEANING.items()
