@@ -1,2 +1,2 @@
+from .app import Server as Server
 from .app import create_app as create_app
-from .server import Server as Server

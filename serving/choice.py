@@ -177,11 +177,6 @@ class StopSequences:
         return held
 
 
-def readable(dials: Sequence[Dial]) -> list[Dial]:
-    """Return the dials that read the residual stream; the others read the probability of their onset prefixes."""
-    return [dial for dial in dials if dial.read is not None]
-
-
 def read_tokens(
     model: ChatModel, dials: Sequence[Dial], row: Rendered, answer: Sequence[int]
 ) -> tuple[TokenReading, ...]:

@@ -19,7 +19,7 @@ import torch
 
 from extract.backoff import is_out_of_memory
 from extract.model.chat_model import ChatModel
-from serving.choice import Choice, read_tokens, readable
+from serving.choice import Choice, read_tokens
 from steering.controller import steering
 from steering.conversation import context_length
 from steering.dial import Dial
@@ -170,7 +170,7 @@ class Engine:
                 self.model.generate(batch, steps, watch=watch)
         for choice in choices:  # one by one: never more memory than the batch took
             if (answer := choice.unread) is not None:
-                choice.end_with(read_tokens(self.model, readable(self.dials), choice.row, answer))
+                choice.end_with(read_tokens(self.model, self.dials, choice.row, answer))
 
 
 class _StopDecoding(Exception):  # noqa: N818 - not an error

@@ -12,7 +12,7 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from serving.choice import DecodingSettings, readable
+from serving.choice import DecodingSettings
 from serving.limits import Limits
 from serving.replies import ApiError
 from serving.request_schema import ChatRequest
@@ -31,7 +31,7 @@ def prepare(
         thresholds = asked.resolved(dials)
     except ValueError as error:
         raise ApiError(400, str(error), str(error).partition(":")[0]) from None
-    if asked.token_readings and not readable(dials):
+    if asked.token_readings and not any(dial.read for dial in dials):
         raise ApiError(400, "token_readings: no dial of this server reads tokens", "token_readings")
     row = _rendered(asked, model, dials, name)
     max_new_tokens = _max_new_tokens(asked, len(row.token_ids), _ahead(dials), context_length(model), limits)

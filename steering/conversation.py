@@ -103,18 +103,20 @@ def context_length(model: ChatModel) -> int | None:
 def open_with_dials(
     name: str,
     dials_path: Path | None,
-    thresholds: Mapping[Kind, float | None],
+    normative: float | None,
+    epistemic: float | None,
     template: str | None = None,
     template_args: Mapping[str, JsonValue] | None = None,
     adapter: str | None = None,
     on_loading: Callable[[], None] = lambda: None,
 ) -> tuple[ChatModel, list[Dial], dict[Kind, float]]:
     """Load a model, its dials (a `dials.safetensors`, or the directory of a run) and their given thresholds."""
-    if dials_path is None and any(value is not None for value in thresholds.values()):
+    asked: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
+    chosen = {kind: value for kind, value in asked.items() if value is not None}
+    if dials_path is None and chosen:
         raise UserError("thresholds need dials: give --dials FILE, made by refusal steer CONFIG")
     path = None if dials_path is None else file_of_run(dials_path, "dials.safetensors")
     dials, made_for = read_dials(path) if path else ([], None)
-    chosen = {kind: value for kind, value in thresholds.items() if value is not None}
     if absent := chosen.keys() - {dial.kind for dial in dials}:
         raise UserError(f"{path} holds no {min(absent)} dial: leave --{min(absent)}-threshold out")
     if adapter is None and is_adapter(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,7 @@ from refusal.cli.options import (
 
 if TYPE_CHECKING:
     from serving.exchange import Decoding
-    from steering.dial import Dial, Kind
+    from steering.dial import Dial
 
 
 class EngineName(StrEnum):
@@ -73,13 +74,12 @@ def serve(
     from steering.conversation import open_with_dials
 
     try:
+        from serving.app import Address, serve_forever
         from serving.engine import Engine
         from serving.limits import Limits
-        from serving.server import Address, serve_forever
     except ImportError as error:
         raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
-    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
     if engine is EngineName.vllm and ui:
         raise UserError("--ui reads every token, not available with vLLM; leave one of --ui and --engine vllm out")
     if engine is EngineName.transformers and engine_args:
@@ -91,10 +91,9 @@ def serve(
     of_vllm = arguments(engine_args, "--engine-arg", "enforce_eager=true")
     address.listen().close()  # a port that is taken is said before the model is loaded
 
-    def loading() -> None:
-        typer.echo(f"loading {model} …", err=True)
-
-    opened = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter, loading)
+    thresholds = normative_threshold, epistemic_threshold
+    loading = partial(typer.echo, f"loading {model} …", err=True)
+    opened = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter, loading)
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
 
     def make_engine(placed: list[Dial]) -> Decoding:

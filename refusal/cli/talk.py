@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from steering.conversation import Conversation, Turn
-    from steering.dial import Dial, Kind
+    from steering.dial import Dial
 
 HELP = """\
 /normative 0.8   refuse at or above this probability that the model should not answer
@@ -69,8 +69,8 @@ def generate(
     if prompts == ["-"]:
         prompts = lines_of_stdin()
     _check_prompts(model, prompts)
-    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
+    thresholds = normative_threshold, epistemic_threshold
+    loaded, open_dials, given = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter)
     if as_json:
         print_json([_record(one) for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
         return
@@ -116,8 +116,8 @@ def chat(
 
     from steering.conversation import Conversation, open_with_dials
 
-    thresholds: dict[Kind, float | None] = {"normative": normative_threshold, "epistemic": epistemic_threshold}
-    loaded, open_dials, given = open_with_dials(model, dials, thresholds, template, arguments(template_args), adapter)
+    thresholds = normative_threshold, epistemic_threshold
+    loaded, open_dials, given = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter)
     converse(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))
 
 

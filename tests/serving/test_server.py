@@ -19,13 +19,12 @@ from torch import Tensor
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from serving import app, server
-from serving.app import create_app
+from serving import app
+from serving.app import Address, create_app
 from serving.choice import Choice
 from serving.engine import Engine
 from serving.exchange import ServedModel
 from serving.limits import Limits
-from serving.server import Address
 from steering.conversation import generate_once
 from steering.dial import Dial
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
@@ -426,7 +425,7 @@ def test_many_at_once_get_their_own_answers(served: Running, reference: ChatMode
 def test_requests_that_wait_when_the_server_stops_get_an_error(
     model: ChatModel, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "GRACE_S", 1)
+    monkeypatch.setattr(app, "GRACE_S", 1)
 
     def ask(client: openai.OpenAI, stream: bool) -> str:
         try:

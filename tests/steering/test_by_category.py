@@ -11,8 +11,8 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
+from serving.app import with_thresholds
 from serving.replies import DialDefault
-from serving.server import with_thresholds
 from steering.conversation import Conversation
 from steering.dial import CategoryRead, CategoryThresholds, Dial
 from steering.dial_file import load_dials, save_dials

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import openai
 
 from extract.model.chat_model import ChatModel
-from serving.app import create_app
+from serving.app import Address, Server, create_app
 from serving.engine import Engine
 from serving.exchange import ServedModel
 from serving.limits import Limits
-from serving.server import Address, Server
 from steering.dial import Dial
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
+from serving.app import with_thresholds
 from serving.request_schema import AskedThresholds
-from serving.server import with_thresholds
 from serving.vllm_plugin.bank import DialBank
 from serving.vllm_plugin.plugin import suffix_of
 from serving.vllm_plugin.request import FIELD, DialRequest, Suffix, checked, readings_of, thresholds_of, tokens_read
