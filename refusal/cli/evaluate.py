@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Template, print_json, wrapped
+from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Template, print_json
 from refusal.cli.program import short_path
+from refusal.cli.score import print_card, write_card
 
 if TYPE_CHECKING:
     from experiments.report.page.leaderboard import RankedModel
@@ -71,8 +72,6 @@ def evaluate(
 
     Public sets: refusal eval MODEL --suite public --sets my-sets/
     """
-    from experiments.report.page.document import write_page
-    from experiments.report.page.scoring_page import scorecard_page
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
     from scoring.evaluation.asking import KeptAnswers, ask_all
@@ -80,8 +79,6 @@ def evaluate(
     from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
     from scoring.judges.site_phrases import read_phrases
     from scoring.score_file import score_file
-    from scoring.scored_file import scored_entries
-    from scoring.wording import card_lines
 
     if base_url is None and api_key_env is not None:
         raise UserError("--api-key-env is for an endpoint; give --base-url, too")
@@ -125,14 +122,12 @@ def evaluate(
         prompts=folder / PROMPTS,
         reporter=reporter,
     )
-    rows = list(scored_entries(folder / "scored.jsonl"))
-    write_page(scorecard_page(card, rows, target), folder / "report.html")
+    write_card(card, folder, target, "report.html")
     (folder / SUMMARY).write_text(summary(done, card), encoding="utf-8")
     if as_json:
         print_json(done.to_dict() | {"scorecard": card.to_dict()})
     else:
-        for line in card_lines(card):
-            typer.echo(wrapped(line, 2))
+        print_card(card)
         if done.cost is not None:
             typer.echo(f"{'cost':<20} {done.cost:.2f}")
         typer.echo(f"Report: {short_path(folder / 'report.html')}", err=True)

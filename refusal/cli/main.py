@@ -140,7 +140,6 @@ for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", o
 
 def main() -> None:
     """Run the command line; a user's mistake prints one line and exits with code 2."""
-
     # Threads of torch that wait would else spin: beside another process, decoding then takes up to ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     warnings.formatwarning = warning_line

@@ -66,7 +66,6 @@ def models(as_json: Json = False) -> None:
             if one.size is not None:
                 size = f"{one.size / 1e9:.1f} GB" if one.size >= 1e8 else f"{one.size / 1e6:.0f} MB"
             typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
-
     typer.echo(f"Run one: {program()} run {listed[0].target}    what it takes: --dry-run")
 
 
@@ -80,7 +79,6 @@ def init(
 
     Example: refusal init mine.yaml --model organisms/zoo/two-knobs
     """
-
     path = write_configuration(file, model)
     typer.echo(f"Written: {path}")
     typer.echo("Next, see what it takes, and then run it:")

@@ -110,7 +110,6 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
 
 def contrast_override(ways: str | None) -> list[str]:
     """Return the override that --contrast A,B stands for; none without it."""
-
     if ways is None:
         return []
     named = [way.strip() for way in ways.split(",")]
@@ -143,7 +142,6 @@ def arguments(
 
 def minutes(time: str) -> float:
     """Return the minutes of a time such as 90s, 15m, 2h or 1h30m."""
-
     match = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
     try:
         hours, of_it, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)

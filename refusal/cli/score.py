@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from extract.errors import UserError
 from refusal.cli.options import NO_OVERRIDES, AlsoRefuses, Json, print_json, wrapped
 from refusal.cli.stdin import StandardInput
+
+if TYPE_CHECKING:
+    from scoring.scorecard import Scorecard
 
 Adjacent = Annotated[
     Path | None,
@@ -99,25 +102,31 @@ def score(
             reporter=Reporter(quiet=as_json),
         )
     if html:
-        from experiments.report.page.document import write_page
-        from experiments.report.page.scoring_page import scorecard_page
-        from scoring.scored_file import scored_entries
-
-        rows = list(scored_entries(folder / "scored.jsonl"))
-        write_page(
-            scorecard_page(card, rows, "standard input" if completions == Path("-") else completions.name),
-            folder / "scorecard.html",
-        )
+        write_card(card, folder, "standard input" if completions == Path("-") else completions.name, "scorecard.html")
     if as_json:
         print_json(card.to_dict())
         return
+    print_card(card)
+    typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
+    if html:
+        typer.echo(f"Page: {folder / 'scorecard.html'}", err=True)
+
+
+def write_card(card: Scorecard, folder: Path, title: str, page: str) -> None:
+    """Write the page of a scored folder."""
+    from experiments.report.page.document import write_page
+    from experiments.report.page.scoring_page import scorecard_page
+    from scoring.scored_file import scored_entries
+
+    write_page(scorecard_page(card, list(scored_entries(folder / "scored.jsonl")), title), folder / page)
+
+
+def print_card(card: Scorecard) -> None:
+    """Print the rates of a scorecard."""
     from scoring.wording import card_lines
 
     for line in card_lines(card):
         typer.echo(wrapped(line, 2))
-    typer.echo(f"Action and evidence of each completion: {folder / 'scored.jsonl'}", err=True)
-    if html:
-        typer.echo(f"Page: {folder / 'scorecard.html'}", err=True)
 
 
 def compare(

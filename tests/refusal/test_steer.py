@@ -93,15 +93,6 @@ def test_affine_sets_the_projection_and_zero_removes_it(pair: tuple[refusal.Mode
     np.testing.assert_allclose(everywhere[~np.isnan(everywhere)], 0, atol=1e-3)
 
 
-def test_only_the_last_prompt_token_where_that_is_asked(pair: tuple[refusal.Model, refusal.Direction]) -> None:
-    model, direction = pair
-    layer, ends = direction.locus.layer, last_prompt(model)
-    with model.steer(direction, form="zero", tokens="last_prompt"):
-        there = projections(model, direction, layer)
-    assert np.allclose([there[end, i] for i, end in enumerate(ends)], 0, atol=1e-3)
-    assert np.abs([there[end + 1, i] for i, end in enumerate(ends)]).min() > 1e-3
-
-
 def test_blocks_nest_and_end_in_any_order(model: refusal.Model, harm: refusal.Direction) -> None:
     layer = harm.locus.layer
     plain = projections(model, harm, layer)
@@ -180,16 +171,6 @@ def test_an_exception_leaves_the_model_as_it_was(model: refusal.Model, harm: ref
     with pytest.raises(UserError), model.steer(harm, 1), model.steer(harm, 1, layers=99):
         pass
     assert model.edits == ()
-
-
-def test_a_direction_that_may_not_be_written_gives_no_warning(
-    model: refusal.Model, harm: refusal.Direction, recwarn: pytest.WarningsRecorder
-) -> None:
-    vector = harm.vector.astype(np.float64)
-    vector.flags.writeable = False
-    with model.steer(replace(harm, vector=vector), 1):
-        logits(model)
-    assert not [str(one.message) for one in recwarn if "writable" in str(one.message)]
 
 
 @pytest.mark.parametrize(
