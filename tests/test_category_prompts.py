@@ -6,8 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import PromptCheck, check
-from experiments.prompt_check.word_cues import WordCues
+from experiments.prompt_check.check import PromptCheck, WordCues, check
 from extract.prompts.prompt import load_prompts
 from probes.statistics.intervals import agreement
 from tests.conftest import ROOT

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.prompt_check.check import PromptCheck, check, contains_word
-from experiments.prompt_check.word_cues import WordCues
+from experiments.prompt_check.check import PromptCheck, WordCues, check, contains_word
 from extract.prompts.prompt import Prompt, load_prompts
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from experiments.prompt_check.word_cues import measure_cues
+from experiments.prompt_check.check import measure_cues
 from experiments.run.corpus import make_corpus
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import DUAL_USE, LABELS, Prompt, load_prompts

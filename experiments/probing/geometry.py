@@ -14,6 +14,7 @@ at the same locus: a change no larger than that is what any ablation makes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import einops
@@ -22,7 +23,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from experiments.probing.read_probes import ReadProbe, StoredLoci
+from experiments.probing.read_probes import ReadProbe
 from experiments.probing.results import BoundaryRow, GeometryByLocus, Independence, ReadWriteRow, StreamChange
 from experiments.probing.write_directions import WriteFitter
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
@@ -30,6 +31,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.inputs import RunInputs
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import last_streams
 from extract.model.edit import site
 from extract.prompts.prompt import LABELS
 from probes.contrast import Contrast
@@ -65,16 +67,14 @@ def measured_geometry(
     wanted = {r.chosen.position for r in read_probes.values()} | {d.locus.position for d in chosen.values() if d}
     present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
     measured: list[LocusGeometry] = []
-    loci = StoredLoci(store, store.layers, present)
     with inputs.reporter.task("geometry", len(store.layers) * len(present)) as advance:
-        for i, layer in enumerate(store.layers):
-            for j, position in enumerate(present):
-                X = loci[i, j]
-                if not any(same_means(*_trained(X, contrast)) for contrast in contrasts):
-                    measured.append(geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed))
-                advance(1)
-    against = read_against_write(inputs, read_probes, fitted)
-    return GeometryByLocus(loci=tuple(measured), read_against_write=tuple(against))
+        for layer, position in itertools.product(store.layers, present):
+            X = store.read(layer, position)
+            if not any(same_means(*_trained(X, contrast)) for contrast in contrasts):
+                measured.append(geometry_at(X, layer, position, contrasts, n=N_PERMUTED, seed=inputs.config.seed))
+            advance(1)
+    against = tuple(read_against_write(inputs, read_probes, fitted))
+    return GeometryByLocus(loci=tuple(measured), read_against_write=against)
 
 
 def read_against_write(
@@ -95,14 +95,14 @@ def read_against_write(
         fitter = WriteFitter(inputs.store.read, inputs.store.site, loci, kind, samples)
         drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(samples.permuted(rng))]
         for direction in directions:
-            X = inputs.store.read(direction.locus.layer, direction.locus.position)
-            if same_means(*_trained(X, contrast)):
+            layer, position = direction.locus.layer, direction.locus.position
+            trained = _trained(inputs.store.read(layer, position), contrast)
+            if same_means(*trained):
                 continue
-            read = difference_in_means(*_trained(X, contrast))
+            read = difference_in_means(*trained)
             observed = cosine(read, direction.vector)
             null = np.array([abs(cosine(read, d.vector)) for d in drawn if d.locus == direction.locus])
             p, n = float(permutation_p(null, abs(observed), labellings=samples.n_labellings)), len(null)
-            layer, position = direction.locus.layer, direction.locus.position
             table.append(ReadWriteRow(kind=kind, layer=layer, position=position, cosine=observed, p=p, n_permuted=n))
     return table
 
@@ -199,7 +199,7 @@ def stream_changes(
     where = site(watched[0].locus.site)
     R = torch.tensor(np.stack([direction.vector for direction in watched]), device=model.device)
     changed: dict[int, torch.Tensor] = {}
-    before = _along(prompts.plain_last_streams(where, layers), R).movedim(2, 0)
+    before = _along(last_streams(model, prompts.once, where, layers), R).movedim(2, 0)
     for batch in prompts.passes(trials, 0):
         after = _along(prompts.last_streams(batch, where, layers), R).movedim(2, 0)
         changed.update(zip(batch.trials, (batch.split(after) - before).abs(), strict=True))

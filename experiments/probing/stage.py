@@ -36,7 +36,11 @@ def probe(loaded: LoadedRun) -> None:
     rows = [row for read_probe in read_probes.values() for row in read_probe.rows]
     chosen = {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
-    save_directions([_traced(loaded, d) for d in directions], loaded.file("directions.safetensors"))
+    traced_to = ("model", "revision", "weights", "tokenizer", "template", "prompts")
+    provenance = {name: getattr(loaded.store.identity, name) for name in traced_to}
+    provenance |= {"cast_weights": loaded.model.cast_fingerprint(), "seed": loaded.config.seed}
+    traced = [replace(direction, provenance=provenance | dict(direction.provenance)) for direction in directions]
+    save_directions(traced, loaded.file("directions.safetensors"))
     draw_grids(rows, list(read_probes), loaded.directory)
     geometry = measured_geometry(loaded, read_probes, chosen, {kind: w.at_position() for kind, w in writes.items()})
     geometry.write(loaded.file("stages/geometry.json"))
@@ -57,14 +61,6 @@ def probe(loaded: LoadedRun) -> None:
             for way, prefixes in onsets.prefixes.items()
         },
     ).write(loaded.file("stages/probe.json"))
-
-
-def _traced(loaded: LoadedRun, direction: Direction) -> Direction:
-    """Add the model and prompts to a direction's provenance; its own entries are kept."""
-    of = loaded.store.identity
-    whence = {name: getattr(of, name) for name in ("model", "revision", "weights", "tokenizer", "template", "prompts")}
-    whence["cast_weights"] = loaded.model.cast_fingerprint()
-    return replace(direction, provenance=whence | {"seed": loaded.config.seed} | dict(direction.provenance))
 
 
 def context_onsets(inputs: RunInputs) -> Onsets:

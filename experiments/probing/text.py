@@ -18,7 +18,7 @@ from experiments.probing.results import (
     SiteRecord,
     WriteRecord,
 )
-from experiments.run.behaviour import Kind
+from experiments.run.behaviour import KINDS, Kind
 from experiments.run.wording import p_text
 from extract.errors import UserError
 from extract.table import Paragraph, Table, print_blocks
@@ -183,10 +183,9 @@ def boundary_chart(rows: Sequence[Row]) -> Chart:
 def independence_lines(independence: Mapping[str, Independence]) -> list[str]:
     """Return one line for each ordered pair: how far ablating one write direction moves the stream along the other."""
     lines = []
-    for name, effect in independence.items():
-        ablated, watched = name.removeprefix("ablate_").split("_watch_")
-        moved = effect.projection
-        if moved.p_null is None:
+    for ablated, watched in (KINDS, KINDS[::-1]):
+        effect = independence.get(f"ablate_{ablated}_watch_{watched}")
+        if effect is None or (moved := effect.projection).p_null is None:
             continue
         beyond = "more" if moved.p_null <= 0.05 else "no more"
         of_own = "" if moved.share is None else f"{moved.share:.0%} of its own move, "

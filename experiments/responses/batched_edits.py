@@ -55,8 +55,8 @@ class RepeatedPrompts:
         self.n_rows = len(rows)
         self._model = model
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
-        self._once = cache_prompts(model, model.batch(list(rows)))
-        self._repeated = (1, self._once)  # the last number of times; keeping all would fill the memory
+        self.once = cache_prompts(model, model.batch(list(rows)))
+        self._repeated = (1, self.once)  # the last number of times; keeping all would fill the memory
         self._known: dict[tuple[str, int], KnownStream | None] = {}
 
     def passes(self, trials: Sequence[Trial], n_distributions: int) -> Iterator[TrialBatch]:
@@ -91,17 +91,14 @@ class RepeatedPrompts:
         with above:
             return last_streams(self._model, batch.cached, where, layers, batch.edits)
 
-    def plain_last_streams(self, where: Site, layers: Sequence[int]) -> Float[Tensor, "layers rows_each d_model"]:
-        return last_streams(self._model, self._once, where, layers)
-
     def plain_logits(self, suffix: Int[Tensor, "rows_each more"]) -> Float[Tensor, "rows_each more+1 vocabulary"]:
-        return continued_logits(self._model, self._once, suffix)
+        return continued_logits(self._model, self.once, suffix)
 
     def times(self, n: int) -> CachedPrompts:
         if n == 1:
-            return self._once
+            return self.once
         if n != self._repeated[0]:
-            self._repeated = (n, repeat_batch(self._once, n))
+            self._repeated = (n, repeat_batch(self.once, n))
         return self._repeated[1]
 
     def _unedited(self, trial: Trial) -> int:
@@ -124,7 +121,7 @@ class RepeatedPrompts:
             return None
         key = (str(suffix.tolist()), layer)
         if key not in self._known:
-            self._known[key] = known_stream(self._model, self._once, suffix, layer)
+            self._known[key] = known_stream(self._model, self.once, suffix, layer)
         return self._known[key]
 
 

@@ -200,7 +200,7 @@ class OnsetScorer:
         With `first_token` the last prompt token is taken alone, without those of the prefixes. UserError: the model
         cannot be differentiated here (offloaded or quantised weights), or memory runs out.
         """
-        kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.times(1)
+        kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.once
         plain = self._mass(self._prompts.plain_logits)
         total = sum((plain[one].double() for one in kinds), start=torch.zeros((), device=self._model.device))
         slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass

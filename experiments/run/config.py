@@ -24,23 +24,19 @@ MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
 
 
-def _write_position(name: str) -> str:
-    if re.fullmatch(r"inst_last|post_last|post_[1-9][0-9]*", name):
-        return name
-    raise ValueError(f"expected inst_last, post_last, or post_1, post_2 and so on; got {name!r}")
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    def checked(name: str) -> str:
+        if re.fullmatch(pattern, name):
+            return name
+        raise ValueError(f"expected {expected}; got {name!r}")
+
+    return AfterValidator(checked)
 
 
-def _run_name(name: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        return name
-    raise ValueError(
-        "expected letters, digits, points, hyphens and underscores, beginning with a letter or digit, "
-        f"since it names the run's directory; got {name!r}"
-    )
-
-
-WritePosition = Annotated[str, AfterValidator(_write_position)]
-RunName = Annotated[str, AfterValidator(_run_name)]
+POSITIONS = "inst_last, post_last, or post_1, post_2 and so on"
+NAMES = "letters, digits, points, hyphens and underscores, beginning with a letter or digit, since it names the run's "
+WritePosition = Annotated[str, _matching(r"inst_last|post_last|post_[1-9][0-9]*", POSITIONS)]
+RunName = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", NAMES + "directory")]
 
 
 class GenerateConfig(Strict):

@@ -97,18 +97,13 @@ def observe_answers(
     def decode(tokens: Sequence[int]) -> str:
         return str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
-    return [
-        _observation(
-            loaded.prompts[row],
-            completions[row],
-            one,
-            of_row,
-            clusters,
-            hedging(judge, completions[row].completion, one.question),
-            thinking_tokens(decode, loaded.rendered[row].text, completions[row].token_ids),
-        )
-        for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True)
-    ]
+    observations = []
+    for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
+        said = completions[row]
+        hedged = hedging(judge, said.completion, one.question)
+        thought = thinking_tokens(decode, loaded.rendered[row].text, said.token_ids)
+        observations.append(_observation(loaded.prompts[row], said, one, of_row, clusters, hedged, thought))
+    return observations
 
 
 def _observation(
@@ -123,18 +118,7 @@ def _observation(
     """Return the measures of one question; the first of `answers` and `clusters` is the greedy completion."""
     of_samples = number_clusters([str(cluster) for cluster in clusters[1:]])
     log_probs = [one.log_prob for one in drawn]
-    samples = tuple(
-        Sample(
-            text,
-            action,
-            None if prompt.answer is None else action in ANSWERED and states(text, prompt.answer),
-            cluster,
-            len(one.token_ids),
-            one.log_prob,
-            one.ended,
-        )
-        for text, action, cluster, one in zip(answers.texts[1:], answers.actions[1:], of_samples, drawn, strict=True)
-    )
+    judged = zip(answers.texts[1:], answers.actions[1:], of_samples, drawn, strict=True)
     return Observation(
         id=prompt.id,
         label=prompt.label,
@@ -148,7 +132,18 @@ def _observation(
         log_probability_per_token=float(np.mean([one.log_prob / max(1, len(one.log_probs)) for one in drawn])),
         hedging=hedged if np.isfinite(hedged) else None,
         thinking_tokens=thought,
-        samples=samples,
+        samples=tuple(
+            Sample(
+                text=text,
+                action=action,
+                right=None if prompt.answer is None else action in ANSWERED and states(text, prompt.answer),
+                cluster=cluster,
+                tokens=len(one.token_ids),
+                log_probability=one.log_prob,
+                ended=one.ended,
+            )
+            for text, action, cluster, one in judged
+        ),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from experiments.charts.specification import save
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import FEW_SAMPLES, UncertaintyConfig
 from experiments.uncertainty.meaning import open_clusterer
 from experiments.uncertainty.observation import Observation, entropy_threshold, observe_answers, questions
 from experiments.uncertainty.record import compare_labels, knowledge_label, measure_uncertainty, relabel_prompts
 from experiments.uncertainty.results import UncertaintyResult
-from experiments.uncertainty.text import draw_reliability
+from experiments.uncertainty.text import reliability_diagram
 from extract.atomic_write import write_jsonl
 from extract.prompts.prompt import prompt_row
 
@@ -38,7 +39,7 @@ def uncertainty(loaded: LoadedRun) -> None:
     by_id = {one.id: known for one, known in zip(observed, labels, strict=True)}
     write_jsonl(loaded.file("prompts_by_model.jsonl"), map(prompt_row, relabel_prompts(prompts, by_id)))
     measured = measure_uncertainty(observed, asked, threshold, loaded.config.seed)
-    draw_reliability(measured.reliability, loaded.file("figures/reliability.png"))
+    save(reliability_diagram(measured.reliability), loaded.file("figures/reliability.png"))
     result = UncertaintyResult(
         settings=sampling,
         questions=len(rows),

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from experiments.charts.blocks import Block, Heading, figure
 from experiments.charts.points import reliability
-from experiments.charts.specification import BLUE, ORANGE, Chart, Row, fields, save
+from experiments.charts.specification import BLUE, ORANGE, Chart, Row, fields
 from experiments.uncertainty.results import (
-    HedgingByEntropy,
     KnowledgeLabels,
     MeasureAuroc,
     Reliability,
-    StratumAccuracy,
     UncertaintyResult,
 )
 from extract.table import Table, print_blocks
@@ -69,20 +67,23 @@ def _aurocs(result: UncertaintyResult) -> Table:
 def uncertainty_lines(result: UncertaintyResult) -> list[str]:
     """Return the other results, one a line."""
     lines = []
-    if result.verbalised_and_statistical is not None:
-        lines.append(_hedging_line(result.verbalised_and_statistical))
+    if (crossed := result.verbalised_and_statistical) is not None:
+        shown = [
+            f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'} entropy: "
+            f"n = {cell.right.n}, right {cell.right:.0%}"
+            for cell in crossed.cells
+            if cell.right.n
+        ]
+        lines.append(
+            f"Hedging by entropy (high: above {crossed.threshold:.2f} nats): {'; '.join(shown)}."
+            if shown
+            else f"Hedging by entropy: not measured, {crossed.reason}."
+        )
     if "committed" in result.reliability and (gap := result.reliability["committed"].gap).estimate is not None:
         lines.append(f"Mean confidence minus share right, among answered questions: {gap:+.0%} (n = {gap.n}).")
     if result.knowledge is not None:
         lines += _knowledge_lines(result.knowledge)
     return lines + [f"Note: {remark}." for remark in result.remarks]
-
-
-def _hedging_line(crossed: HedgingByEntropy) -> str:
-    shown = [_cell(cell) for cell in crossed.cells if cell.right.n]
-    if not shown:
-        return f"Hedging by entropy: not measured, {crossed.reason}."
-    return f"Hedging by entropy (high: above {crossed.threshold:.2f} nats): {'; '.join(shown)}."
 
 
 def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
@@ -100,16 +101,6 @@ def auroc_cell(measured: MeasureAuroc) -> str:
         return "too few" if measured.reason.startswith("too few") else "none"
     star = "*" if measured.p_adjusted is not None and measured.p_adjusted <= 0.05 else ""
     return f"{Estimate(measured.auroc, *measured.auroc_ci):.2f}{star}"
-
-
-def _cell(cell: StratumAccuracy) -> str:
-    name = f"{'hedged' if cell.hedged else 'flat'} and {'high' if cell.high_entropy else 'low'} entropy"
-    return f"{name}: n = {cell.right.n}, right {cell.right:.0%}"
-
-
-def draw_reliability(by_population: Mapping[str, Reliability], path: Path) -> None:
-    """Write figures/reliability.png and .svg."""
-    save(reliability_diagram(by_population), path)
 
 
 def reliability_diagram(by_population: Mapping[str, Reliability]) -> Chart:

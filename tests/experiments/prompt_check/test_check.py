@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import PromptCheck, certifiable, check, contains_word, print_check
-from experiments.prompt_check.word_cues import WordCues
+from experiments.prompt_check.check import PromptCheck, WordCues, certifiable, check, contains_word, print_check
 from probes.statistics.intervals import clopper_pearson
 
 STARTS, ENDS = ("ba", "de", "fi", "go", "hu", "ki", "lo"), ("ran", "sol", "tim", "vex", "wug", "zap")
