@@ -10,7 +10,7 @@ import numpy as np
 from experiments.categories.results import CategoryResults
 from experiments.charts.points import shape_of
 from experiments.charts.specification import Chart, Row, save
-from experiments.dials.figures import DialReadings, calibration_chart, pareto
+from experiments.dials.text import DialReadings, calibration_chart, pareto
 from experiments.dissociation.text import matrix_chart
 from experiments.probing.results import GridRow
 from experiments.probing.text import grid_figure

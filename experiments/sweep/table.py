@@ -12,7 +12,7 @@ import pyarrow.parquet
 import yaml
 
 from experiments.charts.blocks import Figure, figure
-from experiments.charts.rates import rates_by_run
+from experiments.charts.points import rates_by_run
 from experiments.charts.specification import Row, Value, fields
 from experiments.report.page.document import document, render, write_page
 from experiments.report.page.leaderboard import Shown, shown_numbers

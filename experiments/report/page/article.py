@@ -12,8 +12,17 @@ from experiments.categories.text import category_blocks
 from experiments.charts.blocks import Block, Figure, Figures, Heading, Section
 from experiments.charts.points import scatter
 from experiments.charts.specification import LABEL_COLOURS, Chart, Row, specification
-from experiments.dials.figures import PANELS, DialReadings, calibration_figure, tradeoff_figure
-from experiments.dials.text import category_lines, dial_lines, dial_table, steer_tables, warning_lines
+from experiments.dials.text import (
+    PANELS,
+    DialReadings,
+    calibration_figure,
+    category_lines,
+    dial_lines,
+    dial_table,
+    steer_tables,
+    tradeoff_figure,
+    warning_lines,
+)
 from experiments.dissociation.text import dissociation_blocks, gate_sentence
 from experiments.factors.text import context_blocks
 from experiments.probing.results import GridRow

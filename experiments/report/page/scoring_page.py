@@ -8,8 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from experiments.charts.blocks import Block, Section, figure
-from experiments.charts.points import reliability
-from experiments.charts.rates import rates_before_after
+from experiments.charts.points import rates_before_after, reliability
 from experiments.charts.specification import BLUE, Row, fields
 from experiments.report.page.document import document, render, shortened
 from experiments.report.page.summary import runs_table

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.charts.blocks import Figure, figure
-from experiments.charts.rates import rates_before_after
+from experiments.charts.points import rates_before_after
 from experiments.charts.specification import Chart, Row, fields
 from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate
 from experiments.dissociation.text import strength_sentence

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.charts.grids import MOST_WRITTEN, by_layer, heat_map
-from experiments.charts.points import LIVE, SHAPES, scatter, shape_of, tradeoff
-from experiments.charts.rates import rates_before_after
+from experiments.charts.points import LIVE, SHAPES, rates_before_after, scatter, shape_of, tradeoff
 from experiments.charts.specification import Chart, Row, save, specification
 from scoring.actions import ACTIONS
 

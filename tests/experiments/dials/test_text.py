@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from experiments.dials.figures import pareto
 from experiments.dials.results import (
     ExpectedCosts,
     SteerResult,
@@ -15,6 +14,7 @@ from experiments.dials.surface import MEASURED, RISKS
 from experiments.dials.text import (
     RISK_NAMES,
     dial_lines,
+    pareto,
     policy_table,
     steer_lines,
     steer_tables,

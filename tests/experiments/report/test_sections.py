@@ -13,8 +13,8 @@ from experiments.categories.text import category_blocks
 from experiments.charts.blocks import Block, Figure, Heading
 from experiments.charts.points import LEAST, log_odds
 from experiments.charts.specification import specification
-from experiments.dials.figures import DialReadings, calibration_chart, calibration_points
 from experiments.dials.results import DialResult, SteerResult
+from experiments.dials.text import DialReadings, calibration_chart, calibration_points
 from experiments.probing.results import BoundaryRow, Independence, SiteRecord, StreamChange, WriteRecord
 from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
