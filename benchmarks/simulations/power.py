@@ -15,8 +15,8 @@ from experiments.dissociation.verdict import Effect, verdict_shown
 from experiments.dissociation.verdict import measure as measure_effects
 from experiments.dissociation.verdict_rules import EFFECT_KEYS, EffectKey
 from experiments.run.behaviour import KINDS
+from experiments.triggers.judge import share_interval, verdict_of_share
 from experiments.triggers.quadruples import MEMBERS
-from experiments.triggers.trigger_share import share_interval, verdict_of_share
 
 DECLINERS = (25, 50, 100, 200, 400)
 EFFECTS = (0.3, 0.6, 0.9)

@@ -1,3 +1,3 @@
 """Context of the request. Question: do the asker, the system line and earlier turns move refusing?
-Measuring reads `completions.jsonl` and a model (`removal`); judging reads these measurements.
+Measuring reads `completions.jsonl` and a model (`removal`); judging reads its outcomes.
 Writes no file: its typed results become part of `stages/trigger_measures.json` and `stages/triggers.json`."""

@@ -5,79 +5,119 @@ Where removing a factor is possible and conclusive, it takes precedence over obs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
-from experiments.factors.decision_change import DecisionChange, moves
-from experiments.factors.observed import MIN_GROUPS, FactorEffect, ObservedEffects
-from experiments.factors.projection_shifts import Shift
+import numpy as np
+from jaxtyping import Bool, Int
+
+from experiments.factors.observed import MIN_GROUPS, ObservedEffects
 from experiments.factors.prompt_context import ABSENT, FACTORS, REMOVALS
 from experiments.factors.results import (
     ChangedDecisions,
+    DecisionChange,
     DirectionShift,
     FactorResult,
     LastTurnAlone,
-    LastTurnScores,
     Moved,
     RemovalResult,
     ValueEffect,
 )
-from extract.record import NotApplicable
+from experiments.run.corpus import Corpus
+from experiments.run.outcomes import Outcomes
 from probes.statistics.intervals import Estimate
+from probes.statistics.means import mean_interval
 
-ALPHA = 0.05
+LABELS = ("benign", "harmful")
+MOVED = 0.05  # it moves refusing if surely more than this share of a label's decisions changes,
+STILL = 0.1  # and does not if surely less than this share does
 NEAR = 0.1  # the last turn suffices if its AUROC is surely within this of the whole conversation's
 MOST_LISTED = 20  # values that are too rare to test
 
 
-@dataclass(frozen=True)
-class Removal:
-    """Decisions by label with a factor and without it."""
+def decision_change(
+    corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], now: Outcomes
+) -> dict[str, DecisionChange]:
+    """Return the change of decisions by label, on requests whose completions could be judged.
 
-    by_label: Mapping[str, DecisionChange]
+    Args:
+        refused: decisions before the change, over the corpus.
+    """
+    rows, after = now.rows[now.judged], now.hits({"refuse"})[now.judged]
+    changes = {}
+    for label in LABELS:
+        own = corpus.labelled(label)[rows]
+        if not own.any():
+            continue
+        groups, then = corpus.groups[rows][own], refused[rows][own]
+        before, since, changed = (
+            mean_interval(group_means(values, groups), 0.0, 1.0, 0.05 / len(LABELS))  # Bonferroni for the two labels
+            for values in (then, after[own], then != after[own])
+        )
+        n_groups = len(set(groups.tolist()))
+        changes[label] = DecisionChange(before=before, after=since, changed=changed, n=len(groups), n_groups=n_groups)
+    return changes
 
-    @property
-    def moves(self) -> bool | None:
-        """Whether the decisions change; None where there are too few requests."""
-        return moves(list(self.by_label.values()))
+
+def group_means(values: np.ndarray, groups: Int[np.ndarray, " n_values"]) -> np.ndarray:
+    """Return the mean of each group's values, (n_groups,) in the order of the groups' numbers."""
+    index = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    return np.bincount(index, values) / np.bincount(index)
+
+
+def moves(changes: Collection[DecisionChange]) -> bool | None:
+    """Return whether the decisions on either label change; None where there are too few requests."""
+    if any(change.changed.low > MOVED for change in changes):
+        return True
+    return False if changes and all(change.changed.high <= STILL for change in changes) else None
+
+
+def judge_removal(corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], without: Outcomes) -> RemovalResult:
+    """Return whether removing a factor moves refusing, from the outcomes without it."""
+    changes = decision_change(corpus, refused, without)
+    by_label = {label: ChangedDecisions(**dict(change)) for label, change in changes.items()}
+    return RemovalResult(moves=moves(changes.values()), **by_label)
 
 
 def judge_factors(
-    observed: ObservedEffects, removals: Mapping[str, Removal], shifts: Sequence[Shift] = ()
+    observed: ObservedEffects,
+    removals: Mapping[str, RemovalResult],
+    shifts: Sequence[Mapping[str, DirectionShift]] | None = None,
 ) -> dict[str, FactorResult]:
     """Return the verdict on each factor.
 
     Args:
         removals: by factor, of those that were removed from some request.
+        shifts: of each observed effect, by direction.
     """
+    values = [
+        effect.model_copy(update={"projection": dict(shifted), "moved": _moved(effect, shifted)})
+        for effect, shifted in zip(observed.effects, shifts or [{} for _ in observed.effects], strict=True)
+    ]
     results = {}
     for name in FACTORS:
-        effects = [effect for effect in observed.effects if effect.factor == name]
+        effects = [effect for effect in values if effect.factor == name]
         removal, untested = removals.get(name), observed.untested[name]
-        by_observing = any(e.p_adjusted <= ALPHA for e in effects) if effects else None
+        by_observing = any(effect.moves for effect in effects) if effects else None
         by_removing = None if removal is None else removal.moves
         results[name] = FactorResult(
             applicable=bool(effects or untested),
             moves=by_observing if by_removing is None else by_removing,
             reason=_reason(name, effects, untested, removal),
             removable=name in REMOVALS,
-            values=tuple(_value_effect(effect, [s for s in shifts if _same(s, effect)]) for effect in effects),
+            values=tuple(effects),
             not_tested=dict(list(untested.items())[:MOST_LISTED]),
             n_not_tested=len(untested),
-            removed=None if removal is None else _removal_result(removal),
+            removed=removal,
         )
     return results
 
 
-def judge_last_turn(scores: LastTurnScores | NotApplicable) -> LastTurnAlone:
-    """Return whether the last turn alone suffices."""
-    if isinstance(scores, NotApplicable):
-        return LastTurnAlone(applicable=False, sufficient=None, reason=scores.reason)
-    measured = scores.model_dump(include={"applicable", "n", "texts"})
-    if scores.auroc is None:
-        return LastTurnAlone(**measured, sufficient=None, reason=scores.reason or "not measured")
-    sufficient, reason = sufficiency(scores.auroc.whole, scores.auroc.alone)
-    return LastTurnAlone(**measured, sufficient=sufficient, reason=reason, auroc=scores.auroc)
+def judge_last_turn(measured: LastTurnAlone) -> LastTurnAlone:
+    """Return whether the last turn alone suffices, where its AUROC was measured."""
+    if measured.auroc is None:
+        return measured
+    sufficient, reason = sufficiency(measured.auroc.whole, measured.auroc.alone)
+    return measured.model_copy(update={"sufficient": sufficient, "reason": reason})
 
 
 def sufficiency(whole: Estimate, alone: Estimate) -> tuple[bool | None, str]:
@@ -95,7 +135,7 @@ def sufficiency(whole: Estimate, alone: Estimate) -> tuple[bool | None, str]:
     return None, f"too few requests to say whether the last turn suffices ({aurocs})"
 
 
-def _reason(name: str, effects: list[FactorEffect], untested: dict[str, int], removal: Removal | None) -> str:
+def _reason(name: str, effects: list[ValueEffect], untested: dict[str, int], removal: RemovalResult | None) -> str:
     if not effects and not untested:
         return ABSENT[name]
     parts = [_observed_reason(effects, untested)]
@@ -106,12 +146,12 @@ def _reason(name: str, effects: list[FactorEffect], untested: dict[str, int], re
     return "; ".join(parts)
 
 
-def _observed_reason(effects: list[FactorEffect], untested: dict[str, int]) -> str:
+def _observed_reason(effects: list[ValueEffect], untested: dict[str, int]) -> str:
     if not effects:
         rare = max(untested.values()) < MIN_GROUPS
         why = f"occurs in {MIN_GROUPS} independent groups" if rare else "has comparable requests without it"
         return f"not compared with requests without it: no value {why}"
-    significant = sorted((e for e in effects if e.p_adjusted <= ALPHA), key=lambda e: (e.p_adjusted, -_size(e)))
+    significant = sorted((e for e in effects if e.moves), key=lambda e: (e.p_adjusted, -abs(e.difference.estimate)))
     if not significant:
         return "no value has a significantly different refusal rate"
     first = significant[0]
@@ -122,68 +162,19 @@ def _observed_reason(effects: list[FactorEffect], untested: dict[str, int]) -> s
     )
 
 
-def _removal_reason(removal: Removal) -> str:
-    if not removal.by_label:
+def _removal_reason(removal: RemovalResult) -> str:
+    if not removal.by_label():
         return "the responses without it could not be judged"
-    label, most = max(removal.by_label.items(), key=lambda item: item[1].changed.low)
+    label, most = max(removal.by_label().items(), key=lambda item: item[1].changed.low)
     changed = f"{most.changed.estimate:.0%} of decisions on {label} requests"
     if removal.moves is None:
         return f"too few requests to judge its removal ({changed})"
     return f"removing it changes {changed}" if removal.moves else f"removing it does not change decisions ({changed})"
 
 
-def _size(effect: FactorEffect) -> float:
-    return abs(effect.difference.estimate)
-
-
-def _same(shift: Shift, effect: FactorEffect) -> bool:
-    return (shift.factor, shift.value, shift.label) == (effect.factor, effect.value, effect.label)
-
-
-def _value_effect(effect: FactorEffect, shifts: Sequence[Shift]) -> ValueEffect:
-    action = effect.p_adjusted <= ALPHA
-    projection = {shift.direction: _direction_shift(shift) for shift in shifts}
-    return ValueEffect(
-        value=effect.value,
-        label=effect.label,
-        compared_with=effect.compared_with,
-        with_value=effect.with_value,
-        without=effect.without,
-        difference=effect.difference,
-        p=effect.p,
-        p_adjusted=effect.p_adjusted,
-        moves=action,
-        projection=projection,
-        moved=_moved(action, projection["refusing"].moves) if "refusing" in projection else None,
-    )
-
-
-def _direction_shift(shift: Shift) -> DirectionShift:
-    return DirectionShift(
-        difference=shift.difference.counted(shift.n),
-        p=shift.p,
-        p_adjusted=shift.p_adjusted,
-        moves=shift.p_adjusted <= ALPHA,
-        p_differs_from_action=shift.p_differs,
-        p_differs_from_action_adjusted=shift.p_differs_adjusted,
-    )
-
-
-def _moved(action: bool, projection: bool) -> Moved:
-    if action:
-        return "both" if projection else "action"
-    return "projection" if projection else "neither"
-
-
-def _removal_result(removal: Removal) -> RemovalResult:
-    changes = {
-        label: ChangedDecisions(
-            n=change.n,
-            n_groups=change.n_groups,
-            refused_whole=change.before,
-            refused_without=change.after,
-            changed=change.changed,
-        )
-        for label, change in removal.by_label.items()
-    }
-    return RemovalResult(moves=removal.moves, **changes)
+def _moved(effect: ValueEffect, shifted: Mapping[str, DirectionShift]) -> Moved | None:
+    if "refusing" not in shifted:
+        return None
+    if effect.moves:
+        return "both" if shifted["refusing"].moves else "action"
+    return "projection" if shifted["refusing"].moves else "neither"

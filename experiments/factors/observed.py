@@ -1,48 +1,43 @@
-"""Observed effects of asker, system line and earlier turns: refusal rates with and without each value.
+"""Observed effects of asker, system line and earlier turns: on refusal rates, and on the projection on a direction.
 
 Requests with a value are compared with requests without it within categories. The null permutes the values of whole
 groups of minimal pairs among groups of equal composition, and within a group and category (`permutation`).
 `experiments.factors.removal` measures the effect of removing one.
+
+Projections are compared in held-out parts that neither fit a direction nor set its units. The unit is the distance
+between the class means along `refusing` or `harmfulness`, so a factor that acts through the refusing direction alone
+shifts the projection by about as much as it changes the refusal rate. `p_differs_from_action` tests this: whether
+refused - projection depends on the factor. A shift that is not significant may still exist, because these parts hold
+fewer requests than the action is counted on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
+from scipy.stats import t as student
 
 from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
+from experiments.factors.results import DirectionShift, ValueEffect
 from experiments.run.corpus import Corpus
 from probes.statistics.intervals import Estimate, combination, wilson
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
 MIN_GROUPS = 5  # independent groups with a value, and as many without, before it is tested
+ALPHA = 0.05
 PERMUTATIONS = 1999  # at least; more where many values are tested, so that the smallest p can pass the correction
-
-
-@dataclass(frozen=True)
-class FactorEffect:
-    """Refusal rates of the requests of one label with a value and without it, within shared categories."""
-
-    factor: str
-    value: str
-    label: str
-    compared_with: str  # "none": requests without any value of this factor; "others": all without this one
-    with_value: Estimate  # with its prompts and their groups
-    without: Estimate
-    difference: Estimate
-    p: float = float("nan")
-    p_adjusted: float = float("nan")  # over all tests of this module (Holm 1979)
 
 
 @dataclass(frozen=True)
 class ObservedEffects:
     """All tested effects, and by factor the values that could not be tested with their number of groups."""
 
-    effects: tuple[FactorEffect, ...]
+    effects: tuple[ValueEffect, ...]
     untested: dict[str, dict[str, int]]
 
 
@@ -55,42 +50,42 @@ def observe(
         refused: over the corpus.
         rows: the prompts to count.
     """
-    compared: list[tuple[FactorEffect, MatchedRequests]] = []
+    compared: list[tuple[ValueEffect, MatchedRequests]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
-    for name, read in FACTORS.items():
-        values = values_of(corpus, read)
-        for value, n_groups in _groups_by_value(corpus, values, np.concatenate(list(requests.values()))).items():
-            of_labels = requests.items() if n_groups >= MIN_GROUPS else ()
-            tested = [_compare(corpus, refused, of, values, (name, value, label)) for label, of in of_labels]
-            compared += [effect for effect in tested if effect is not None]
-            if not any(tested):
-                untested[name][value] = n_groups
+    for factor, read in FACTORS.items():
+        values, groups = values_of(corpus, read), defaultdict[str, set[int]](set)
+        counted = np.concatenate(list(requests.values()))
+        for value, group in zip(values[counted].tolist(), corpus.groups[counted].tolist(), strict=True):
+            groups[value].add(group)
+        for value in sorted(groups.keys() - {NO_VALUE}):
+            tested = False
+            for label, of_label in requests.items() if len(groups[value]) >= MIN_GROUPS else ():
+                if (matched := matched_requests(corpus, of_label, values, value)) is not None:
+                    name = {"factor": factor, "value": value, "label": label, "compared_with": matched.compared_with}
+                    compared.append((ValueEffect(**name, **_standardised(corpus, refused, matched)), matched))
+                    tested = True
+            if not tested:
+                untested[factor][value] = len(groups[value])
     return ObservedEffects(_tested(compared, corpus, refused, seed), untested)
 
 
-def _groups_by_value(corpus: Corpus, values: np.ndarray, rows: np.ndarray) -> dict[str, int]:
-    groups: dict[str, set[int]] = defaultdict(set)
-    for value, group in zip(values[rows].tolist(), corpus.groups[rows].tolist(), strict=True):
-        groups[value].add(group)
-    return {value: len(groups[value]) for value in sorted(groups) if value != NO_VALUE}
-
-
 def _tested(
-    compared: list[tuple[FactorEffect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
-) -> tuple[FactorEffect, ...]:
+    compared: list[tuple[ValueEffect, MatchedRequests]], corpus: Corpus, refused: np.ndarray, seed: int
+) -> tuple[ValueEffect, ...]:
     """Return the effects with p-values, corrected over those whose outcome varies: the others cannot be significant."""
     varied = [i for i, (_, of) in enumerate(compared) if 0 < refused[of.rows].sum() < len(of.rows)]
-    times = max(PERMUTATIONS, 100 * len(varied))
-    ps = [
-        permuted_p(of.has, refused[of.rows], corpus.groups[of.rows], of.category, times, named_rng(seed, "factor", i))
-        for i, (_, of) in enumerate(compared)
-        if i in varied
-    ]
-    effects = [replace(effect, p=1.0, p_adjusted=1.0) for effect, _ in compared]
-    for i, p, adjusted in zip(varied, ps, holm(ps), strict=True):
-        effects[i] = replace(effects[i], p=p, p_adjusted=adjusted)
-    return tuple(effects)
+    times, p = max(PERMUTATIONS, 100 * len(varied)), np.ones(len(compared))
+    for i in varied:
+        of = compared[i][1]
+        rng = named_rng(seed, "factor", i)
+        p[i] = permuted_p(of.has, refused[of.rows], corpus.groups[of.rows], of.category, times, rng)
+    adjusted = np.ones(len(compared))
+    adjusted[varied] = holm(p[varied].tolist())
+    return tuple(
+        effect.model_copy(update={"p": one, "p_adjusted": corrected, "moves": corrected <= ALPHA})
+        for (effect, _), one, corrected in zip(compared, p.tolist(), adjusted.tolist(), strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -123,17 +118,7 @@ def matched_requests(
     return None
 
 
-def _compare(
-    corpus: Corpus, refused: np.ndarray, rows: np.ndarray, values: np.ndarray, name: tuple[str, str, str]
-) -> tuple[FactorEffect, MatchedRequests] | None:
-    matched = matched_requests(corpus, rows, values, name[1])
-    if matched is None:
-        return None
-    rates = _standardised(corpus, refused, matched)
-    return FactorEffect(*name, matched.compared_with, *rates), matched
-
-
-def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests) -> tuple[Estimate, Estimate, Estimate]:
+def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests) -> dict[str, Estimate]:
     """Return the rates with and without the value and their difference, weighted by the categories of those with it."""
     rows, category, has = matched.rows, matched.category, matched.has
     names = np.unique(category)
@@ -141,14 +126,96 @@ def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests)
     with_value, without = (
         [_rate(corpus, refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
     )
-    difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
     of_value, of_others = (
         replace(combination(weights, rates), n=int(side.sum()), n_groups=corpus.n_groups(rows[side]))
         for rates, side in ((with_value, has), (without, ~has))
     )
-    return of_value, of_others, difference
+    difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
+    return {"with_value": of_value, "without": of_others, "difference": difference}
 
 
 def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Estimate:
     n = corpus.effective_groups(rows)
     return wilson(float(refused[rows].mean()) * n, n)
+
+
+# -- shifts of the projection ------------------------------------------------------------------------------------------
+
+
+def shifts(
+    corpus: Corpus,
+    refused: Bool[np.ndarray, " n_prompts"],
+    rows: Int[np.ndarray, " n_rows"],
+    effects: Sequence[ValueEffect],
+    along: Mapping[str, Float[np.ndarray, " n_prompts"]],
+    seed: int,
+) -> list[dict[str, DirectionShift]]:
+    """Measure the shift of every effect that was tested on the action, by direction; one entry an effect.
+
+    It is empty where too few requests remain for the comparison that was made for the action.
+
+    Args:
+        rows: prompts whose action is known, in the parts that neither fit a direction nor set its units.
+        along: projections of the prompts by direction; only those of requests are used.
+    """
+    held = np.isin(np.arange(len(corpus)), rows)
+    times = max(PERMUTATIONS, 100 * len(effects) * max(1, len(along)))  # so that the smallest p can pass the correction
+    labels = {"benign": corpus.requests, "harmful": corpus.harmful}
+    tested: list[tuple[int, str, Estimate]] = []
+    ps: list[tuple[float, float]] = []  # of the shift, and of its difference from the change of the action
+    for i, effect in enumerate(effects):
+        of_factor = values_of(corpus, FACTORS[effect.factor])
+        matched = matched_requests(corpus, np.flatnonzero(labels[effect.label] & held), of_factor, effect.value)
+        if matched is None or matched.compared_with != effect.compared_with:
+            continue
+        groups, did = corpus.groups[matched.rows], refused[matched.rows]
+        for direction, projected in along.items():
+            rng, values = named_rng(seed, "factor projection", len(tested)), projected[matched.rows]
+            tested.append((i, direction, difference(values, groups, matched).counted(len(values))))
+            one, differs = (
+                permuted_p(matched.has, outcome, groups, matched.category, times, rng)
+                for outcome in (values, did - values)
+            )
+            ps.append((one, differs))
+    adjusted, differing = (holm([pair[k] for pair in ps]) for k in (0, 1))
+    shifted: list[dict[str, DirectionShift]] = [{} for _ in effects]
+    for (i, direction, change), (p, differs), p_adjusted, differs_adjusted in zip(
+        tested, ps, adjusted, differing, strict=True
+    ):
+        shifted[i][direction] = DirectionShift(
+            difference=change,
+            p=p,
+            p_adjusted=p_adjusted,
+            moves=p_adjusted <= ALPHA,
+            p_differs_from_action=differs,
+            p_differs_from_action_adjusted=differs_adjusted,
+        )
+    return shifted
+
+
+def difference(
+    values: Float[np.ndarray, " n_matched"],
+    groups: Int[np.ndarray, " n_matched"],
+    matched: MatchedRequests,
+    alpha: float = ALPHA,
+) -> Estimate:
+    """Return the difference of means, weighted by the categories of those with the value.
+
+    The interval is Student's with the linearised variance of whole groups, so that correlation within a group, also
+    across the two sides, is taken into account.
+    """
+    names, code = np.unique(matched.category, return_inverse=True)
+    has, estimate = matched.has, 0.0
+    influence = np.zeros(len(values))
+    for k in range(len(names)):
+        inside = code == k
+        weight = (inside & has).sum() / has.sum()
+        for side, sign in ((inside & has, 1), (inside & ~has, -1)):
+            mean = values[side].mean()
+            estimate += sign * weight * mean
+            influence[side] = sign * weight * (values[side] - mean) / side.sum()
+    index = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    n = int(index.max() + 1)
+    error = np.sqrt(n / (n - 1) * (np.bincount(index, influence) ** 2).sum())
+    half = float(student.ppf(1 - alpha / 2, n - 1) * error)
+    return Estimate(float(estimate), float(estimate - half), float(estimate + half))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 from jaxtyping import Shaped
@@ -14,11 +15,6 @@ from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 
 NO_VALUE = ""
-
-
-def asker(prompt: Prompt) -> str | None:
-    """Return the asker: the prompt's persona."""
-    return prompt.persona
 
 
 def system_line(prompt: Prompt) -> str | None:
@@ -32,7 +28,7 @@ def earlier_turns(prompt: Prompt) -> str | None:
 
 
 FACTORS: dict[str, Callable[[Prompt], str | None]] = {
-    "asker": asker,
+    "asker": attrgetter("persona"),
     "system": system_line,
     "earlier_turns": earlier_turns,
 }

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Int
 
 from experiments.factors.prompt_context import FACTORS, REMOVALS
-from experiments.factors.results import ActionsAfterRemoval
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
+from experiments.run.outcomes import Outcomes
 from extract.chat.render import Rendered, render
 from probes.statistics.seeds import named_rng
 
@@ -24,32 +24,25 @@ MOST = 100  # requests that are asked again
 
 @dataclass(frozen=True)
 class RemovedRequests:
-    """Requests asked again with a factor removed: rows of the corpus, rendered prompts, actions."""
+    """Requests asked again with a factor removed."""
 
-    rows: Int[np.ndarray, " n_asked"]
+    outcomes: Outcomes
     rendered: tuple[Rendered, ...]
-    actions: tuple[str | None, ...]
-
-    def record(self, corpus: Corpus) -> ActionsAfterRemoval:
-        """Return the record that is written to file."""
-        return ActionsAfterRemoval(ids=tuple(corpus.prompts[row].id for row in self.rows), actions=self.actions)
 
 
 def ask_without(loaded: LoadedRun, factor: str, rows: Int[np.ndarray, " n_rows"]) -> RemovedRequests | None:
     """Ask up to MOST of the requests with a factor again without it; None where no request has it."""
-    read, change = FACTORS[factor], REMOVALS[factor]
-    corpus = loaded.corpus
-    carrying = rows[[read(corpus.prompts[row]) is not None for row in rows]]
-    chosen = choose_requests(corpus, carrying, loaded.config.seed)
+    prompts, carries = loaded.corpus.prompts, FACTORS[factor]
+    carrying = rows[[carries(prompts[row]) is not None for row in rows]]
+    chosen = choose_requests(loaded.corpus, carrying, loaded.config.seed)
     if len(chosen) == 0:
         return None
-    bare = [change(corpus.prompts[row]) for row in chosen]
+    bare = [REMOVALS[factor](prompts[row]) for row in chosen]
     rendered = tuple(render(loaded.model.tokenizer, prompt) for prompt in bare)
+    completer = replace(loaded.completer, prompts=bare, rendered=rendered)
     with loaded.reporter.task(f"asking without the {factor.replace('_', ' ')}", len(bare)) as advance:
-        completions = replace(loaded.completer, prompts=bare, rendered=rendered).complete(
-            range(len(bare)), advance=advance
-        )
-    return RemovedRequests(chosen, rendered, tuple(completion.action for completion in completions))
+        completions = completer.complete(range(len(bare)), advance=advance)
+    return RemovedRequests(Outcomes.completed(chosen, completions, prompts), rendered)
 
 
 def choose_requests(

@@ -1,7 +1,8 @@
-"""Typed results on the context of requests: measurements and verdicts."""
+"""Typed results on the context of requests."""
 
 from __future__ import annotations
 
+from math import nan
 from typing import Literal
 
 from pydantic import Field
@@ -11,13 +12,6 @@ from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 
 Moved = Literal["both", "action", "projection", "neither"]
-
-
-class ActionsAfterRemoval(Record):
-    """Measured: the actions on requests after a factor was removed; one entry a request."""
-
-    ids: tuple[str, ...]
-    actions: tuple[str | None, ...]  # None where it could not be judged
 
 
 class TextCounts(Record):
@@ -34,21 +28,11 @@ class LastTurnAuroc(Record):
     alone: Estimate  # the last turn
 
 
-class LastTurnScores(Record):
-    """Measured: AUROC of harmful against benign by the log-odds of refusing, whole and by the last turn alone."""
-
-    applicable: Literal[True]
-    n: int
-    texts: TextCounts
-    auroc: LastTurnAuroc | None = None
-    reason: str | None = None  # where there is no AUROC
-
-
 class LastTurnAlone(Record):
-    """Verdict: whether the last turn alone separates harmful from benign; None where it is not known."""
+    """Whether the last turn alone separates harmful from benign; None where it is not known, or not yet judged."""
 
-    sufficient: bool | None
-    reason: str
+    sufficient: bool | None = None
+    reason: str = ""
     applicable: bool
     n: int | None = None
     texts: TextCounts | None = None
@@ -60,36 +44,44 @@ class DirectionShift(Record):
 
     difference: Estimate  # in units of the distance between the class means
     p: PValue
-    p_adjusted: PValue
+    p_adjusted: PValue  # Holm over every shift
     moves: bool
-    p_differs_from_action: PValue
+    p_differs_from_action: PValue  # null hypothesis: the action changes by as much as the projection shifts
     p_differs_from_action_adjusted: PValue
 
 
 class ValueEffect(Record):
-    """Refusal rates of the requests of one label with one value of a factor, and without it."""
+    """Refusal rates of the requests of one label with a value of a factor and without it, within shared categories."""
 
+    factor: str = Field("", exclude=True)  # the key of `FactorResult` in the file
     value: str
     label: str
-    compared_with: str
-    with_value: Estimate = Field(alias="with")
+    compared_with: str  # "none": requests without any value of this factor; "others": all without this one
+    with_value: Estimate = Field(alias="with")  # with its prompts and their groups
     without: Estimate
     difference: Estimate
-    p: PValue
-    p_adjusted: PValue
-    moves: bool
+    p: PValue = nan
+    p_adjusted: PValue = nan  # Holm over all values of all factors
+    moves: bool = False
     projection: dict[str, DirectionShift] = {}  # by direction
     moved: Moved | None = None
 
 
-class ChangedDecisions(Record):
-    """Decisions on the requests of one label, whole and without the factor."""
+class DecisionChange(Record):
+    """Decisions (refused or not) on one label's requests before and after a change; rates are over groups."""
 
+    before: Estimate
+    after: Estimate
+    changed: Estimate
     n: int
     n_groups: int
-    refused_whole: Estimate
-    refused_without: Estimate
-    changed: Estimate
+
+
+class ChangedDecisions(DecisionChange):
+    """Decisions on the requests of one label, whole and without the factor."""
+
+    before: Estimate = Field(alias="refused_whole")
+    after: Estimate = Field(alias="refused_without")
 
 
 class RemovalResult(Record):

@@ -69,7 +69,7 @@ def context_blocks(results: ContextResults) -> list[Block]:
             rows.append([f"{shown}: {effect.value}", effect.label, *rates, tested])
         for label, change in (factor.removed.by_label() if factor.removed else {}).items():
             tested = f"{change.changed.estimate:.0%} of decisions changed"
-            rates = f"{change.refused_whole:.1%}", f"{change.refused_without:.1%}"
+            rates = f"{change.before:.1%}", f"{change.after:.1%}"
             rows.append([f"{shown} removed, the same {change.n} requests", label, *rates, tested])
     head = ["context", "label", "refused with it", "refused without", "evidence (* changes refusing)"]
     return [*factor_lines(results), *moved_lines(results), *([Table("", head, rows)] if rows else [])]

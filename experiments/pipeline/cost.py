@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from experiments.dials.counterfactuals import reachable_outcomes
 from experiments.dials.results import MOST_PROMPTS
 from experiments.factors import removal
-from experiments.factors.decision_change import LABELS
+from experiments.factors.judge import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.graph import in_order, stages_of
 from experiments.pipeline.machine import Footprint, Machine

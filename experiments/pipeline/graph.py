@@ -48,7 +48,12 @@ STAGES = (  # each after those it reads
         "trigger_measures",
         ("extract", "respond"),
         ("seed", "prompts", "triggers"),
-        ("stages/trigger_measures.json", "stages/trigger_projection.json", "attributions.jsonl"),
+        (
+            "stages/trigger_measures.json",
+            "stages/trigger_projection.json",
+            "attributions.jsonl",
+            "outcomes.parquet/trigger_measures.parquet",
+        ),
     ),
     Stage("triggers", ("trigger_measures",), (), ("stages/triggers.json",)),
     Stage(

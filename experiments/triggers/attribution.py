@@ -3,24 +3,33 @@
 The score of a word is the onset log-odds of refusing the whole request less those without it, in nats: positive where
 the word speaks for refusing. Tokens of one word share its score, since a piece of a word says nothing by itself. The
 scores do not add up, and of two words of which either suffices each scores low. What is left may read oddly; that is
-the price of asking the model itself and no gradient of it.
+the price of asking the model itself and no gradient of it. Of a run's refused requests it is also counted how often the
+trigger word scores highest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.factors.judge import group_means
+from experiments.factors.removal import choose_requests
+from experiments.probing.stage import context_onsets
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
-from experiments.triggers.results import NOTABLE
+from experiments.triggers.results import NOTABLE, AttributedRequest, FiredByTrigger, TriggerAttribution
+from extract.atomic_write import write_jsonl
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
+from extract.record import NotApplicable, not_applicable
+from probes.statistics.means import mean_interval
 
 WORD = re.compile(r"\w+(?:[\'\u2019-]\w+)*|[^\w\s]+")
 TOKENS_AT_ONCE = 8192  # of a pass
+SHOWN = 8  # examples in stages/triggers.json
 MOST_PIECES = 64  # of a request; in a longer one, words that stand together are left out together
 
 
@@ -112,3 +121,75 @@ def words_of(model: ChatModel, row: Rendered) -> list[tuple[str, tuple[int, ...]
 def without(row: Rendered, tokens: Sequence[int]) -> Rendered:
     """Return the prompt with some tokens left out. Its roles are those of the whole: do not read them."""
     return replace(row, token_ids=[t for i, t in enumerate(row.token_ids) if i not in tokens])
+
+
+# -- a run's refused requests ------------------------------------------------------------------------------------------
+
+
+def measure_attribution(loaded: LoadedRun) -> TriggerAttribution | NotApplicable:
+    """Return, by label, how often the trigger is the word with the highest score; write attributions.jsonl.
+
+    Over-refused requests come first. There are none where refusals have no onset to score, as with a model that thinks
+    first.
+    """
+    if not loaded.config.triggers.attributed:
+        return not_applicable("triggers.attributed is 0")
+    corpus, onsets, most = loaded.corpus, context_onsets(loaded), loaded.config.triggers.attributed
+    refused = loaded.behaviour.did("refuse") & (not onsets.lacking("refuse"))
+    asked = {"benign": corpus.requests, "harmful": corpus.harmful}
+    by_label = {
+        label: choose_requests(corpus, np.flatnonzero(of & refused), loaded.config.seed, most)
+        for label, of in asked.items()
+    }
+    rows = np.concatenate(list(by_label.values())).tolist()
+    requests: dict[int, AttributedRequest] = {}
+    if rows:
+        with loaded.reporter.task("attributing refusals to words", len(rows)) as advance:
+            attributions = attribute(loaded.model, [loaded.rendered[row] for row in rows], onsets, advance)
+        requests = {row: _request(loaded, row, scores) for row, scores in zip(rows, attributions, strict=True)}
+    write_jsonl(loaded.file("attributions.jsonl"), (request.to_dict() for request in requests.values()))
+    if not requests:
+        return not_applicable(onsets.lacking("refuse") or "no request is refused")
+    return TriggerAttribution(
+        applicable=True,
+        n=len(requests),
+        by_label={label: _fired_by_trigger(loaded, requests, of) for label, of in by_label.items()},
+        examples=tuple(requests.values())[:: max(1, len(requests) // SHOWN)][:SHOWN],
+    )
+
+
+def _request(loaded: LoadedRun, row: int, scores: Attribution) -> AttributedRequest:
+    prompt, trigger = loaded.prompts[row], set(loaded.rendered[row].trigger)
+    fired = scores.top is not None and bool(set(scores.tokens[scores.top]) & trigger)
+    return AttributedRequest(
+        id=prompt.id,
+        label=prompt.label,
+        trigger=prompt.trigger,
+        **vars(scores),
+        top=None if scores.top is None else scores.words[scores.top],
+        fired_by_trigger=fired if trigger else None,
+    )
+
+
+def _fired_by_trigger(
+    loaded: LoadedRun, requests: Mapping[int, AttributedRequest], rows: np.ndarray
+) -> FiredByTrigger | None:
+    own = [row for row in rows.tolist() if requests[row].fired_by_trigger is not None]
+    if not own:
+        return None
+
+    def chance(row: int) -> float:
+        """Return the share of the request's words that belong to the trigger."""
+        trigger = set(loaded.rendered[row].trigger)
+        return float(np.mean([bool(set(tokens) & trigger) for tokens in requests[row].tokens]))
+
+    fired, by_chance = (
+        group_means(np.array(values, dtype=float), loaded.corpus.groups[own])
+        for values in ([requests[row].fired_by_trigger for row in own], [chance(row) for row in own])
+    )
+    return FiredByTrigger(
+        fired_by_trigger=mean_interval(fired, 0.0, 1.0),
+        by_chance=float(by_chance.mean()),
+        n=len(own),
+        n_groups=len(fired),
+    )

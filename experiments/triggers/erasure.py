@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from experiments.factors.decision_change import DecisionChange, decision_change
 from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
@@ -26,10 +25,11 @@ from experiments.responses.onset import OnsetScorer
 from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import PLAIN, Key, Outcomes
 from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
-from experiments.triggers.results import ErasedAnswers, ErasedDecisions, OnsetChange, TriggerErasure
+from experiments.triggers.results import ERASED, OnsetChange, TriggerErasure
+from extract.errors import UserError
 from extract.model.edit import Edit, site
-from extract.record import NotApplicable, not_applicable
 from probes.covariance import shrunk_covariance
 from probes.geometry.cross_reading import Eraser, leace
 from probes.means import SAME_MEAN, difference_in_means
@@ -76,28 +76,26 @@ def fit_eraser(
     return TriggerEraser(layer, leace(difference_in_means(X, y)[None], shrunk_covariance(X), X.mean(axis=0)))
 
 
-def measure_erasure(loaded: LoadedRun) -> TriggerErasure | NotApplicable:
-    """Return the effect of erasing the trigger label, or why it cannot be measured."""
+def measure_erasure(loaded: LoadedRun) -> tuple[TriggerErasure, dict[Key, Outcomes]]:
+    """Return the effect of erasing the trigger label, and the outcomes of test requests with it erased.
+
+    Raises:
+        UserError: it cannot be measured here.
+    """
     if not loaded.config.triggers.erased:
-        return not_applicable("triggers.erased is 0")
+        raise UserError("triggers.erased is 0")
     train = quadruples(loaded.corpus, np.flatnonzero(loaded.corpus.within("train")))
     rows = {use: _refused_rows(loaded, parts) for use, parts in PARTS_BY_USE.items()}
     if lacking := _lacking(loaded, train, rows):
-        return not_applicable(lacking)
+        raise UserError(lacking)
     erasers = _erasers(loaded, train)
     if not erasers:
-        return not_applicable("at no stored layer does the last prompt token differ by trigger word")
+        raise UserError("at no stored layer does the last prompt token differ by trigger word")
     chosen_on, tested_on = (_curves(loaded, erasers, rows[use]) for use in PARTS_BY_USE)
     best = erasers[int(np.argmin(np.subtract(chosen_on["over_refused"], chosen_on["refused_harmful"])))]
-    one_layer, every_layer = _answers(loaded, [[best], erasers])
-    return TriggerErasure(
-        applicable=True,
-        layer=best.layer,
-        auroc=_auroc(loaded, best),
-        onset_change=OnsetChange(layers=tuple(eraser.layer for eraser in erasers), **tested_on),
-        one_layer=one_layer,
-        every_layer=every_layer,
-    )
+    onset_change = OnsetChange(layers=tuple(eraser.layer for eraser in erasers), **tested_on)
+    erasure = TriggerErasure(applicable=True, layer=best.layer, auroc=_auroc(loaded, best), onset_change=onset_change)
+    return erasure, _outcomes(loaded, {"one_layer": [best], "every_layer": erasers})
 
 
 def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[RequestKind, Rows]:
@@ -148,19 +146,17 @@ def _curves(
     return curves
 
 
-def _answers(loaded: LoadedRun, ways: Sequence[Sequence[TriggerEraser]]) -> list[ErasedAnswers]:
-    """Answer test requests with each set of erasers, and compare the decisions."""
-    corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
+def _outcomes(loaded: LoadedRun, ways: Mapping[str, Sequence[TriggerEraser]]) -> dict[Key, Outcomes]:
+    """Answer test requests with each set of erasers."""
+    corpus = loaded.corpus
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
     judged = np.array([action is not None for action in loaded.behaviour.actions])
-    asked, answers = choose_requests(corpus, asked[judged[asked]], loaded.config.seed), []
+    asked = choose_requests(corpus, asked[judged[asked]], loaded.config.seed)
+    settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways.values()]
     with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
-        settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways]
-        for completions in loaded.completer.complete_each(asked.tolist(), settings, advance):
-            by_label = decision_change(corpus, asked, refused, [completion.action for completion in completions])
-            benign, harmful = (_decisions(by_label.get(label)) for label in ("benign", "harmful"))
-            answers.append(ErasedAnswers(benign_with_trigger=benign, harmful=harmful))
-    return answers
+        completed = loaded.completer.complete_each(asked.tolist(), settings, advance)
+    outcomes = [Outcomes.completed(asked, completions, loaded.prompts) for completions in completed]
+    return {(PLAIN, ERASED[way]): of for way, of in zip(ways, outcomes, strict=True)}
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:
@@ -175,10 +171,3 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
         return discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc
 
     return {"before": auroc(X[fit], X[test]), "after": auroc(eraser(X[fit]), eraser(X[test]))}
-
-
-def _decisions(change: DecisionChange | None) -> ErasedDecisions | None:
-    if change is None:
-        return None
-    before, after, changed = (interval for interval in (change.before, change.after, change.changed))
-    return ErasedDecisions(before=before, after=after, changed=changed, n=change.n, n_groups=change.n_groups)

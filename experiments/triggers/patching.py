@@ -17,6 +17,7 @@ Alignment of the two prompts:
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,17 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from experiments.probing.stage import context_onsets
+from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
+from experiments.run.inputs import RunInputs
+from experiments.triggers.results import NotPatched, PairCounts, PatchedLayer, Patching
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site
-from probes.statistics.intervals import Estimate
+from extract.record import NotApplicable, not_applicable
 from probes.statistics.means import ratio_of_means
+from probes.statistics.seeds import named_rng
 
 MIN_GROUPS = 5
 SITE: Site = "resid_post"
@@ -53,13 +59,84 @@ class AlignedPair:
         return written, tuple(reversed(backwards))
 
 
-@dataclass(frozen=True)
-class LayerShare:
-    """The patching share at one layer over groups, for patching the trigger in (raised) and out (lowered)."""
+def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable:
+    """Return the patching share by extracted layer, or why there is none, and the pairs left out by reason."""
+    if not loaded.config.triggers.patched:
+        return not_applicable("triggers.patched is 0")
+    aligned, left_out = aligned_pairs(loaded)
+    refused, answered = loaded.behaviour.did("refuse"), loaded.behaviour.answered
+    flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
+    pairs = _spread(loaded, flipped)
+    groups = loaded.corpus.groups[[pair.with_word for pair in pairs]] if pairs else np.empty(0, dtype=int)
+    counts = PairCounts(
+        pairs=len(aligned),
+        flipped=len(flipped),
+        left_out=dict(left_out),
+        n=len(pairs),
+        n_groups=len(set(groups.tolist())),
+    )
+    if counts.n_groups < MIN_GROUPS:
+        return NotPatched(**dict(counts), applicable=False, reason=_too_few(counts))
+    onsets = context_onsets(loaded)
+    if lacking := onsets.lacking("refuse"):
+        return NotPatched(**dict(counts), applicable=False, reason=lacking)
+    at = loaded.config.extract.layers or range(loaded.model.n_layers)
+    layers = patching_share(loaded.model, loaded.rendered, pairs, groups, onsets, at)
+    return Patching(**dict(counts), applicable=True, site=SITE, layers=tuple(layers))
 
-    layer: int
-    raised: Estimate  # the trigger's residual copied into the prompt without it
-    lowered: Estimate  # the other word's residual copied into the prompt with the trigger
+
+def aligned_pairs(loaded: LoadedRun) -> tuple[list[AlignedPair], Counter[str]]:
+    """Return the pairs of one intent that differ in the trigger word alone, and count the others by reason."""
+    cells: dict[tuple[object, ...], dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
+    for row, prompt in enumerate(loaded.corpus.prompts):
+        if prompt.pair and prompt.intent in ("benign", "harmful"):
+            before = tuple((m["role"], m["content"]) for m in prompt.messages[:-1])
+            cells[prompt.pair, prompt.intent, prompt.persona, before][prompt.trigger is not None].append(row)
+    pairs, left_out = [], Counter[str]()
+    for sides in cells.values():
+        for a, b in ((a, b) for a in sides[True] for b in sides[False]):
+            pair = _aligned(loaded, a, b)
+            if isinstance(pair, str):
+                left_out[pair] += 1
+            else:
+                pairs.append(pair)
+    return pairs, left_out
+
+
+def _aligned(loaded: LoadedRun, a: int, b: int) -> AlignedPair | str:
+    with_word, without = loaded.rendered[a], loaded.rendered[b]
+    if not len(with_word.trigger):
+        return "the trigger is no word of the last turn"
+    spans = align(with_word.token_ids, without.token_ids, with_word.trigger)
+    if spans is None:
+        return "the two differ in more than the trigger word"
+    if spans[0][-1] == len(with_word.token_ids) - 1:
+        return "the trigger is the prompt's last token"
+    return AlignedPair(a, b, tuple(spans[0]), tuple(spans[1]))
+
+
+def _spread(inputs: RunInputs, pairs: list[AlignedPair]) -> list[AlignedPair]:
+    """Take up to `triggers.patched` pairs, one of each group first, groups in random order."""
+    rng, taken = named_rng(inputs.config.seed, "patching"), Counter[int]()
+    order = rng.permutation(inputs.corpus.groups.max() + 1)
+    placed = []
+    for i in rng.permutation(len(pairs)):
+        group = int(inputs.corpus.groups[pairs[i].with_word])
+        taken[group] += 1
+        placed.append((taken[group], int(order[group]), int(i)))
+    return [pairs[i] for i in sorted(i for *_, i in sorted(placed)[: inputs.config.triggers.patched])]
+
+
+def _too_few(counts: PairCounts) -> str:
+    left = "; ".join(f"{n} left out: {why}" for why, n in counts.left_out.items())
+    if not counts.pairs:
+        return "no two prompts of a pair and intent differ in the trigger word alone" + (f" ({left})" if left else "")
+    flips = f"the word alone makes the model refuse in {counts.flipped} of {counts.pairs} pairs that differ in it"
+    few = f"{flips}, of {counts.n_groups} independent groups; {MIN_GROUPS} are needed"
+    return f"{few} ({left})" if left else few
+
+
+# -- patching ---------------------------------------------------------------------------------------------------------
 
 
 def align(with_word: Sequence[int], without: Sequence[int], trigger: Sequence[int]) -> tuple[range, range] | None:
@@ -84,8 +161,7 @@ def patching_share(
     groups: Int[np.ndarray, " n_pairs"],
     onsets: Onsets,
     layers: Sequence[int],
-    alpha: float = 0.05,
-) -> list[LayerShare]:
+) -> list[PatchedLayer]:
     """Patch every pair at every layer, in both directions.
 
     Args:
@@ -95,10 +171,8 @@ def patching_share(
     n = max(1, TOKENS_AT_ONCE // longest)
     parts = [_changes(model, rendered, pairs[i : i + n], onsets, layers) for i in range(0, len(pairs), n)]
     total, raised, lowered = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
-    return [
-        LayerShare(layer, *(ratio_of_means(change[i], total, groups, alpha) for change in (raised, lowered)))
-        for i, layer in enumerate(layers)
-    ]
+    shares = [[ratio_of_means(change[i], total, groups) for change in (raised, lowered)] for i in range(len(layers))]
+    return [PatchedLayer(layer=at, raised=up, lowered=down) for at, (up, down) in zip(layers, shares, strict=True)]
 
 
 def _changes(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import nan
 from typing import Literal
 
-from experiments.factors.results import ActionsAfterRemoval, ContextResults, LastTurnScores
+from experiments.factors.results import ContextResults, DecisionChange, LastTurnAlone
 from extract.record import NotApplicable, Record
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 
 NOTABLE = 1.0  # nats: a word with a smaller score is not reported as the cause of a refusal
+WITHOUT = "without "  # before a factor's name: the condition of its removal
+ERASED = {"one_layer": "erase_trigger", "every_layer": "erase_trigger_everywhere"}  # interventions
 TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applicable", "inconclusive"]
 
 
@@ -24,18 +26,13 @@ class FactorialEffect(Record):
     shift: float  # in units of the distance between the class means
 
 
-class EffectLocus(Record):
-    """An effect's name, locus and direction."""
+class LocusEffect(FactorialEffect):
+    """An effect on the projection at one locus along one direction."""
 
     direction: str
     layer: int
     position: str
     effect: str
-
-
-class LocusEffect(FactorialEffect, EffectLocus):
-    """An effect on the projection at one locus along one direction."""
-
     n_groups: int
 
 
@@ -112,21 +109,11 @@ class NotPatched(NotApplicable, PairCounts):
     """The reason why no pair was patched, with the counts."""
 
 
-class ErasedDecisions(Record):
-    """Decisions of one label's requests before and after erasing."""
-
-    before: Estimate
-    after: Estimate
-    changed: Estimate
-    n: int
-    n_groups: int
-
-
 class ErasedAnswers(Record):
     """Decisions with the trigger erased, by label; None where none could be judged."""
 
-    benign_with_trigger: ErasedDecisions | None
-    harmful: ErasedDecisions | None
+    benign_with_trigger: DecisionChange | None = None
+    harmful: DecisionChange | None = None
 
 
 class OnsetChange(Record):
@@ -138,14 +125,14 @@ class OnsetChange(Record):
 
 
 class TriggerErasure(Record):
-    """Effect of erasing the trigger label."""
+    """Effect of erasing the trigger label; the answers are judged from the outcomes."""
 
     applicable: Literal[True]
     layer: int
     auroc: dict[Literal["before", "after"], Estimate]  # of the word, on unseen requests
     onset_change: OnsetChange
-    one_layer: ErasedAnswers
-    every_layer: ErasedAnswers
+    one_layer: ErasedAnswers = ErasedAnswers()
+    every_layer: ErasedAnswers = ErasedAnswers()
 
 
 class AttributedRequest(Record):
@@ -191,10 +178,9 @@ class TriggerFindings(Record):
 
 
 class TriggerMeasures(TriggerFindings):
-    """stages/trigger_measures.json: every input of the verdicts except the plain completions."""
+    """stages/trigger_measures.json: every input of the verdicts except the completions and the outcomes."""
 
-    removals: dict[str, ActionsAfterRemoval]  # by factor; factors that no request has are left out
-    last_turn: LastTurnScores | NotApplicable
+    last_turn: LastTurnAlone
     along: dict[str, tuple[float | None, ...]]  # every request's projection at each direction's own locus, by row
 
 

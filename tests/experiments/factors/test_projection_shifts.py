@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.factors.judge import judge_factors
-from experiments.factors.observed import MatchedRequests, observe
-from experiments.factors.projection_shifts import difference, shifts
+from experiments.factors.observed import MatchedRequests, difference, observe, shifts
 from tests.experiments.factors.test_observed import asked
 
 CORPUS = asked(150)
@@ -42,9 +41,9 @@ def test_the_test_of_difference_tells_like_moves_from_unlike_ones() -> None:
     p = {}
     for name, size in (("alike", 1.0), ("unlike", 0.3)):
         values = HARMFUL + size * (DOCTOR & ~HARMFUL) + noise()
-        along = {"refusing": values}
-        p[name] = next(s.p_differs for s in shifts(CORPUS, refused, REPORTED, found.effects, along, 0)
-                       if (s.value, s.label) == ("as a doctor", "benign"))  # fmt: skip
+        shifted = shifts(CORPUS, refused, REPORTED, found.effects, {"refusing": values}, 0)
+        at = [(effect.value, effect.label) for effect in found.effects].index(("as a doctor", "benign"))
+        p[name] = shifted[at]["refusing"].p_differs_from_action
     assert p["unlike"] <= 0.001 < 0.05 < p["alike"]
 
 

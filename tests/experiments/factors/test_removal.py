@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from experiments.factors.decision_change import decision_change, moves
-from experiments.factors.judge import Removal, judge_last_turn, sufficiency
+from experiments.factors.judge import decision_change, judge_last_turn, judge_removal, moves, sufficiency
 from experiments.factors.prompt_context import ambiguous_texts, last_turn, without_system_line
 from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
+from experiments.factors.results import RemovalResult
+from experiments.run.completion_file import Completion
 from experiments.run.corpus import Corpus
+from experiments.run.outcomes import Outcomes
 from experiments.triggers.measure import score_last_turn
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -42,8 +44,9 @@ class Rule:
     prompts: Sequence[Prompt] = ()
     rendered: Sequence[object] = ()
 
-    def complete(self, rows: Sequence[int], *, advance: Callable[[int], None]) -> list[SimpleNamespace]:
-        return [SimpleNamespace(action="refuse" if self.refuses(self.prompts[row]) else "answer") for row in rows]
+    def complete(self, rows: Sequence[int], *, advance: Callable[[int], None]) -> list[Completion]:
+        actions = ["refuse" if self.refuses(self.prompts[row]) else "answer" for row in rows]
+        return [Completion("", "", "", action, "", ()) for action in actions]
 
 
 def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> SimpleNamespace:
@@ -62,19 +65,19 @@ def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[s
     )
 
 
-def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, Removal]:
+def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, RemovalResult]:
     asked = ask_without(context, factor, np.arange(len(context.corpus)))  # type: ignore[arg-type]
     assert asked is not None
-    return asked, Removal(decision_change(context.corpus, asked.rows, context.behaviour.did("refuse"), asked.actions))
+    return asked, judge_removal(context.corpus, context.behaviour.did("refuse"), asked.outcomes)
 
 
 def test_a_system_line_that_moves_refusing_is_found() -> None:
     requests, found = removed(asked(lambda p: p.label == "harmful" or p.messages[0]["role"] == "system"))
-    benign, harmful = found.by_label["benign"], found.by_label["harmful"]
+    benign, harmful = found.by_label().values()
     assert found.moves is True
     assert (benign.before.estimate, benign.after.estimate, benign.changed.estimate) == (1, 0, 1)
     assert (harmful.changed.estimate, harmful.changed.low) == (0, 0)
-    assert benign.n + harmful.n == len(requests.rows) == MOST
+    assert benign.n + harmful.n == len(requests.outcomes.rows) == MOST
     assert "careful" not in requests.rendered[0].text
 
 
@@ -92,7 +95,7 @@ def test_only_what_stood_before_the_last_turn_is_removed() -> None:
     assert without_system_line(whole).messages == (*EARLIER, whole.messages[-1])
     _, found = removed(asked(lambda p: len(p.messages) > 1 and p.label == "harmful", 60, *EARLIER), "earlier_turns")
     assert found.moves is True
-    assert found.by_label["harmful"].after.estimate == 0
+    assert found.by_label()["harmful"].after.estimate == 0
 
 
 def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
@@ -133,6 +136,6 @@ def test_without_earlier_turns_the_question_does_not_arise() -> None:
 def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
     corpus = corpus_of([prompt(g, False) for g in range(60)])
     actions = [None if g < unjudged else "answer" for g in range(60)]
-    found = decision_change(corpus, np.arange(60), np.zeros(60, dtype=bool), actions)
+    found = decision_change(corpus, np.zeros(60, dtype=bool), Outcomes.of(np.arange(60), actions))
     assert set(found) == {"benign"}
     assert found["benign"].n == 60 - unjudged

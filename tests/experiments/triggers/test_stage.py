@@ -119,7 +119,8 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
 def test_judging_again_needs_no_model_and_changes_nothing(triggers_run: Path, tmp_path: Path) -> None:
     """Judged in another directory from the files alone, with a model that does not exist."""
     (tmp_path / "stages").mkdir()
-    for name in ("completions.jsonl", "stages/trigger_measures.json"):
+    (tmp_path / "outcomes.parquet").mkdir()
+    for name in ("completions.jsonl", "stages/trigger_measures.json", "outcomes.parquet/trigger_measures.parquet"):
         (tmp_path / name).symlink_to(triggers_run / name)
     given = [f"prompts.path={triggers_run / 'prompts.jsonl'}", f"model.name={tmp_path / 'none'}"]
     judge_triggers(RunInputs(load_config(Path("configs/quickstart.yaml"), given), tmp_path))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.run.corpus import Corpus
+from experiments.triggers.judge import compatible, share_interval, trigger_share
 from experiments.triggers.quadruples import MEMBERS
-from experiments.triggers.trigger_share import TriggerShare, compatible, share_interval, trigger_share
+from experiments.triggers.results import TriggerShareResult
 from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix
 from tests.support.draws import draws
@@ -28,7 +29,7 @@ def corpus_of(n_quadruples: int) -> Corpus:
     return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
 
 
-def share_of(refuses: dict[tuple[bool, bool], float], n: int = 150, seed: int = 0) -> TriggerShare:
+def share_of(refuses: dict[tuple[bool, bool], float], n: int = 150, seed: int = 0) -> TriggerShareResult:
     """Draw refusals with the given probability per (trigger, harmful) cell and measure."""
     corpus, rng = corpus_of(n), np.random.default_rng(seed)
     cells = [(p.trigger is not None, p.intent == "harmful") for p in corpus.prompts]
