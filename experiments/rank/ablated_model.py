@@ -12,8 +12,7 @@ from torch import Tensor
 from experiments.probing.selection import FLOOR
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
-from experiments.rank.candidates import Streams
-from experiments.rank.search import Basis, Part, SpanOutcomes
+from experiments.rank.search import HELD_OUT, Basis, Part, SpanOutcomes, Streams
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples
@@ -42,7 +41,7 @@ class AblatedModel:
         self._loaded, self._direction, self._samples = loaded, direction, samples
         self._variant, behaviour = loaded.config.dissociate.variant, loaded.behaviour
         own = np.union1d(samples.rows[samples.declined], behaviour.decliners(kind, "train"))
-        held_out = {part: behaviour.decliners(kind, part) for part in ("validation", "test")}
+        held_out = {part: behaviour.decliners(kind, part) for part in HELD_OUT}
         self._decliners = {"train": own, **held_out}
         self._answered = {"train": samples.rows[~samples.declined], "validation": _answered(loaded, samples)}
         rng = named_rng(loaded.config.seed, "rank", kind)

@@ -25,18 +25,23 @@ class RankEffect(Record):
     more: Estimate  # paired: the share that the best number of directions stops beyond these
 
 
-class RankEstimate(Record):
+class Growth(Record):
+    """Effects of the first 0, 1, … directions on test decliners, and what the best number adds beyond each."""
+
+    rank: int | None  # the least number beyond which no growth above the margin is shown
+    settled: bool = False  # it is also shown that further directions add less than the margin
+    best: int | None = None  # number of directions with the largest effect on validation prompts
+    effects: tuple[RankEffect, ...] = ()
+
+
+class RankEstimate(Growth):
     """How many directions one way of declining needs; `rank` is null where that cannot be tested."""
 
-    rank: int | None
-    settled: bool = False  # it is also shown that further directions add less than the margin
     reason: str  # why the search stopped, or why there is none
     margin: float
     alpha: float
     variant: str
     write_direction: Estimate | None = None  # share that the direction behind the verdict stops, alone
-    best: int | None = None  # number of directions with the largest effect on validation prompts
-    effects: tuple[RankEffect, ...] = ()
     fits: tuple[RankFit, ...] = ()
 
 

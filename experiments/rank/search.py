@@ -3,9 +3,17 @@
 The training part finds the directions, the validation part decides when to stop. A direction that is fitted with error
 leaves some of its decliners declining, and the refit would count its remainder as another one; so the directions are
 fitted once more on the validation part, inside the span that was found, where few dimensions leave little error. The
-effects are counted on the test part (`growth.py`), of which the search knows nothing.
+effects are counted on the test part (`measure.py`), of which the search knows nothing.
 
-It runs on anything that can be ablated: a model (`measure.py`), or in tests a function of the stream.
+Candidates for the next direction come from the streams of samples that still decline and of answered ones. There are
+three fits, because each may miss what another finds:
+
+- *difference in means within strata*, as the first direction was fitted, so that content cancels;
+- *difference in means* of all samples: what still declines may lie in strata without any answered sample;
+- *spread*: the leading direction of the declining samples' second moment about the answering mean, less the answering
+  covariance (contrastive PCA, Abid et al. 2018, arXiv 1709.06716). Where half of the declines carry one of two
+  redundant copies and half the other, ablating their sum leaves both halves declining with opposite signs along the
+  difference of the two copies, so that the class means are equal and only the spread shows it.
 """
 
 from __future__ import annotations
@@ -15,19 +23,40 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Real, Shaped
 
-from experiments.rank.candidates import NextDirection, Streams, candidates, write_candidate
 from experiments.rank.results import RankFit
 from experiments.run.config import MOST_DIRECTIONS
+from probes.means import difference_in_means, usable_strata
 from probes.statistics.intervals import effective_groups
 from probes.statistics.tango import tango
 from probes.subspace import project_out
 
 Basis = Float[np.ndarray, "k d_model"]  # orthonormal, float64
 Part = Literal["train", "validation", "test"]
+HELD_OUT: tuple[Part, Part] = ("validation", "test")
 MIN_LEFT = 5  # decliners that still decline; fewer cannot be fitted on
+VANISHED = 1e-4  # relative to the activations; a shorter fit is rounding
 PATIENCE = 2  # directions in a row that together add less than the margin end the search
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of samples at one layer, under an ablation; the declining samples in the order of their outcomes."""
+
+    layer: int
+    X: Real[np.ndarray, "samples d_model"]
+    declined: Bool[np.ndarray, " samples"]  # at baseline
+    strata: Shaped[np.ndarray, " samples"]
+
+
+@dataclass(frozen=True, eq=False)
+class NextDirection:
+    """One more direction: a unit vector orthogonal to the basis so far, and how it was fitted."""
+
+    vector: Float[np.ndarray, " d_model"]  # float64
+    fitted_by: str
+    layer: int
 
 
 @dataclass(frozen=True)
@@ -138,7 +167,8 @@ def _refitted(model: Ablatable, basis: Basis) -> Basis:
     """Fit the directions again inside their span, on validation prompts; one direction alone stays as it is."""
     turned, still = basis[:0], np.ones(len(model.groups("validation")), dtype=bool)
     while len(basis) > 1 and len(turned) < len(basis) - 1 and still.any():
-        own = [write_candidate(one, model.layer) for one in _rest(basis, turned)]
+        left = project_out(project_out(basis, turned), turned)  # what the basis holds beyond the turned directions
+        own = [write_candidate(one, model.layer) for one in left if np.linalg.norm(one) > 0.1]
         best = _next(model, "validation", turned, still, basis, own)
         if best is None:
             break
@@ -148,12 +178,72 @@ def _refitted(model: Ablatable, basis: Basis) -> Basis:
     return np.vstack([turned, rest[: len(basis) - len(turned)]])
 
 
-def _rest(basis: Basis, turned: Basis) -> Basis:
-    """Return what the basis vectors hold beyond the turned ones, each of unit length; very short ones are left out."""
-    left = project_out(project_out(basis, turned), turned)
-    length = np.linalg.norm(left, axis=1)
-    return left[length > 0.1] / length[length > 0.1, None]
-
-
 def _all(model: Ablatable, part: Part) -> Int[np.ndarray, " decliners"]:
     return np.arange(len(model.groups(part)))
+
+
+# -- candidates --------------------------------------------------------------------------------------------------------
+
+
+def candidates(
+    streams: Sequence[Streams],
+    still: Bool[np.ndarray, " decliners"],
+    basis: Float[np.ndarray, "k d_model"],
+    span: Float[np.ndarray, "dimensions d_model"] | None = None,
+) -> list[NextDirection]:
+    """Fit the next direction at each layer, in each way; what lies in the basis or is rounding is left out.
+
+    Args:
+        still: which declining samples still decline; the others are not used.
+        span: orthonormal; only directions inside it are found.
+    """
+    if not still.any():
+        return []
+    fitted = []
+    for at in streams:
+        used = ~at.declined
+        used[at.declined] = still
+        X = project_out(at.X[used].astype(np.float64), basis)
+        X = X if span is None else (X @ span.T) @ span
+        y, strata = at.declined[used], at.strata[used]
+        fits = {"difference in means": difference_in_means(X, y), "spread": spread(X, y, strata)}
+        if usable_strata(y, strata) and len(set(strata.tolist())) > 1:
+            fits["difference in means within strata"] = difference_in_means(X, y, strata)
+        least = VANISHED * float(np.abs(X).max())
+        for name, vector in fits.items():
+            vector = project_out(vector[None], basis)[0]
+            if np.isfinite(vector).all() and np.linalg.norm(vector) > least:
+                vector = project_out(_unit(vector)[None], basis)[0]  # once more: orthogonal to rounding
+                fitted.append(NextDirection(_unit(vector), name, at.layer))
+    return fitted
+
+
+def spread(
+    X: Float[np.ndarray, "samples d_model"], y: Bool[np.ndarray, " samples"], strata: Shaped[np.ndarray, " samples"]
+) -> Float[np.ndarray, " d_model"]:
+    """Return the direction along which positive samples spread most beyond negative ones; its length is the excess.
+
+    Both second moments are about the negative mean, of the sample's stratum where it has negative samples. Signed so
+    that the positive mean is not below zero; zero if no direction has an excess.
+    """
+    centred = X - X[~y].mean(axis=0)
+    for name in set(strata[~y].tolist()):
+        inside = strata == name
+        centred[inside] = X[inside] - X[inside & ~y].mean(axis=0)
+    inner = np.linalg.qr(centred.T)[0]  # (d_model, at most samples): nothing lies outside it
+    positive, negative = (centred[side] @ inner for side in (y, ~y))
+    excess = positive.T @ positive / len(positive) - negative.T @ negative / len(negative)
+    values, vectors = np.linalg.eigh(excess)
+    vector: np.ndarray = inner @ vectors[:, -1]
+    sign = 1.0 if centred[y].mean(axis=0) @ vector >= 0 else -1.0
+    return max(float(values[-1]), 0.0) * sign * vector
+
+
+def _unit(vector: Float[np.ndarray, " d_model"]) -> np.ndarray:
+    unit: np.ndarray = vector / np.linalg.norm(vector)
+    return unit
+
+
+def write_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> NextDirection:
+    """Return the write direction, the first of every basis."""
+    return NextDirection(_unit(np.asarray(vector, dtype=np.float64)), "write direction", layer)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.rank.candidates import Streams
-from experiments.rank.search import SpanOutcomes
+from experiments.rank.search import SpanOutcomes, Streams
 
 GAP = 4.0  # between a coordinate that is off and one that is on, in standard deviations of the noise
 Rule = Callable[[np.ndarray], np.ndarray]  # coordinates (n, k) to declines (n,) bool

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from experiments.rank import search as search_module
-from experiments.rank.candidates import candidates
-from experiments.rank.measure import Growth, judge_growth, measure_growth
-from experiments.rank.search import SearchedDirections, SpanOutcomes, search
+from experiments.rank.measure import judge_growth, measure_growth
+from experiments.rank.results import Growth
+from experiments.rank.search import SearchedDirections, SpanOutcomes, candidates, search
 from tests.experiments.rank.simulated import Planted, Rule, any_above, product_below
 
 MARGIN, ALPHA = 0.15, 0.05
