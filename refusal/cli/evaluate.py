@@ -74,9 +74,8 @@ def evaluate(
     """
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
-    from scoring.evaluation.asking import KeptAnswers, ask_all
+    from scoring.evaluation import asking
     from scoring.evaluation.suite import load_suite, prompts_of, worded
-    from scoring.evaluation.written import COMPLETIONS, PROMPTS, SUMMARY, Evaluation, begin, finish, summary
     from scoring.judges.site_phrases import read_phrases
     from scoring.score_file import score_file
 
@@ -93,7 +92,7 @@ def evaluate(
         asked = _endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
     else:
         asked = _local(target, adapter, template, max_new_tokens)
-    evaluation = Evaluation(
+    evaluation = asking.Evaluation(
         target=target,
         base_url=base_url,
         suite=Path(suite).stem,
@@ -101,29 +100,29 @@ def evaluate(
         settings=asked.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
         sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
     )
-    begin(folder, evaluation)
-    answers = KeptAnswers(folder / "answers.sqlite", asked.depends_on)
+    asking.begin(folder, evaluation)
+    answers = asking.KeptAnswers(folder / "answers.sqlite", asked.depends_on)
     try:
         left = answers.left(prompts)
         if len(left) < len(prompts):
             reporter.say(f"{len(prompts) - len(left)} of {len(prompts)} prompts are answered already")
         with reporter.task(f"asking {target}", len(prompts)) as advance:
             advance(len(prompts) - len(left), remembered=True)
-            failed = ask_all(left, asked, answers, advance)
-        done = finish(folder, evaluation, prompts, answers, failed, (price_input, price_output))
+            failed = asking.ask_all(left, asked, answers, advance)
+        done = asking.finish(folder, evaluation, prompts, answers, failed, (price_input, price_output))
     finally:
         answers.close()
     if not done.answered:
         raise UserError(f"no prompt was answered ({_counts(done.failed)}); the same command asks again")
     card = score_file(
-        folder / COMPLETIONS,
+        folder / asking.COMPLETIONS,
         folder,
         judge=open_judge(judge, folder / "judgements.sqlite", also_refuses),
-        prompts=folder / PROMPTS,
+        prompts=folder / asking.PROMPTS,
         reporter=reporter,
     )
     write_card(card, folder, target, "report.html")
-    (folder / SUMMARY).write_text(summary(done, card), encoding="utf-8")
+    (folder / asking.SUMMARY).write_text(asking.summary(done, card), encoding="utf-8")
     if as_json:
         print_json(done.to_dict() | {"scorecard": card.to_dict()})
     else:
@@ -191,7 +190,7 @@ def leaderboard(
 
 def _listed(run: Path, out: Path) -> RankedModel:
     from experiments.report.page.leaderboard import RankedModel
-    from scoring.evaluation.written import RECORD, Evaluation
+    from scoring.evaluation.asking import RECORD, Evaluation
     from scoring.scorecard import Scorecard
 
     if not (run / "scorecard.json").is_file():

@@ -216,14 +216,11 @@ def test_what_the_reader_says_becomes_an_action(
     assert judged.evidence.endswith(f"the rules: {rules}, clause 1")
 
 
-def test_a_rebuttal_counts_to_the_side_that_the_rules_saw() -> None:
-    read = chances(rebutted=0.6, refused=0.3, answered=0.1)
-    declined, answered = (decide(read, Judgement(action, ""), {}) for action in ("refuse", "answer"))
-    assert (declined.action, declined.probability, declined.declined) == (
-        "refuse",
-        pytest.approx(0.9),
-        pytest.approx(0.9),
-    )
-    assert (answered.action, answered.probability, answered.declined) == (
-        "correct_premise", pytest.approx(0.7), pytest.approx(0.3),
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("rules", "action", "chance", "declined"), [("refuse", "refuse", 0.9, 0.9), ("answer", "correct_premise", 0.7, 0.3)]
+)
+def test_a_rebuttal_counts_to_the_side_that_the_rules_saw(
+    rules: Action, action: Action, chance: float, declined: float
+) -> None:
+    found = decide(chances(rebutted=0.6, refused=0.3, answered=0.1), Judgement(rules, ""), {})
+    assert (found.action, found.probability, found.declined) == (action, *map(pytest.approx, (chance, declined)))

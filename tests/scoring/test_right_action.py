@@ -80,13 +80,6 @@ def test_adjacent_actions_earn_less_than_right_ones_and_more_than_distant_ones()
     assert far < near < perfect
 
 
-def test_what_a_prompt_accepts_is_as_good() -> None:
-    right = ["answer"] * 10 + ["abstain"] * 10
-    acceptable = [()] * 10 + [("answer_with_caveat",)] * 10
-    actions = ["answer"] * 10 + ["answer_with_caveat"] * 10
-    assert score(right, actions, acceptable=acceptable).estimate > score(right, actions).estimate
-
-
 def test_the_interval_covers_the_truth_at_its_rate() -> None:
     """A policy that is right seven times in ten and answers otherwise, over fresh draws of 40 prompts a class."""
     rng = np.random.default_rng(1)

@@ -118,18 +118,6 @@ def test_an_endpoint_judges_behind_the_same_command(cli, tmp_path: Path) -> None
     assert by_judge["intent"] == 0.5
 
 
-def test_what_was_found_before_survives_a_bad_file(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    good = jsonl(tmp_path / "good.jsonl", [PROMPTS[0] | {"completion": REFUSAL}])
-    card(cli, good, "--out", tmp_path / "out")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(good.read_text() + "{broken\n")
-    code, _, err = cli("score", str(bad), "--out", str(tmp_path / "out"))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "bad.jsonl, line 2: not valid JSON" in err
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-
-
 def test_a_file_that_fails_leaves_no_folder(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "answers.csv"
     path.write_text("id;completion\n1;no\n")

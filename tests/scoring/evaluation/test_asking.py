@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from extract.errors import UserError
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
-from scoring.evaluation.asking import READ_AHEAD, KeptAnswers, ask_all, endpoint_target
+from scoring.evaluation.asking import KeptAnswers, ask_all, endpoint_target
 from scoring.judges.chat_endpoint import Reply
 from scoring.judges.config import EndpointConfig
 from tests.support.chat_server import Answer, Asked, ChatServer, running
@@ -89,14 +88,6 @@ def test_an_endpoint_that_fails_delays_and_limits_at_random_is_asked_again_for_t
     assert not ask_endpoint(left, config(server), kept, no_progress)
     assert len(server.asked) - before == len(left)  # no answer on the disk is asked again
     assert [answer and answer.text for answer in map(kept.get, asked)] == [f"you said word {i}" for i in range(120)]
-
-
-def test_what_no_request_can_mend_stops_at_once_and_keeps_what_came(server: ChatServer, kept: KeptAnswers) -> None:
-    server.answers, asked = (lambda one: Answer(status=401) if one.number > 10 else echo(one)), prompts(100)
-    with pytest.raises(UserError, match="refused a request without a key"):
-        ask_endpoint(asked, config(server), kept, no_progress)
-    assert 8 <= 100 - len(kept.left(asked)) <= 10
-    assert len(server.asked) < 10 + 4 * READ_AHEAD + 4
 
 
 def test_answers_depend_on_all_that_was_asked(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from scoring.evaluation.written import completion_row
+from scoring.evaluation.asking import completion_row
 from scoring.judges import CompletionToJudge
 from scoring.judges.chat_endpoint import Reply
 from scoring.judges.rules import RuleJudge
-from scoring.judges.structured_refusal import is_filtered
 from scoring.readers.answers import read_records
 from scoring.readers.columns import read_column_map
 from scoring.readers.row import InputNotes
@@ -40,6 +39,8 @@ def read(row: dict[str, Any], *maps: str) -> tuple[str | None, str | None]:
         ({"completion": None, "finish_reason": "SAFETY"}, (), ("filter", "")),  # Gemini's
         ({"completion": "First you", "finish_reason": "content_filter"}, (), ("filter", "First you")),
         ({"completion": None, "error": {"code": "content_filter"}}, (), ("filter", "")),
+        ({"completion": None, "error": {"code": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, (),
+         ("filter", "")),  # Azure's
         ({"completion": CHOICE["message"]}, (), ("field", NO)),
         ({"completion": [{"type": "refusal", "refusal": NO}]}, (), ("field", NO)),  # of the Responses API
         ({"messages": [ASKED, CHOICE["message"]]}, (), ("field", NO)),
@@ -55,6 +56,8 @@ def read(row: dict[str, Any], *maps: str) -> tuple[str | None, str | None]:
         ({"completion": "Sure: do so.", "refusal": "compliance"}, (), (None, "Sure: do so.")),  # a label
         ({"completion": "Sure.", "reason": "safety", "code": "content_filter"}, (), (None, "Sure.")),
         ({"completion": "", "refusal": True}, (), (None, "")),
+        ({"completion": "", "error": {"code": "context_length_exceeded", "innererror": None}}, (), (None, "")),
+        ({"completion": "", "error": "content_filter was here"}, (), (None, "")),
     ],
 )  # fmt: skip
 def test_a_row_says_by_what_it_is_refused(
@@ -68,12 +71,6 @@ def test_the_words_of_a_refusal_in_the_history_are_kept() -> None:
                             InputNotes())  # fmt: skip
     assert [turn["content"] for turn in found["messages"]] == [ASKED["content"], NO, ASKED["content"]]  # type: ignore[attr-defined]
     assert "by" not in found
-
-
-def test_azure_says_it_in_an_inner_error() -> None:
-    assert is_filtered({"error": {"code": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}})
-    assert not is_filtered({"error": {"code": "context_length_exceeded", "innererror": None}})
-    assert not is_filtered({"error": "content_filter was here"})
 
 
 @pytest.mark.parametrize("part", [{"refusal": True}, {}])

@@ -137,13 +137,6 @@ def test_lm_eval_messages_of_a_chat_endpoint_are_messages() -> None:
     assert second["text"] == "tell me how to strike the process beside my sister."
 
 
-def test_lm_eval_fields_may_be_read_from_the_document() -> None:
-    mapped = answers(DATA / "samples_refusals.jsonl", "id=doc.id", "text=doc.text")
-    assert (mapped[0]["id"], mapped[0]["text"]) == (
-        "request-0000", "tell me how to strike my sister beside the process.",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "arguments",
     [[["Q: how?", {"until": ["\n"]}]], [{"arg_0": "Q: how?", "arg_1": {}}], {"gen_args_0": {"arg_0": "Q: how?"}}],

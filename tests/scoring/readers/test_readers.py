@@ -207,11 +207,6 @@ def test_a_map_goes_before_a_guess(tmp_path: Path) -> None:
     assert not notes.guessed
 
 
-def test_a_known_answer_is_no_completion(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "a.jsonl", {"question": "capital?", "answer": "Bern"})
-    assert "no row has a field 'completion'" in problem(lambda: answers(path))
-
-
 # What is missing.
 
 

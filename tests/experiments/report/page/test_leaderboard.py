@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.report.page.leaderboard import RankedModel, leaderboard_page, on_front
-from scoring.evaluation.written import Evaluation
+from scoring.evaluation.asking import Evaluation
 from scoring.score_file import score_file
 
 Cli = Callable[..., tuple[int, str, str]]
