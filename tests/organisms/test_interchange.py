@@ -1,0 +1,213 @@
+"""Packed branches compute what separate rows do; what a branch takes from another row, at which token and layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from organisms.grammar import Grammar
+from organisms.interchange import Branches, PlantedLayers, Swaps, draw_swaps
+from organisms.planting import coordinates, planted_vectors, set_coordinates
+from organisms.spec import OrganismSpec
+from organisms.training import Packer, build_model
+
+Make = Callable[..., OrganismSpec]
+N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
+ROWS = 6
+MODEL = {"n_layers": 4, "d_model": 32, "n_heads": 2, "d_mlp": 32}
+OBLIQUE = {"layer": 1, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
+ALL, EVERY = torch.ones(ROWS, dtype=torch.bool), torch.arange(ROWS)
+OTHER = EVERY.roll(1)
+
+
+@dataclass
+class Packed:
+    """A random model far from its nearly linear start, so that what a token sees matters, and a packed batch."""
+
+    spec: OrganismSpec
+    tokenizer: PreTrainedTokenizerFast
+    flipped: bool  # the branches say the opposite of what the content decides
+
+    def __post_init__(self) -> None:
+        grammar, rng = Grammar(self.spec), np.random.default_rng(0)
+        self.examples = [grammar.training_example(rng) for _ in range(ROWS)]
+        values = np.array([example.values for example in self.examples])
+        mixed = ~values if self.flipped else values
+        self.packer = Packer(self.tokenizer)
+        self.rows = self.packer.pack(grammar, self.examples, mixed)
+        said = [grammar.respond(e, tuple(map(bool, row))) for e, row in zip(self.examples, mixed, strict=True)]
+        self.texts = [grammar.respond(e, e.values) for e in self.examples], said
+        self.model: LlamaForCausalLM = build_model(self.spec, self.tokenizer).eval()
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.mul_(4.0 if parameter.ndim > 1 else 1.0)
+        self.axes = planted_vectors(self.spec)
+        self.last, self.start = self.rows.deciding.int().argmax(dim=1).unbind(dim=1)
+
+    def run(self, rows: Branches | None = None, **changes: Any) -> tuple[float, float, Tensor]:
+        """Return both losses and the planted coordinates, with changes of swaps that do nothing."""
+        no, k = ~ALL, len(self.axes)
+        nothing = {"sources": OTHER, "variables": torch.zeros(ROWS, k, dtype=torch.bool), "onwards": no, "alone": no,
+                   "strangers": OTHER, "replaced": no, "blank": None}  # fmt: skip
+        planter = PlantedLayers(self.model.model, self.model.lm_head, self.spec.planted, self.axes)
+        with torch.no_grad():
+            (plain, branch), seen = planter.forward(rows or self.rows, Swaps(**(nothing | changes)))
+        return float(plain), float(branch), planter.read(seen)[..., 0]
+
+    def streams(self, **changes: Any) -> dict[int, Tensor]:
+        """Return the stream after the swaps of each layer."""
+        seen: dict[int, Tensor] = {}
+        layers = self.model.model.layers
+        handles = [layers[i + 1].register_forward_pre_hook(lambda _m, args, i=i: seen.__setitem__(i, args[0].clone()))
+                   for i in range(len(layers) - 1)]  # fmt: skip
+        self.run(**changes)
+        for handle in handles:
+            handle.remove()
+        return seen
+
+    def alone(self, texts: list[str], edit: Callable[[Tensor, int, int], Tensor] | None = None) -> float:
+        """Return the mean cross-entropy of the responses' tokens, one unpacked forward pass a row."""
+        total, count = 0.0, 0
+        for row, (example, text) in enumerate(zip(self.examples, texts, strict=True)):
+            prompt, response = self.packer.prompt(example), [*self.packer.ids(text), self.model.config.eos_token_id]
+            last = len(prompt) - 1
+            handle = edit and self.model.model.layers[1].register_forward_hook(
+                lambda _m, _a, out, row=row, last=last: edit(out, row, last)
+            )
+            with torch.no_grad():
+                predicted = self.model(torch.tensor([prompt + response]), use_cache=False).logits[0][last:-1]
+            if handle:
+                handle.remove()
+            total += float(functional.cross_entropy(predicted, torch.tensor(response), reduction="sum"))
+            count += len(response)
+        return total / count
+
+
+@pytest.fixture(scope="module")
+def packed(organism: Make, tokenizer: PreTrainedTokenizerFast) -> Packed:
+    return Packed(organism(planted=OBLIQUE, model=MODEL), tokenizer, flipped=True)
+
+
+# -- a branch is a row of its own --------------------------------------------------------------------------------------
+
+
+def test_both_losses_equal_those_of_separate_forward_passes(packed: Packed) -> None:
+    plain, branch, _ = packed.run()
+    assert plain == pytest.approx(packed.alone(packed.texts[0]), abs=1e-5)
+    assert branch == pytest.approx(packed.alone(packed.texts[1]), abs=1e-5)
+    assert abs(plain - branch) > 1e-3
+
+
+def test_a_branch_that_saw_the_plain_response_would_be_noticed(packed: Packed) -> None:
+    """The control: with ordinary causal attention the branch's loss is another one."""
+    length = packed.rows.tokens.shape[1]
+    causal = torch.ones(length, length, dtype=torch.bool).tril()[None, None].expand(ROWS, 1, -1, -1)
+    plain, branch, _ = packed.run()
+    leaking_plain, leaking_branch, _ = packed.run(replace(packed.rows, visible=causal))
+    assert leaking_plain == pytest.approx(plain, abs=1e-6)
+    assert abs(leaking_branch - branch) > 1e-3
+
+
+@pytest.mark.parametrize("onwards", [False, True])
+@pytest.mark.parametrize("variables", [[True, False], [False, True], [True, True]])
+def test_an_interchange_is_a_separate_edit_and_leaves_the_plain_response(
+    packed: Packed, variables: list[bool], onwards: bool
+) -> None:
+    swapped = torch.tensor(variables).expand(ROWS, -1)
+    plain, branch, read = packed.run()
+    swapped_plain, swapped_branch, _ = packed.run(variables=swapped, onwards=ALL if onwards else ~ALL)
+    assert swapped_plain == plain
+    assert abs(swapped_branch - branch) > 1e-4
+
+    def edit(stream: Tensor, row: int, last: int) -> Tensor:
+        steps = torch.arange(stream.shape[1])
+        here = (steps >= last) if onwards else (steps == last)
+        target = read[OTHER[row]].expand(*stream.shape[:2], -1)
+        return set_coordinates(stream, target, here[None, :, None] & swapped[row], packed.axes)
+
+    assert swapped_branch == pytest.approx(packed.alone(packed.texts[1], edit), abs=1e-5)
+
+
+def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(packed: Packed) -> None:
+    _, _, read = packed.run()
+    assert not any(layer._forward_hooks for layer in packed.model.model.layers)
+    for row, example in enumerate(packed.examples):
+        with torch.no_grad():
+            prompt = torch.tensor([packed.packer.prompt(example)])
+            stream = packed.model(prompt, output_hidden_states=True).hidden_states[2][0, -1]  # resid_post[1]
+        torch.testing.assert_close(read[row], coordinates(stream, packed.axes), atol=1e-4, rtol=1e-4)
+
+
+# -- swapped streams ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(organism: Make, tokenizer: PreTrainedTokenizerFast) -> Callable[..., Packed]:
+    return lambda **mechanism: Packed(organism(model=MODEL, planted=mechanism), tokenizer, flipped=False)
+
+
+def test_a_blank_layer_takes_the_whole_stream_of_another_row_at_the_repeated_token(planted) -> None:
+    batch = planted(layer=2, variables=[N, E], blank_below=True)
+    plain, blanked = batch.streams(), batch.streams(replaced=ALL, blank=1)
+    torch.testing.assert_close(blanked[1][EVERY, batch.start], plain[1][OTHER, batch.last[OTHER]])
+    torch.testing.assert_close(blanked[0], plain[0])
+    changed = (blanked[1] != plain[1]).any(-1)
+    assert changed.sum() == ROWS
+    assert changed[EVERY, batch.start].all()
+
+
+def test_what_is_decided_elsewhere_loses_the_stream_off_the_planted_axes_alone(planted) -> None:
+    batch = planted(layer=2, variables=[N], elsewhere=["abstain"])
+    plain, swapped = batch.streams()[2], batch.streams(replaced=ALL)[2]
+    (axis,) = batch.axes
+    at, other = swapped[EVERY, batch.start], plain[OTHER, batch.last[OTHER]]
+    torch.testing.assert_close(at @ axis, plain[EVERY, batch.start] @ axis)
+    torch.testing.assert_close(at - (at @ axis)[:, None] * axis, other - (other @ axis)[:, None] * axis)
+
+
+def test_rows_set_alone_are_set_where_they_are_decided_and_not_where_they_are_built_again(planted) -> None:
+    batch = planted(layer=0, variables=[N, E], rebuilt=2)
+    both, plain = torch.ones(ROWS, 2, dtype=torch.bool), batch.streams()
+    for alone in (False, True):
+        swapped = batch.streams(variables=both, alone=ALL if alone else ~ALL)
+        for layer, is_set in ((0, True), (2, not alone)):
+            wanted = plain[layer][OTHER, batch.last[OTHER]] @ batch.axes.T
+            assert torch.allclose(swapped[layer][EVERY, batch.start] @ batch.axes.T, wanted, atol=1e-4) == is_set
+
+
+def test_a_late_decision_is_taken_and_set_one_token_later(planted) -> None:
+    batch = planted(layer=1, variables=[N, E], token=1)
+    plain, swapped = batch.streams()[1], batch.streams(variables=torch.ones(ROWS, 2, dtype=torch.bool))[1]
+    changed = (swapped - plain).abs().amax(-1) > 1e-4
+    assert changed[EVERY, batch.start + 1].all()
+    assert not changed[EVERY, batch.start].any()
+    torch.testing.assert_close(swapped[EVERY, batch.start + 1] @ batch.axes.T,
+                               plain[OTHER, batch.last[OTHER] + 1] @ batch.axes.T, atol=1e-4, rtol=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("planted", "alone", "replaced", "blank"),
+    [
+        ({"layer": 2, "variables": [N, E]}, False, False, {None}),
+        ({"layer": 0, "variables": [N, E], "rebuilt": 2}, True, True, {0}),
+        ({"layer": 2, "variables": [N], "elsewhere": ["abstain"]}, False, True, {None}),
+        ({"layer": 2, "variables": [N, E], "blank_below": True}, False, True, {1}),
+        ({"layer": 2, "variables": [N, E], "token": 1}, False, True, {0, 1, 2}),
+        ({"layer": 2, "elsewhere": ["refuse", "abstain"]}, False, True, {None}),
+    ],
+)
+def test_what_is_drawn_for_a_mechanism(organism, planted: dict, alone: bool, replaced: bool, blank: set) -> None:
+    spec, rng = organism(model=MODEL, planted=planted), np.random.default_rng(1)
+    values = rng.random((32, len(spec.planted.variables))) < 0.5
+    drawn = [draw_swaps(spec.planted, values, rng) for _ in range(20)]
+    assert {swaps.blank for swaps in drawn} == blank
+    assert any(swaps.alone.any() for swaps in drawn) == alone
+    assert any(swaps.replaced.any() for swaps in drawn) == replaced
