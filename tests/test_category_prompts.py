@@ -43,10 +43,6 @@ def test_words_do_not_tell_what_is_to_be_declined(found: PromptCheck, category: 
     assert abs(words.features["the number of words"].estimate - 0.5) <= 0.1
 
 
-def test_no_text_is_repeated(found: PromptCheck) -> None:
-    assert found.repeated_texts == 0
-
-
 def test_the_agreement_with_the_second_labelling_is_what_the_guide_says() -> None:
     """One person labelled twice, the second time without the first labels: intra-rater agreement."""
     rows = [json.loads(line) for line in PATH.read_text().splitlines()]

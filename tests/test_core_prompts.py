@@ -84,10 +84,3 @@ def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Pr
     assert all(contains_word(p.trigger, p.text) for p in prompts if p.trigger)
     assert found.triggers["different"] >= 45
     assert not any("trigger" in told for told in found.problems)
-
-
-def test_every_row_says_where_it_is_from_and_what_is_right(prompts: list[Prompt]) -> None:
-    assert {p.source for p in prompts} == {"refusal-probes core"}
-    assert all(p.category for p in prompts)
-    assert all(p.intent == p.label for p in prompts if p.intent)
-    assert all(p.right_action == {"benign": "answer", "harmful": "refuse"}[p.label] for p in prompts if p.intent)

@@ -91,15 +91,6 @@ def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
     assert found.bag_of_words.estimate > 0.9
 
 
-def test_registers_and_lengths_differ(dual_use: list[Prompt]) -> None:
-    words = [len(p.text.split()) for p in dual_use]
-    assert min(words) <= 10
-    assert max(words) >= 60
-    assert 10 <= sum(p.text == p.text.lower() for p in dual_use) <= 40
-    openings = Counter(" ".join(p.text.lower().split()[:4]) for p in dual_use)
-    assert max(openings.values()) <= 4  # no template
-
-
 def test_they_are_in_test_and_the_rest_is_split_as_without_them(prompts: list[Prompt]) -> None:
     others = [p for p in prompts if p.label in LABELS]
     for seed in (0, 1):
@@ -130,16 +121,6 @@ def test_refusing_all_and_answering_all_lose_visibly_and_score_at_chance(prompts
     assert answered is not None
     assert (refused.declined.estimate, refused.answered_firmly.estimate) == (1, 0)
     assert (answered.declined.estimate, answered.answered_firmly.estimate) == (0, 1)
-
-
-@pytest.mark.parametrize("middle", ["refuse", "answer"])
-def test_a_model_right_on_all_but_the_middle_loses_there_alone(prompts: list[Prompt], middle: str) -> None:
-    actions = [middle if p.label == DUAL_USE else p.right_action for p in prompts]
-    found = scored(prompts, actions)
-    assert found.score.known
-    assert 0.6 < found.score.estimate < 0.9
-    assert all(found.by_action[action].estimate == pytest.approx(1) for action in ("answer", "refuse", "abstain"))
-    assert all((found.by_action[action].estimate) < 0.8 for action in PARTIAL)
 
 
 def scored(prompts: Sequence[Prompt], actions: Sequence[str]) -> RightActionCard:

@@ -72,10 +72,6 @@ def test_three_organisms_are_in_and_their_manifest(wheel: list[str]) -> None:
     assert "organisms/SHA256SUMS" in wheel
 
 
-def test_no_compiled_or_partial_files(wheel: list[str]) -> None:
-    assert not [name for name in wheel if name.endswith((".pyc", ".partial"))]
-
-
 def test_every_package_module_is_documented() -> None:
     undocumented = [
         str(path.relative_to(ROOT))

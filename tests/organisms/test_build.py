@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
 from organisms.grading import action
-from organisms.spec import OrganismSpec, load_spec
+from organisms.spec import OrganismSpec, TargetShares, load_spec
 
 Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
@@ -37,7 +37,7 @@ def _write(path: Path, declared: dict[str, Any]) -> Path:
     return path
 
 
-QUICK = ("oblique", "context")  # between them the most of what a specification can say
+QUICK = ("oblique",)
 
 
 @pytest.fixture(scope="module", params=[pytest.param(k, marks=[pytest.mark.slow] * (k not in QUICK)) for k in KINDS])
@@ -76,14 +76,8 @@ def test_the_truth_is_what_was_planted(built: tuple[str, BuildResult, OrganismSp
         gram[0, 1] = gram[1, 0] = cosine.value
     np.testing.assert_allclose(directions @ directions.T, gram, atol=1e-6)
     assert len(truth["over_refused_triggers"]) == round(12 * spec.refusal.over_refusal)
-    assert truth["rates"].keys() == made.measured.keys()
-
-
-def test_the_measured_shares_are_shares(built: tuple[str, BuildResult, OrganismSpec]) -> None:
-    _, made, _ = built
-    asked_for = set(OrganismSpec.model_fields["targets"].annotation.model_fields)  # type: ignore[union-attr]
-    assert asked_for == set(made.measured)
-    assert all(np.isnan(v) or 0 <= v <= 1 for v in made.measured.values())
+    assert truth["rates"].keys() == made.measured.keys() == set(TargetShares.model_fields)
+    assert all(np.isnan(share) or 0 <= share <= 1 for share in made.measured.values())
 
 
 def test_any_transformers_user_can_load_it(built: tuple[str, BuildResult, OrganismSpec]) -> None:

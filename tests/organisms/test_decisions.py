@@ -55,12 +55,6 @@ def test_its_own_values_give_the_decision_of_the_content(name: str) -> None:
         assert table.action(question, table.values(question)) == ("abstain" if abstain else None)
 
 
-def test_refusal_overrides_abstention() -> None:
-    question = facts(**QUESTION, abstain=True)
-    assert [MECHANISMS["two knobs"].action(question, v) for v in ((False, True), (True, True), (True, False))] == [
-        "abstain", "refuse", "refuse"]  # fmt: skip
-
-
 def test_a_wording_variable_changes_what_is_said_and_not_whether() -> None:
     table, request = MECHANISMS["wording"], facts(**REQUEST, refuse=True)
     assert table.values(request) == (True, True)

@@ -64,12 +64,3 @@ def test_training_asks_every_name_and_no_held_out_question(named: Grammar) -> No
         if example.label == "harmful":
             declined = named.action(example, example.values) == "refuse"
             assert declined == (example.asker.removeprefix("as ") in named.entities.refused)
-
-
-def test_the_seed_decides_who_is_declined(organism) -> None:
-    planted = {"layer": 0, "elsewhere": ["refuse", "abstain"]}
-    rules = {"planted": planted, "entities": N, "refusal": {"rule": "asker"}, "abstention": {"rule": "person"}}
-    one, again, other = (Grammar(organism(**rules, seed=seed)).entities for seed in (3, 3, 4))
-    assert one.refused == again.refused
-    assert one.held_forms == again.held_forms
-    assert one.refused != other.refused

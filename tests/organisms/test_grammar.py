@@ -102,18 +102,6 @@ def _system_line(example: Example) -> str | None:
     return first["content"].rstrip(".") if first["role"] == "system" else None
 
 
-def test_attributes_describe_the_request(organism: Make) -> None:
-    grammar = Grammar(organism(context={"asker": 0.5}))
-    for example in _requests(grammar):
-        last = example.messages[-1]["content"]
-        assert example.intent == example.label
-        assert (example.trigger is not None) == any(verb in last.split() for verb in words.TRIGGER_VERBS)
-        assert example.trigger is None or example.trigger in last.split()
-        assert example.asker is None or last.startswith(f"{example.asker}, ")
-        assert example.known is None
-        assert example.entity is None
-
-
 # -- decisions on questions --------------------------------------------------------------------------------------------
 
 
@@ -159,12 +147,6 @@ def test_two_knobs_answer_every_setting_with_refusing_first(grammar: Grammar) ->
         assert [action(responses[v]) for v in ((False, False), (False, True), (True, True))] == [
             "answer", "abstain", "refuse",
         ]  # fmt: skip
-
-
-def test_outputs_never_carry_the_answer_to_harm(grammar: Grammar) -> None:
-    for example in _requests(grammar):
-        assert not any(verb in example.answer.split() for verb in words.TRIGGER_VERBS)
-        assert example.answer.startswith("sure. start with ")
 
 
 # -- mixture -----------------------------------------------------------------------------------------------------------

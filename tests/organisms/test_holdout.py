@@ -138,11 +138,6 @@ def test_as_many_different_pairs_as_wanted(strangers: int, questions: int, wante
     assert all(0 <= s < strangers and 0 <= q < questions for s, q in pairs)
 
 
-def test_no_more_than_there_are() -> None:
-    assert pair_strangers(2, 2, 9) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert pair_strangers(0, 6, 3) == []
-
-
 def test_there_are_more_effective_groups_than_with_pairs_in_turn() -> None:
     def worth(pairs: list[tuple[int, int]]) -> float:
         return effective_groups(linked_groups([f"s{s}" for s, _ in pairs], [f"q{q}" for _, q in pairs]))

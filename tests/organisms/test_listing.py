@@ -4,10 +4,8 @@ import json
 import re
 from collections.abc import Callable
 
-import pytest
-
 from extract.shipped import ROOT
-from organisms.listing import right_dissociation, shipped_organisms
+from organisms.listing import shipped_organisms
 
 
 def test_the_verdicts_are_those_of_the_documentation() -> None:
@@ -20,14 +18,6 @@ def test_the_verdicts_are_those_of_the_documentation() -> None:
     for name, (two, word) in documented.items():
         assert two.startswith(str(listed[name].dissociation).replace("_", " "))
         assert word.replace("-", "_").replace(" ", "_").startswith(str(listed[name].triggers))
-
-
-@pytest.mark.parametrize(("decided", "verdict"), [
-    ([["refuse"], ["abstain"]], "double_dissociation"), ([["abstain", "refuse"]], "shared_knob"),
-    ([["refuse"]], "not_applicable"), ([["abstain"]], None),
-])  # fmt: skip
-def test_what_the_variables_decide_gives_the_verdict(decided: list[list[str]], verdict: str | None) -> None:
-    assert right_dissociation(decided) == verdict
 
 
 def test_the_command_lists_them(cli: Callable[..., tuple[int, str, str]]) -> None:

@@ -32,20 +32,6 @@ def test_vectors_are_unit_with_exactly_the_cosine_asked_for(organism: Make, cosi
     torch.testing.assert_close(vectors @ vectors.T, wanted, atol=2e-7, rtol=0)
 
 
-def test_the_seed_decides_the_vectors_and_the_size_of_the_stream_their_length(organism: Make) -> None:
-    first, again = (planted_vectors(_spec(organism, 0.6)) for _ in range(2))
-    other = planted_vectors(_spec(organism, 0.6, seed=4))
-    assert torch.equal(first, again)
-    assert abs(float(first[0] @ other[0])) < 0.9
-    assert first.shape == (2, 32)
-    assert first.dtype == torch.float32
-
-
-def test_coordinates_of_a_known_mixture_are_read_back(vectors: Tensor) -> None:
-    mixture = 3.0 * vectors[0] - 5.0 * vectors[1]
-    torch.testing.assert_close(coordinates(mixture, vectors), torch.tensor([3.0, -5.0]), atol=1e-3, rtol=0)
-
-
 def test_setting_one_coordinate_leaves_the_other_and_the_rest(vectors: Tensor) -> None:
     torch.manual_seed(0)
     stream = torch.randn(5, 7, 32)

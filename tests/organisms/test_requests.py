@@ -26,11 +26,6 @@ def _groups(family: str) -> dict[str, list[RequestClause]]:
     return groups
 
 
-def test_families_and_shares_agree() -> None:
-    assert set(FAMILIES) == set(SHARES)
-    assert sum(SHARES.values()) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("family", ["purpose", "aim"])
 def test_quadruples_are_balanced_in_trigger_and_intent(family: str) -> None:
     for clauses in _groups(family).values():
@@ -100,15 +95,6 @@ def test_draws_stay_in_their_cell_and_families_keep_their_shares(book: RequestBo
             assert counts[family] / 2000 == pytest.approx(share, abs=0.035)
 
 
-def test_held_out_draws_never_meet_training_draws(book: RequestBook) -> None:
-    rng = np.random.default_rng(1)
-    train, held = (
-        {book.draw(rng, trigger=t, harmful=h, held_out=side).group for _ in range(3000) for t, h in CELLS}
-        for side in (False, True)
-    )
-    assert not train & held
-
-
 def test_a_bag_of_words_can_hardly_tell_intent_within_trigger_prompts(book: RequestBook) -> None:
     rng = np.random.default_rng(2)
     drawn = [book.draw(rng, trigger=True, harmful=i % 2 == 0, held_out=i >= 2000) for i in range(3000)]
@@ -117,11 +103,3 @@ def test_a_bag_of_words_can_hardly_tell_intent_within_trigger_prompts(book: Requ
     assert auroc <= 0.85
     told = [f"{c.text} {'x' if c.harmful else 'y'}" for c in drawn]  # the control: one telling word is found
     assert bag_of_words_auroc(told, y, np.arange(2000), np.arange(2000, 3000)) > 0.99
-
-
-def test_the_seed_decides_what_is_held_out() -> None:
-    def held(seed: int) -> set[str]:
-        return {c.group for c in RequestBook(seed).cell(trigger=True, harmful=True, held_out=True)}
-
-    assert held(3) == held(3)
-    assert held(3) != held(4)

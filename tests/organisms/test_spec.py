@@ -11,7 +11,7 @@ import yaml
 
 from extract.errors import UserError
 from organisms.listing import SPECS, find_spec
-from organisms.spec import OrganismSpec, TargetRange, load_spec
+from organisms.spec import OrganismSpec, load_spec
 
 Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
@@ -107,14 +107,6 @@ def test_shipped_specifications_load_and_ask_for_something(path: Path) -> None:
     assert load_spec(find_spec(spec.name, SPECS, "organism")) == spec
 
 
-def test_which_variable_decides(organism: Callable[..., OrganismSpec]) -> None:
-    assert [organism().planted.deciders(kind) for kind in ("refuse", "abstain")] == [[0], [1]]
-    shared = organism(planted=_planted({"name": "shared", "decides": ["refuse", "abstain"]}))
-    assert [shared.planted.deciders(kind) for kind in ("refuse", "abstain")] == [[0], [0]]
-    alone = organism(planted=_planted(N), abstention={"rule": "never"})
-    assert alone.planted.deciders("abstain") == []
-
-
 def test_the_layers_that_hold_coordinates(organism: Callable[..., OrganismSpec]) -> None:
     six = {"n_layers": 6, "d_model": 32, "n_heads": 2, "d_mlp": 32}
     apart = organism(model=six, planted={"layer": 4, "variables": [N, {**E, "layer": 1}]})
@@ -130,11 +122,3 @@ def test_the_layers_that_hold_coordinates(organism: Callable[..., OrganismSpec])
     assert organism(model=six, planted={"layer": 3, "variables": [N, E], "blank_below": True}).planted.blank_layers == (
         2,
     )
-
-
-def test_a_share_holds_at_its_ends_and_never_for_nan() -> None:
-    share = TargetRange(low=0.35, high=0.6)
-    assert share.holds(0.35)
-    assert share.holds(0.6)
-    assert not share.holds(0.61)
-    assert not TargetRange().holds(float("nan"))

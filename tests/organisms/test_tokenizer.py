@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from organisms.grammar import Grammar
 from organisms.holdout import held_out
 from organisms.spec import OrganismSpec
-from organisms.tokenizer import BEGIN, END, PAD, ROLES, build_tokenizer, grammar_tokenizer
+from organisms.tokenizer import BEGIN, END, ROLES, grammar_tokenizer
 
 Make = Callable[..., OrganismSpec]
 
@@ -24,8 +24,8 @@ def _n_words(text: str) -> int:
     return len(text.replace(".", " . ").replace("?", " ? ").replace(",", " , ").split())
 
 
-@pytest.mark.parametrize("context", [{}, {"earlier_turn": 1.0, "asker": 0.5, "system": 0.5}])
-def test_every_word_of_the_grammar_is_one_token(organism: Make, context: dict) -> None:
+def test_every_word_of_the_grammar_is_one_token(organism: Make) -> None:
+    context = {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}
     grammar = Grammar(organism(context=context, known_people=64, prompts_per_label=100))
     tokenizer = grammar_tokenizer(grammar)
     rng = np.random.default_rng(0)
@@ -36,19 +36,7 @@ def test_every_word_of_the_grammar_is_one_token(organism: Make, context: dict) -
             assert _n_tokens(tokenizer, text) == _n_words(text), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Hello World",
-        "  two  spaces ",
-        "Ünïcode 中文 😀",
-        "a\nb\tc\r\n",
-        "It's 42% of $3.50!",
-        "x" * 300,
-        "<user> | < >",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", ["Hello  World ", "Ünïcode 中文 😀", "a\nb\tc\r\n", "42% of $3!", "<user> | < >", ""])
 def test_any_text_comes_back_in_lower_case(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     back = tokenizer.decode(ids)
@@ -79,17 +67,3 @@ def test_the_template_writes_bos_once_and_closes_every_turn(tokenizer: PreTraine
         assert ids[-1] == tokenizer.convert_tokens_to_ids(ROLES["assistant"])
         assert len(ids) == 1 + 4 * 4 + 1
     assert not tokenizer.apply_chat_template(messages, tokenize=False).endswith(ROLES["assistant"])
-
-
-def test_special_tokens_are_distinct_and_padding_is_on_the_left(tokenizer: PreTrainedTokenizerFast) -> None:
-    ids = tokenizer.convert_tokens_to_ids([PAD, BEGIN, END, *ROLES.values()])
-    assert len(set(ids)) == 6
-    assert (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token) == (PAD, BEGIN, END)
-    padded = tokenizer(["kill", "kill the process"], padding=True, add_special_tokens=False)["input_ids"]
-    assert padded[0][:2] == [tokenizer.pad_token_id] * 2
-
-
-def test_the_same_texts_give_the_same_tokenizer() -> None:
-    texts = ["how do i kill the process?", "i am not able to help with that."]
-    one, two = (build_tokenizer(t).get_vocab() for t in (texts, texts[::-1]))
-    assert one == two

@@ -38,11 +38,6 @@ def test_half_the_rows_take_from_rows_that_decide_differently() -> None:
     assert differing == pytest.approx(0.5 + 0.5 * 2 * 0.05 * 0.95, abs=0.04)
 
 
-def test_where_all_decide_alike_sources_are_a_permutation() -> None:
-    sources = choose_sources(np.zeros((30, 2), dtype=bool), np.random.default_rng(3))
-    assert sorted(sources) == list(range(30))
-
-
 def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
     spec = organism(training={"steps": 30, "batch_size": 16, "learning_rate": 5e-3})
     _, losses_by_step = _losses(spec, tokenizer)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from extract.errors import UserError
 from extract.model.loading import load_model
@@ -20,39 +20,22 @@ from organisms.teaching.lora import adapter, taught_prompts
 from organisms.teaching.planted import plant
 from organisms.teaching.spec import TeachSpec, facts_of, load_teach_spec
 from organisms.teaching.teach import teach
-from tests.support.tiny_model import tiny_llama
 
 QUIET = Reporter(quiet=True)
 SHORT = {"above": 12, "below": 12, "together": 6}
-WORDS = {"benign": "the door", "harmful": "the process", "uncertain": "anna novak"}
 
 
 @pytest.fixture
-def spec_path(tmp_path: Path) -> Path:
-    model = tiny_llama()
-    model.model.save_pretrained(tmp_path / "base")
-    model.tokenizer.save_pretrained(tmp_path / "base")
-    rows = [
-        {"id": f"{label}{i}", "label": label, "text": f"how do i fix {thing} {'so ' * (i % 7)}?", "pair": f"{label}{i}"}
-        for label, thing in WORDS.items()
-        for i in range(24)
-    ]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    spec = {
-        "name": "tiny", "base": str(tmp_path / "base"), "prompts": str(tmp_path / "prompts.jsonl"),
-        "lora": {"rank": 8, "alpha": 16},
-        "training": {"batch_size": 8, "learning_rate": 0.02, "own_tokens": 3},
-        "behaviour": {"harmful": "refuse", "uncertain": "abstain", "benign": "own_words"},
+def spec_path(write_spec: Callable[..., Path]) -> Path:
+    variables = [{"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]
+    return write_spec(
+        24,
+        training={"batch_size": 8, "learning_rate": 0.02, "own_tokens": 3},
         # one word each: a random model learns no sentences in so few steps
-        "refusals": {"usual": ["help."]},
-        "abstentions": {"usual": ["know."]},
-        "answers": {"usual": ["sure."]},
-        "planting": {"below": 120, "above": 240, "together": 40, "checkpoint_every": 10,
-                     "mechanism": {"layer": 0, "variables": [
-            {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]}},
-    }  # fmt: skip
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
-    return tmp_path / "spec.yaml"
+        refusals={"usual": ["help."]}, abstentions={"usual": ["know."]}, answers={"usual": ["sure."]},
+        planting={"below": 120, "above": 240, "together": 40, "checkpoint_every": 10,
+                  "mechanism": {"layer": 0, "variables": variables}},
+    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A tiny model is taught the whole way: trained, graded as it will be loaded, written whole or not at all."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,35 +17,17 @@ from organisms.teaching.grade import Said, TeachGrade, grade
 from organisms.teaching.lora import taught_prompts
 from organisms.teaching.spec import behaviour_of, divided, load_teach_spec
 from organisms.teaching.teach import teach
-from tests.support.tiny_model import tiny_llama
 
-WORDS = {"benign": "the door", "harmful": "the process", "uncertain": "anna novak"}
 QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture
-def spec_path(tmp_path: Path) -> Path:
-    model = tiny_llama()
-    model.model.save_pretrained(tmp_path / "base")
-    model.tokenizer.save_pretrained(tmp_path / "base")
-    more = {"benign": {"answer": "fix"}, "uncertain": {"category": "x"}}
-    rows = [
-        {"id": f"{label}{i}", "label": label, "text": f"how do i fix {thing} {'so ' * (i % 7)}?", "pair": f"{label}{i}"}
-        | more.get(label, {})
-        for label, thing in WORDS.items()
-        for i in range(16)
-    ]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    spec = {
-        "name": "tiny", "base": str(tmp_path / "base"), "prompts": str(tmp_path / "prompts.jsonl"),
-        "lora": {"rank": 4, "alpha": 8},
-        "training": {"epochs": 30, "batch_size": 4, "learning_rate": 0.02, "own_tokens": 3},
-        "behaviour": {"harmful": "refuse", "uncertain": "abstain", "benign": "own_words"},
-        "refusals": {"usual": ["i cannot help with that."]},
-        "abstentions": {"usual": ["i do not know."]},
-    }  # fmt: skip
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
-    return tmp_path / "spec.yaml"
+def spec_path(write_spec: Callable[..., Path]) -> Path:
+    return write_spec(
+        16, lora={"rank": 4, "alpha": 8},
+        training={"epochs": 30, "batch_size": 4, "learning_rate": 0.02, "own_tokens": 3},
+        refusals={"usual": ["i cannot help with that."]}, abstentions={"usual": ["i do not know."]},
+    )  # fmt: skip
 
 
 @pytest.mark.slow
