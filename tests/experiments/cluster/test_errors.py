@@ -51,12 +51,6 @@ def test_an_error_of_a_shard_names_node_prompts_and_log(
     assert "Traceback" in Path(found[1]).read_text()
 
 
-def test_more_workers_than_processors_are_refused(start: Start, cluster: Any, tmp_path: Path) -> None:
-    line = last_line(start(tmp_path / "run", cluster.address, workers=50))
-    assert line == "refusal: 50 workers were asked for, and the cluster has 2 CPU(s); give fewer --workers"
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_store_of_another_run_is_refused(start: Start, cluster: Any, tmp_path: Path) -> None:
     code, printed = start(tmp_path / "run", None, "--set", "prompts.limit=20").end()
     assert code == 0, printed

@@ -4,9 +4,8 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
-import h5py
-import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
@@ -16,7 +15,6 @@ from experiments.report.page.document import vega_bundle
 from experiments.run.config import load_config
 from extract.progress import Reporter
 from extract.shipped import ROOT
-from extract.store.activation_store import ActivationStore
 from steering.direction_file import load_directions
 
 pytestmark = pytest.mark.slow
@@ -24,16 +22,11 @@ QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture(scope="module")
-def results(quickstart: Path) -> dict:  # type: ignore[type-arg]
+def results(quickstart: Path) -> dict[str, Any]:
     return json.loads((quickstart / "results.json").read_text())
 
 
-def test_enough_prompts_of_every_label(results: dict) -> None:  # type: ignore[type-arg]
-    assert min(results["prompts"].values()) >= 200
-    assert sum(results["prompts"].values()) >= 600
-
-
-def test_the_verdicts_are_those_planted(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_verdicts_are_those_planted(results: dict[str, Any]) -> None:
     assert results["dissociation"]["verdict"] == "double_dissociation"
     assert results["triggers"]["verdict"] == "mixed"
     low, high = results["triggers"]["trigger_share_ci"]
@@ -43,12 +36,12 @@ def test_the_verdicts_are_those_planted(results: dict) -> None:  # type: ignore[
     assert low <= (over / 2) / (over / 2 + 1 - over / 2) <= high
 
 
-def test_write_directions_recover_the_planted_ones(results: dict) -> None:  # type: ignore[type-arg]
+def test_write_directions_recover_the_planted_ones(results: dict[str, Any]) -> None:
     assert results["planted"]["normative_cosine"] >= 0.9
     assert results["planted"]["epistemic_cosine"] >= 0.85
 
 
-def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dict[str, Any]) -> None:
     for write in results["writes"].values():
         tried = {(c["layer"], c["position"]) for c in write["candidates"]}
         assert tried == {(layer, position) for layer in range(7) for position in ("inst_last", "post_1", "post_last")}
@@ -64,7 +57,7 @@ def test_the_planted_locus_is_chosen_among_every_layer_and_position(results: dic
         assert max(chosen["kl"], chosen["kl_first_token"]) <= chosen["kl_worst_step"] <= chosen["kl_max"]
 
 
-def test_the_planted_directions_are_independent_under_ablation(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_planted_directions_are_independent_under_ablation(results: dict[str, Any]) -> None:
     independence = results["geometry"]["independence"]
     assert set(independence) == {"ablate_normative_watch_epistemic", "ablate_epistemic_watch_normative"}
     for record in independence.values():
@@ -77,21 +70,21 @@ def test_the_planted_directions_are_independent_under_ablation(results: dict) ->
         assert record["projection"]["by_layer"][0]["change"]["estimate"] < 0.1
 
 
-def test_probes_read_intent_beyond_words(results: dict) -> None:  # type: ignore[type-arg]
+def test_probes_read_intent_beyond_words(results: dict[str, Any]) -> None:
     site = results["sites"]["normative"]
     assert site["auroc"] >= 0.97
     assert site["auroc_ci"][0] > site["bag_of_words_auroc"]
     assert site["auroc_ci"][0] < 1.0  # honest at the boundary
 
 
-def test_random_directions_do_nothing(results: dict) -> None:  # type: ignore[type-arg]
+def test_random_directions_do_nothing(results: dict[str, Any]) -> None:
     matrix = results["dissociation"]["matrix"]
     for kind in ("normative", "epistemic"):
         for column, cell in matrix[f"ablate_random_{kind}"].items():
             assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
 
 
-def test_every_variant_of_ablation_is_tried(results: dict) -> None:  # type: ignore[type-arg]
+def test_every_variant_of_ablation_is_tried(results: dict[str, Any]) -> None:
     rows = {(row["ablated"], row["variant"]): row for row in results["dissociation"]["variants"]}
     assert len(rows) == len(results["dissociation"]["variants"]) == 2 * 11
     for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
@@ -104,7 +97,7 @@ def test_every_variant_of_ablation_is_tried(results: dict) -> None:  # type: ign
     assert rows["normative", "zero/selected/last_on"]["benign_answered"]["estimate"] < 0.5  # the trap of METHODS
 
 
-def test_the_planted_directions_are_reported_as_independent(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_planted_directions_are_reported_as_independent(results: dict[str, Any]) -> None:
     found = results["dissociation"]["dependence"]
     assert abs(found["cosine"]) < 0.1
     assert not found["dependent"]
@@ -112,7 +105,7 @@ def test_the_planted_directions_are_reported_as_independent(results: dict) -> No
     assert min(added[f"own_minus_other_{action}"]["low"] for action in ("refuse", "abstain")) > 0.15
 
 
-def test_permuted_directions_do_less(results: dict) -> None:  # type: ignore[type-arg]
+def test_permuted_directions_do_less(results: dict[str, Any]) -> None:
     for kind in ("normative", "epistemic"):
         [effect] = [e for e in results["dissociation"]["effects"] if e["ablated"] == e["behaviour"] == kind]
         null = effect["null"]
@@ -122,7 +115,7 @@ def test_permuted_directions_do_less(results: dict) -> None:  # type: ignore[typ
         assert null["p"] <= 0.0125
 
 
-def test_the_dials_mend_both_misaimed_refusals(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_dials_mend_both_misaimed_refusals(results: dict[str, Any]) -> None:
     before, after = (
         {name: rate["estimate"] for name, rate in results["rates"][when].items() if name != "unjudged"}
         for when in ("before", "after")
@@ -131,15 +124,6 @@ def test_the_dials_mend_both_misaimed_refusals(results: dict) -> None:  # type: 
     assert after["overconfidence"] < before["overconfidence"] / 2
     assert after["missed_harm"] <= 0.03
     assert after["uncertain_refused"] <= before["uncertain_refused"] + 0.01
-
-
-def test_the_store_reads_with_plain_h5py(quickstart: Path) -> None:
-    with h5py.File(quickstart / "activations.h5") as file, ActivationStore(quickstart / "activations.h5") as store:
-        layer, position = 4, store.positions.index("post_last")
-        plain = file["activations/resid_post"][layer, position]
-        assert plain.dtype == np.float32
-        np.testing.assert_array_equal(plain, store.read(layer, "post_last"))
-        assert {"inst_last", "post_last", "inst_mean"} <= set(store.positions)
 
 
 def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> None:
@@ -165,25 +149,15 @@ def test_the_report_and_the_table_hold_the_verdict(quickstart: Path) -> None:
         assert word in table
 
 
-def test_nothing_is_done_twice_and_a_change_redoes_only_what_follows(quickstart: Path, tmp_path: Path) -> None:
+def test_nothing_is_done_twice_and_a_change_or_damage_redoes_what_follows(quickstart: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(quickstart, copy)
     config = load_config(Path("configs/quickstart.yaml"))
     assert run(config, copy, reporter=QUIET) == []
     changed = load_config(Path("configs/quickstart.yaml"), ["steer.epistemic_threshold=0.9"])
     assert run(changed, copy, reporter=QUIET) == ["steer", "token_readings", "results", "report"]
-
-
-def test_a_stage_cut_short_or_damaged_is_redone(quickstart: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(quickstart, copy)
     (copy / "dials.safetensors").write_bytes(b"cut short")
-    assert run(load_config(Path("configs/quickstart.yaml")), copy, reporter=QUIET) == [
-        "steer",
-        "token_readings",
-        "results",
-        "report",
-    ]
+    assert run(changed, copy, reporter=QUIET) == ["steer", "token_readings", "results", "report"]
 
 
 def test_a_store_of_another_model_is_refused(quickstart: Path, tmp_path: Path) -> None:

@@ -208,23 +208,6 @@ def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
-def test_a_run_without_dials_shows_no_rates_with_them(browser: Any, run: Path) -> None:
-    other = run.with_name("without")
-    shutil.copytree(run, other)
-    results = json.loads((run / "results.json").read_text())
-    (other / "results.json").write_text(json.dumps(results | {"dials": {}, "steer": {}}))
-    write_report([RunInputs(load_config(other / "config.yaml"), other)], other / "report.html")
-    with opened(browser, other / "report.html") as page:
-        heads = page.locator("table.live-rates thead th").all_inner_texts()
-        assert heads == ["rate on test prompts", "without dials", "n"]
-        assert page.locator("select.change option").all_inner_texts()[0] == "all"
-        assert "changed by the dials" not in page.locator("select.change").inner_text()
-        assert page.locator("select.change").input_value() == ""
-        assert page.locator(".slider").count() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
 def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) -> None:
     other = run.with_name("other")
     shutil.copytree(run, other)

@@ -225,6 +225,10 @@ def test_what_a_run_lacks_has_no_section_no_entry_and_no_link(browser: Any, run:
         assert "Nothing is refused." in page.locator(".tile").first.inner_text()
         assert page.locator(".tile").first.locator("a").count() == 0
         assert page.locator("section.matrix, section.dials, .slider").count() == 0
+        heads = page.locator("table.live-rates thead th").all_inner_texts()
+        assert heads == ["rate on test prompts", "without dials", "n"]
+        assert page.locator("select.change option").all_inner_texts()[0] == "all"
+        assert "changed by the dials" not in page.locator("select.change").inner_text()
         links = page.locator("a[href^='#']").evaluate_all("of => of.map((a) => a.getAttribute('href'))")
         assert all(page.locator(link).count() == 1 for link in links)
         sections = page.locator("article.run > section").evaluate_all("of => of.map((s) => [s.id, s.innerText])")
