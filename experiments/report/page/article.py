@@ -38,10 +38,6 @@ from experiments.uncertainty.text import uncertainty_blocks
 
 FIRST = (Section("rates", "Rates", "", ()), Section("prompts", "Prompts", "", ()))
 LAST = Section("about", "Caveats", "", ())
-READS = {
-    "normative": "The normative dial reads harm and makes the model refuse.",
-    "epistemic": "The epistemic dial reads what the model does not know and makes it abstain.",
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,6 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
         right_actions=right_action_table(results),
         certified=results.steer.certified,
         data=payload,
-        how=_how(payload),
         contents=[*FIRST, *sections, LAST],
         sections=sections,
         caveats=remarks,
@@ -114,21 +109,6 @@ def _planted(planted: Planted | None) -> list[str]:
 
 
 # -- dials -------------------------------------------------------------------------------------------------------------
-
-
-def _how(payload: Payload) -> str:
-    """Return what the sliders do."""
-    decides = "A dial declines at or above its threshold and permits below it"
-    if band := payload.get("band"):
-        decides = (
-            f"A dial declines from {band:g} above its threshold on and permits from {band:g} below it; between, in its "
-            "dead band, it leaves the model unchanged"
-        )
-    reads = " ".join(READS[kind] for kind in payload["dials"] if kind in READS)
-    return (
-        f"{reads} {decides}. The completion of each test prompt under every decision was generated, so these rates "
-        "are exact. A slider takes the nearest threshold tried (ticks); presets were set on the choice prompts."
-    )
 
 
 def dials_blocks(results: RunResults, reads: Mapping[str, DialReadings]) -> list[Block]:
