@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from extract.chat.render import render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from extract.prompts.prompt import Prompt
-from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
+from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, StopSequences, TextPiece
 from serving.engine import Engine, QueueFullError
 from steering.conversation import generate_once
 from steering.dial import Dial, Threshold
@@ -281,3 +283,38 @@ def test_an_error_fails_the_batch_and_the_next_one_is_decoded(
     assert failed.events == [Failed("decoding failed; see the server's log", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
+
+
+# -- stop sequences -------------------------------------------------------------------------------------------------
+
+
+PIECES = st.text("ab. ", max_size=20)
+
+
+@given(PIECES, st.text("ab. ", min_size=1, max_size=3), st.data())
+def test_the_pieces_are_the_text_before_the_stop(text: str, stop: str, data: st.DataObject) -> None:
+    stops, sent, left = StopSequences([stop]), "", text
+    while left:
+        n = data.draw(st.integers(1, len(left)))
+        sent += stops.push(left[:n])
+        left = left[n:]
+        assert text[: text.find(stop) if stop in text else None].startswith(sent)
+    sent += stops.rest()
+    assert sent == text.split(stop)[0]
+    assert stops.met == (stop in text)
+
+
+def test_of_several_the_first_counts_and_no_stop_holds_nothing_back() -> None:
+    stops = StopSequences(["END", "."])
+    assert stops.push("it is so. END") == "it is so"
+    assert stops.met
+    assert stops.push("more") == stops.rest() == ""
+    none = StopSequences([])
+    assert [none.push("E"), none.push("ND"), none.rest()] == ["E", "ND", ""]
+
+
+def test_only_what_may_become_a_stop_is_held_back() -> None:
+    stops = StopSequences(["\n\nQ", "\n---"])
+    assert [stops.push(piece) for piece in ("a\n", "\n", "b", "\n--", "!")] == ["a", "", "\n\nb", "", "\n--!"]
+    with pytest.raises(AssertionError):  # the control: sending everything would send part of a stop sequence
+        assert stops.push("\n-") == "\n-"

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from extract.model.chat_model import ChatModel
+from serving.limits import Limits
+from serving.prepare import prepare
+from serving.replies import ApiError
 from serving.request_schema import NEUTRAL, ChatRequest, Message, describe_error
+from steering.actuator import OnsetBias
+from steering.dial import Dial
 
 USER = {"role": "user", "content": "who is anna?"}
 WHOLE = {"model": "m", "messages": [USER]}
@@ -132,3 +138,22 @@ def test_a_misspelled_field_is_reported_before_a_missing_one() -> None:
         "mesages",
         "mesages: unknown or unsupported field; did you mean messages?",
     )
+
+
+# -- prepare --------------------------------------------------------------------------------------------------------
+
+
+def n_tokens(model: ChatModel, dials: list[Dial], n_words: int) -> int:
+    words = [{"role": "user", "content": "how " * n_words}]
+    asked = ChatRequest(model="m", messages=words, max_tokens=1)
+    return len(prepare(asked, model, dials, Limits(), "m", math.inf)[0].token_ids)
+
+
+def test_a_dial_that_reads_openings_after_the_prompt_needs_room_for_them(tiny: ChatModel) -> None:
+    dial = Dial("normative", None, None, None, 0.5, 0.0, None, OnsetBias(((10, 11, 12, 13), (20,))))
+    fits = 256 - 1 - n_tokens(tiny, [], 1) + 1  # words, in a context of 256 tokens with one of an answer
+    assert n_tokens(tiny, [], fits) == 255
+    assert n_tokens(tiny, [dial], fits - 2) == 253
+    with pytest.raises(ApiError, match="context is 256 tokens") as error:
+        n_tokens(tiny, [dial], fits - 1)
+    assert error.value.detail.code == "context_length_exceeded"
