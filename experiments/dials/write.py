@@ -23,7 +23,7 @@ from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
-from steering.actuator import ActuatorRecord, OnsetBias, actuator_of
+from steering.actuator import Actuator, ActuatorRecord, OnsetBias, actuator_of
 from steering.direction_file import load_directions
 from steering.writer import Writer
 
@@ -120,31 +120,29 @@ def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Wr
         return [onset_bias_writer(config, [prefix for bias in biases for prefix in bias.prefixes])]
     if samples is None:
         return []
-    places = dict.fromkeys(writer.direction.locus for writer in writers.values() if writer.direction)
-    later = inputs.store.layers if config.layers == "later" else ()
-    fitted = [fit_write(inputs.store.read, locus, "normative", samples, later) for locus in places]
-    opening = {writer.direction.locus: writer.opening for writer in writers.values() if writer.direction}
-    return [
-        replace(direction_writer(config, replace(direction, name=f"{EITHER}_write")), opening=opening[locus])
-        for locus, direction in zip(places, fitted, strict=True)
-        if direction is not None
-    ]
+    later, made = inputs.store.layers if config.layers == "later" else (), []
+    openings = {writer.direction.locus: writer.opening for writer in writers.values() if writer.direction}
+    for locus, opening in openings.items():
+        if (direction := fit_write(inputs.store.read, locus, "normative", samples, later)) is not None:
+            writer = direction_writer(config, replace(direction, name=f"{EITHER}_write"))
+            made.append(replace(writer, opening=opening))
+    return made
 
 
 def direction_writer(config: SteerConfig, direction: Direction) -> Writer:
     """Return a writer along a direction with the configured actuator."""
-    return Writer(direction, actuator_of(_actuator(config)), config.steps, config.layers == "later")
+    return Writer(direction, _actuator(config), config.steps, config.layers == "later")
 
 
 def onset_bias_writer(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writer:
     """Return a writer that biases openings; an opening that starts with another one is left out."""
     kept = [p for p in prefixes if not any(p[:k] in prefixes for k in range(1, len(p)))]
-    return Writer(None, actuator_of(_actuator(config, prefixes=tuple(kept))), config.steps)
+    return Writer(None, _actuator(config, prefixes=tuple(kept)), config.steps)
 
 
-def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> ActuatorRecord:
+def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> Actuator:
     strength = {} if config.strength is None else {"strength": config.strength}
-    return ActuatorRecord.model_validate({"name": config.actuator} | strength | more)
+    return actuator_of(ActuatorRecord.model_validate({"name": config.actuator} | strength | more))
 
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:

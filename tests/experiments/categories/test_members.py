@@ -67,6 +67,7 @@ def test_decliners_are_compared_within_their_label_where_both_behaviours_occur()
          "one pair, entity or template holds 17% of its 60 refusals, at most 10% are"),
         (lambda i: i, lambda i: i % 3, "its 60 answered prompts count as 3.0 independent ones, 10 are needed"),
     ],
+    ids=["few groups", "nothing to compare with", "a large group", "answers of few groups"],
 )  # fmt: skip
 def test_few_groups_a_large_one_or_nothing_to_compare_with_are_reasons(
     refused: Callable[[int], int], answered: Callable[[int], int] | None, reason: str

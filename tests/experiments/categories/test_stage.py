@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.categories.judge import decliners_of
-from experiments.categories.results import CategoryResults
+from experiments.categories.results import CategoryResults, Tradeoff
 from experiments.pipeline.stages import run
 from experiments.run.config import RunConfig, load_config, with_value
 from experiments.run.inputs import RunInputs
@@ -17,9 +17,12 @@ from experiments.run.outcomes import read_outcomes
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
+from extract.shipped import ROOT
+from organisms.spec import load_spec
 from tests.support.make_small_run import some_prompts
 
-pytestmark = pytest.mark.slow  # one run of twenty seconds, which all tests read
+pytestmark = pytest.mark.slow  # one run of twenty seconds, which most tests read
+ZOO = ROOT / "organisms" / "zoo"
 TESTED = ("order", "purpose")
 LIGHT = ("extract.positions=[post_last]", "dissociate.n_selection=6", "generate.max_new_tokens=8",
          "categories.least=40", "categories.folds=4", "extract.layers=[1,3,4]")  # fmt: skip
@@ -120,3 +123,56 @@ def test_a_category_that_is_not_there_is_one_line(config: RunConfig, tmp_path: P
     with pytest.raises(UserError, match=r"categories\.only names 'thefts', which no prompt has; there are aim, known"):
         run(other, tmp_path / "run", until="categories", reporter=Reporter(quiet=True))
     assert not (tmp_path / "run").exists()
+
+
+# -- organisms that state the truth of their categories ----------------------------------------------------------------
+
+
+def categories_of(name: str, directory: Path) -> CategoryResults:
+    settings = [f"model.name={ZOO / name}", f"prompts.path={ZOO / name / 'prompts.jsonl'}",
+                "extract.positions=[post_last]"]  # fmt: skip
+    config = load_config(Path("configs/quickstart.yaml"), settings)
+    run(config, directory, until="categories", reporter=Reporter(quiet=True))
+    return CategoryResults.read(directory / "stages" / "categories.json")
+
+
+def check(name: str, found: CategoryResults, rank: int) -> None:
+    stated = load_spec(ZOO / name / "spec.yaml").categories
+    assert stated is not None
+    assert found.normative.verdict in stated.allowed
+    true = {frozenset(pair.between): pair.verdict for pair in stated.pairs}
+    assert {frozenset(pair.between): pair.verdict for pair in found.normative.pairs} == true
+    assert (found.normative.rank, found.normative.rank_settled) == (rank, True)
+
+
+def test_two_categories_share_and_one_is_apart(tmp_path: Path) -> None:
+    """The other two organisms are graded by `python -m benchmarks.validity --categories`."""
+    check("categories-partly", categories_of("categories-partly", tmp_path / "run"), 2)
+
+
+def at_full_strength(of: Tradeoff | None) -> dict[str, tuple[float, float]]:
+    assert of is not None
+    return {
+        point.way: (point.over_refusal_gone.estimate, point.harmful_refusal_lost.estimate)
+        for point in of.points
+        if point.strength == 1
+    }
+
+
+def test_over_refusal_by_task_goes_with_its_own_span_and_not_with_the_normative_direction(tmp_path: Path) -> None:
+    found = categories_of("tasks", tmp_path / "run")
+    check("tasks", found, 1)
+    assert found.over_refusal.verdict == "distinct"
+    assert found.over_refusal.rank == 2  # three are planted: setting two of them together goes far enough for all
+    full = at_full_strength(found.tradeoff)
+    gone, lost = full["subspace"]
+    assert gone > 0.9
+    assert lost < 0.1
+    gone, lost = full["one direction"]
+    assert gone < 0.1
+    assert lost > 0.9
+    assert found.tradeoff is not None
+    held = {point.way for point in found.tradeoff.points if point.holds}
+    assert "subspace" in held
+    assert "one direction" not in held
+    assert all(angle > 45 for angle in found.tradeoff.angles)

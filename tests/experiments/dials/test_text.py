@@ -102,9 +102,8 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
 )  # fmt: skip
 def test_two_dials_are_praised_only_where_they_surely_save_more(low: float, high: float, said: str) -> None:
     saved = Estimate(estimate=(low + high) / 2, low=low, high=high)
-    costs = ExpectedCosts(
-        costs={}, ratios=[1.0], policies={"two_dials": 0.1, "one_dial": 0.2}, saved={"one_dial": saved}
-    )
+    policies = {"two_dials": 0.1, "one_dial": 0.2}
+    costs = ExpectedCosts(costs={}, ratios=[1.0], policies=policies, saved={"one_dial": saved})
     assert said in two_dials_line(costs)
 
 
@@ -150,11 +149,8 @@ def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
         assert all("n = " in points["encoding"][axis]["title"] for axis in "xy")
 
 
-def test_a_model_with_one_way_of_declining_has_no_second_dial_to_praise() -> None:
+def test_without_a_second_dial_or_any_nothing_is_said_of_them() -> None:
     lone = record(("normative",), over_refusal=RISK)
     assert not any("than one" in line.text for line in steer_lines(lone))
-
-
-def test_without_dials_nothing_is_said() -> None:
     assert steer_lines(SteerResult(certified=None)) == []
     assert steer_tables(SteerResult()) == []
