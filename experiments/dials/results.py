@@ -25,9 +25,14 @@ POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a
 UNCERTAIN = ("overconfidence", "uncertain_refused")  # the parts of uncertain_mistaken
 
 
-def _by_policy(record: Record) -> dict[str, Any]:
-    values = {name: getattr(record, name, None) for name in POLICIES}
-    return {name: value for name, value in values.items() if value is not None}
+class ByPolicy(Record):
+    """Fields named by some of `POLICIES`."""
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """The fields that there are, by policy."""
+        values = {name: getattr(self, name, None) for name in POLICIES}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class DialResult(Record):
@@ -113,17 +118,12 @@ class LeastRegret(RatedThresholds):
     regret: float
 
 
-class MatchedSettings(Record):
+class MatchedSettings(ByPolicy):
     """For each policy, the best setting whose over-refusal on the choice prompts is at most that of the dials."""
 
     over_refusal_at_most: float
     two_dials: RatedThresholds
     one_dial: RatedThresholds | None = None
-
-    @property
-    def policies(self) -> dict[str, RatedThresholds]:
-        """The settings by policy."""
-        return _by_policy(self)
 
 
 class SystemLine(Record):
@@ -148,7 +148,7 @@ class HypervolumeEstimate(Estimate):
     points: int | None = None
 
 
-class Hypervolume(Record):
+class Hypervolume(ByPolicy):
     """The share of the unit cube of `axes`, up to `reference`, that each policy dominates on test prompts."""
 
     axes: list[str] = []
@@ -159,11 +159,6 @@ class Hypervolume(Record):
     system_lines: HypervolumeEstimate | None = None
     plain: HypervolumeEstimate
     two_minus: dict[str, Estimate]
-
-    @property
-    def policies(self) -> dict[str, HypervolumeEstimate]:
-        """The hypervolumes by policy."""
-        return _by_policy(self)
 
 
 class ExpectedCosts(Record):
