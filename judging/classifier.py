@@ -161,7 +161,6 @@ class TextReader:
         return self._encode(self._ending(prompt, max(room // 2, room - self._count(completion))), completion, cut=True)
 
     def padded(self, rows: Sequence[Encoding]) -> BatchEncoding:
-        """Return encodings as one padded batch."""
         return self._tokenizer.pad(list(rows), return_tensors="pt", verbose=False)
 
     def _encode(self, prompt: str, completion: str, *, cut: bool = False) -> Encoding:

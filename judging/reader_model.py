@@ -85,7 +85,6 @@ class ReaderModel(nn.Module):
         return self.head(torch.cat([read, self._features(features)], dim=1))
 
     def probabilities(self, rows: Sequence[Tokens]) -> Float[Tensor, "row reading"]:
-        """Return the probabilities of READINGS of each row."""
         with torch.inference_mode():
             return self(*self.states([row.ids for row in rows]), [row.features for row in rows]).softmax(dim=1).cpu()
 

@@ -139,7 +139,8 @@ def split_confidence(completion: str) -> tuple[str, float | None]:
     stated = []
     for number, sign in _LINE.findall(visible):
         share = not sign and "." in number and float(number) <= 1
-        stated += [value for value in [float(number) if share else float(number) / 100] if value <= 1]
+        stated.append(float(number) if share else float(number) / 100)
+    stated = [value for value in stated if value <= 1]
     return (_LINE.sub("", completion).strip(), stated[-1]) if stated else (completion, None)
 
 

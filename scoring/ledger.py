@@ -147,7 +147,6 @@ class Ledger:
         return next((mean_of_groups(*counted) for _, *counted in self.totals(value, where)), NO_RATE)
 
     def has(self, identifier: str) -> bool:
-        """Return whether the table has a completion of this prompt."""
         return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
 
 

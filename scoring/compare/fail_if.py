@@ -38,8 +38,7 @@ class Condition:
     operator: str
     bound: float
 
-    def met(self, run: ComparedRun) -> bool | None:
-        """Return whether a compared run meets the condition; None where the value is unknown."""
+    def met(self, run: ComparedRun) -> bool | None:  # None where the value is unknown
         value = self.value(run)
         return None if value is None else _OPERATORS[self.operator](value, self.bound)
 

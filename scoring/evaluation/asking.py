@@ -60,7 +60,6 @@ class KeptAnswers:
         self._asked_of = tuple(asked_of)
 
     def get(self, prompt: Prompt) -> Reply | None:
-        """Return the answer that is kept, if there is one."""
         return next((Reply(**json.loads(answer)) for (answer,) in self._file.get([self._key(prompt)]).values()), None)
 
     def put(self, prompts: Sequence[Prompt], answers: Sequence[Reply]) -> None:

@@ -100,7 +100,6 @@ class ClauseReader:
                 self._cued[stem] = self._cued.get(stem, 0) | 1 << i
 
     def asked(self, prompt: str) -> PromptTraits:
-        """Return the traits of a prompt."""
         return self._traits(prompt[:PROMPT_CHARS])
 
     def _read_prompt(self, prompt: str) -> PromptTraits:

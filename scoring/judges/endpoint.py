@@ -84,7 +84,8 @@ class EndpointJudge:
         key = content_key(
             self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
         )
-        for action, evidence, fields in cache.get([key]).values() if cache is not None else ():
+        if cache is not None and (kept := cache.get([key])):
+            action, evidence, fields = kept[key]
             self._add(cached=1)
             return Judgement(action, evidence, json.loads(fields))
         judgement, readable = self._ask(asked)

@@ -71,7 +71,8 @@ def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
         share = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
         said, text = entry.completion or "", case.text
         row = DrawnRow(id=case.id, sample=entry.sample, group=case.group, text=text, completion=said, inclusion=1.0)
-        (heapq.heappush if len(heap) < n else heapq.heappushpop)(heap, (-share, number, row))
+        push = heapq.heappush if len(heap) < n else heapq.heappushpop
+        push(heap, (-share, number, row))
     if not sizes:
         raise UserError(
             f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "

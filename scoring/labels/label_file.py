@@ -98,14 +98,12 @@ class LabelFile:
         self._ends: list[int] = []  # size of the file before and after each label of this session
 
     def of(self, annotator: str) -> dict[Key, Label]:
-        """Return the labels of one annotator by completion."""
         return {key: label for (name, key), label in self._labels.items() if name == annotator}
 
     def annotators(self) -> list[str]:
         return sorted({name for name, _ in self._labels})
 
     def add(self, label: Label) -> None:
-        """Write a label to disk."""
         line = (json.dumps(label.to_dict(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         try:
             with self.path.open("ab") as file:

@@ -115,12 +115,15 @@ def listed(names: Sequence[str]) -> str:
 def _remedy(columns_seen: Row) -> str:
     """Say which columns are likely to hold completions, by their names."""
     ranks: dict[str, int] = {}
-    for name, value in columns_seen.items():
-        if isinstance(value, str) and name.split(".")[0] not in FIELDS:
-            last = name.lower().split(".")[-1]
-            inner = [len(_LIKELY)] if last in _INNER and "." in name else []
-            for rank in ([rank for rank, word in enumerate(_LIKELY) if word in last] + inner)[:1]:
-                ranks[name] = rank
+    texts = [
+        name for name, value in columns_seen.items() if isinstance(value, str) and name.split(".")[0] not in FIELDS
+    ]
+    for name in texts:
+        last = name.lower().split(".")[-1]
+        if likely_words := [rank for rank, word in enumerate(_LIKELY) if word in last]:
+            ranks[name] = likely_words[0]
+        elif last in _INNER and "." in name:
+            ranks[name] = len(_LIKELY)
     likely = sorted(ranks, key=lambda name: (ranks[name], len(name)))
     if not likely:
         return "name its column with --map completion=COLUMN"
@@ -155,9 +158,10 @@ def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> dict[str, str
         usual = {wanted, *USUAL.get(wanted, "").split()}
         like = [name for name in names if name.strip().lower().replace(" ", "_").replace("-", "_") in usual]
         kinds = str if wanted in ("text", "completion") else (str, int)
-        values = [value for row in rows if len(like) == 1 and (value := row.columns.get(like[0])) is not None]
-        if len(like) == 1 and all(isinstance(value, kinds) for value in values):
-            guessed[wanted] = like[0]
+        if len(like) == 1:
+            values = [row.columns.get(like[0]) for row in rows]
+            if all(value is None or isinstance(value, kinds) for value in values):
+                guessed[wanted] = like[0]
     return guessed if "id" in there or "id" in guessed else guessed | {"id": ROW_NUMBER}
 
 

@@ -51,12 +51,10 @@ class InputNotes:
     guessed: Counter[str] = field(default_factory=Counter)  # rows with a field whose column was guessed, by guess
 
     def note(self, what: str, identifier: str) -> None:
-        """Count a problem of one completion or prompt."""
         self.counts[what] += 1
         self.first[what] = (*self.first.get(what, ()), identifier)[:NAMED]
 
     def repaired(self, how: EncodingRepair) -> None:
-        """Count a repaired row."""
         setattr(self, how, getattr(self, how) + 1)
 
     def record(self) -> dict[str, InputNote]:
@@ -119,10 +117,10 @@ def turns(given: object, where: str) -> list[dict[str, str]]:
         raise UserError(f"{where}: field 'messages' is {type(given).__name__}; expected a list of {{role, content}}")
     messages = []
     for message in held:
-        message = message if isinstance(message, Mapping) else {"content": 0}
-        role, content = message.get("role"), content_text(message.get("content"))
-        if content == "" and isinstance(message.get("refusal"), str):
-            content = message["refusal"]
+        turn = message if isinstance(message, Mapping) else {}
+        role, content = turn.get("role"), content_text(turn.get("content"))
+        if content == "" and isinstance(turn.get("refusal"), str):
+            content = turn["refusal"]
         if not isinstance(role, str) or content is None:
             raise UserError(
                 f"{where}: field 'messages': each needs a role, and content that is text or a list of parts"

@@ -11,7 +11,7 @@ import pytest
 
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
-from scoring.evaluation.asking import KeptAnswers, ask_all, endpoint_target
+from scoring.evaluation.asking import Evaluation, KeptAnswers, ask_all, endpoint_target, finish
 from scoring.judges.chat_endpoint import Reply
 from scoring.judges.config import EndpointConfig
 from tests.support.chat_server import Answer, Asked, ChatServer, running
@@ -127,3 +127,17 @@ def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatSer
     ]  # fmt: skip
     assert not kept.left(asked)
     assert len(server.asked) == 5  # a filtered request is not sent again
+
+
+def test_tokens_that_were_not_counted_of_every_answer_have_no_total_and_no_cost(
+    tmp_path: Path, kept: KeptAnswers
+) -> None:
+    asked = prompts(2)
+    record = Evaluation(target="m", suite="core", prompts=2, settings={})
+    kept.put(asked[:1], [Reply("yes", False, 100, 10)])
+    done = finish(tmp_path, record, asked, kept, {"timeout": 1}, (1.0, 2.0))
+    assert (done.answered, done.input_tokens, done.output_tokens, done.cost) == (1, 100, 10, pytest.approx(1.2e-4))
+    kept.put(asked[1:], [Reply("no", False, 100, None)])
+    done = finish(tmp_path, record, asked, kept, {}, (1.0, 2.0))
+    assert (done.answered, done.input_tokens, done.output_tokens, done.cost) == (2, 200, None, None)
+    assert Evaluation.read(tmp_path / "evaluation.json") == done
