@@ -38,11 +38,7 @@ BINS = 10
 
 
 def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
-    """Print every comparison and return the figures.
-
-    Args:
-        judge: `rules`, a YAML file, or the name of one in configs/judges.
-    """
+    """Print every comparison and return the figures; `judge` is `rules`, a YAML file or one of configs/judges."""
     if not DATA.is_dir():
         sys.exit(f"this benchmark needs the labelled data in {DATA}, which does not exist (see its README)")
     quiet_libraries()

@@ -137,10 +137,7 @@ def _tokens(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
 
 
 def _opened(pages: list[Path], rounds: int) -> np.ndarray:
-    """Return the seconds until each page can be used and until all is drawn, (rounds, pages, 2).
-
-    The first opening of each is a warm-up.
-    """
+    """Return seconds until each page can be used and until all is drawn, (rounds, pages, 2), after a warm-up each."""
     from playwright.sync_api import sync_playwright
 
     found = next((place for name in CHROMIUM if (place := shutil.which(name))), None)

@@ -83,12 +83,7 @@ class GradedCase:
 
 
 def measure(quick: bool, real: bool = False, categories: bool = False) -> dict[str, float]:
-    """Print the tables and return the figures.
-
-    Args:
-        real: measure the mechanisms planted in a pretrained model too.
-        categories: measure the verdicts on categories alone.
-    """
+    """Print the tables and return the figures, of a pretrained model too (`real`), or of categories alone."""
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the worker processes
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if quick else RUNS

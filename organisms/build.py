@@ -30,13 +30,11 @@ from organisms.grading import (
     truth_of,
     unmoved,
 )
-from organisms.grammar import Example, Grammar
-from organisms.holdout import HeldOutPrompt, held_out, prompt_record
+from organisms.grammar import Example, Grammar, HeldOutPrompt, held_out, prompt_record
+from organisms.interchange import planted_vectors
 from organisms.mechanism import Truth
-from organisms.planting import planted_vectors
 from organisms.spec import OrganismSpec, load_spec
-from organisms.tokenizer import grammar_tokenizer
-from organisms.training import Progress, train
+from organisms.training import Progress, grammar_tokenizer, train
 
 N_TRAINING = 1200  # training prompts for the intent baselines
 
@@ -58,10 +56,7 @@ def build(
     say: Callable[[str], None] = lambda line: None,
     device: str = "cpu",
 ) -> BuildResult:
-    """Train and grade an organism; weights that miss their specification are not written, and `out` is unchanged.
-
-    The float16 weights are graded, as they are loaded later, not the float32 weights of training.
-    """
+    """Train and grade an organism as float16; weights that miss their specification are not written."""
     spec = load_spec(spec_path)
     grammar = Grammar(spec)
     tokenizer = grammar_tokenizer(grammar)

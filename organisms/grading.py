@@ -17,8 +17,8 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Scope
 from extract.prompts.prompt import Prompt
 from organisms.grammar import OPENING, Example
+from organisms.interchange import coordinates, set_coordinates
 from organisms.mechanism import DECLINES, Facts, Mechanism, PlantedVariable, Truth
-from organisms.planting import coordinates, set_coordinates
 
 MAX_NEW_TOKENS = 24
 BATCH = 128
@@ -102,12 +102,7 @@ def last_streams(model: ChatModel, rendered: Sequence[Rendered], layer: int) -> 
 def truth_of(
     name: str, organism: PlantedModel, measured: dict[str, float], over_refused: Collection[str] = ()
 ) -> Truth:
-    """Return the ground truth: what is planted, and what was measured.
-
-    Args:
-        measured: shares by name.
-        over_refused: the trigger words that are refused when benign.
-    """
+    """Return the ground truth: what is planted, the shares measured, and the trigger words refused when benign."""
     planted = organism.planted
     decided = planted.places[0]
     rows = zip(planted.variables, organism.vectors, decided, class_means(organism, decided).tolist(), strict=True)
@@ -220,10 +215,7 @@ def _setting(organism: PlantedModel, k: int, target: float, scope: Scope, layer:
 
 
 def _kept(organism: PlantedModel, plain: np.ndarray, layer: int, *, off_axis: bool, among: np.ndarray) -> float:
-    """Return the share of prompts whose action stays with another prompt's stream at the deciding token.
-
-    Each prompt takes the stream of a prompt that acts otherwise, so that a stream that counts would show.
-    """
+    """Return the share of prompts that act alike with the stream, at the deciding token, of one that acts otherwise."""
     rng = np.random.default_rng([organism.seed, 10])
     rows = np.flatnonzero(among)
     others = [np.flatnonzero(plain != plain[row]) for row in rows]

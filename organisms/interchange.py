@@ -1,4 +1,7 @@
-"""Interchange-intervention training in one forward pass: packed branches, and what they take from other rows.
+"""Planted vectors, and interchange interventions in one forward pass (Geiger et al., arXiv 2112.00826).
+
+The unit vectors are *write* directions. Coordinates are read through the dual basis, so that setting one does not
+change the others when vectors are oblique.
 
 Layout of a row: `prompt without its last token | last token, response | last token, response | …`. Each branch attends
 to the prompt and to itself, and its position ids continue those of the prompt. So it computes exactly the same as a
@@ -19,10 +22,55 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from organisms.mechanism import Mechanism
-from organisms.planting import coordinates, off_axis, set_coordinates
+from organisms.spec import OrganismSpec
 
 IGNORE = -100
 PADDING, PROMPT = -2, -1  # in place of a branch's index
+
+
+def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
+    """Return the unit vectors of an organism; see `draw_vectors`."""
+    return draw_vectors(spec.planted, spec.seed, spec.model.d_model)
+
+
+def draw_vectors(planted: Mechanism, seed: int, d_model: int) -> Float[Tensor, "k d_model"]:
+    """Draw the unit vectors from the seed, with exactly the cosines asked for; ValueError if there are none."""
+    names = [variable.name for variable in planted.variables]
+    if not names:
+        return torch.zeros((0, d_model))
+    gram = np.eye(len(names))
+    for cosine in planted.cosines:
+        i, j = (names.index(name) for name in cosine.between)
+        gram[i, j] = gram[j, i] = cosine.value
+    try:
+        mixing = np.linalg.cholesky(gram)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"no unit vectors have the cosines {gram.tolist()}; change planted.cosines") from None
+    rng = np.random.default_rng([seed, 4])
+    basis, _ = np.linalg.qr(rng.standard_normal((d_model, len(names))))
+    return torch.tensor(mixing @ basis.T, dtype=torch.float32)
+
+
+def coordinates(stream: Float[Tensor, "... d_model"], vectors: Float[Tensor, "k d_model"]) -> Float[Tensor, "... k"]:
+    """Read the planted coordinates of residual-stream vectors, so that `coordinates(c @ vectors, vectors)` is `c`."""
+    dual = torch.linalg.solve(vectors @ vectors.T, vectors)
+    return stream @ dual.to(stream.dtype).T
+
+
+def off_axis(stream: Float[Tensor, "... d_model"], vectors: Float[Tensor, "k d_model"]) -> Float[Tensor, "... d_model"]:
+    """Return the streams with the planted coordinates set to zero."""
+    return stream - coordinates(stream, vectors) @ vectors
+
+
+def set_coordinates(
+    stream: Float[Tensor, "... d_model"],
+    target: Float[Tensor, "... k"],
+    where: Bool[Tensor, "... k"],
+    vectors: Float[Tensor, "k d_model"],
+) -> Float[Tensor, "... d_model"]:
+    """Set the coordinates in `where` to `target`; the rest of the stream is unchanged."""
+    change = torch.where(where, target - coordinates(stream, vectors), torch.zeros_like(target))
+    return stream + change @ vectors
 
 
 @dataclass(frozen=True)
@@ -177,11 +225,7 @@ class PlantedLayers:
 def draw_swaps(
     planted: Mechanism, values: Bool[np.ndarray, "batch k"], rng: np.random.Generator, replaced_share: float = 0.6
 ) -> Swaps:
-    """Draw what the counterfactual branches of a batch with these decisions take from other rows.
-
-    Args:
-        replaced_share: of the branches in which a stream that must not count is replaced.
-    """
+    """Draw what the counterfactual branches of a batch with these decisions take from other rows."""
     n = len(values)
     sources, variables = choose_sources(values, rng), choose_variables(values.shape, rng)
     onwards = rng.random(n) < 0.5
@@ -213,10 +257,7 @@ def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> Bool[n
 
 
 def choose_sources(values: Bool[np.ndarray, "batch k"], rng: np.random.Generator) -> Int[np.ndarray, " batch"]:
-    """Choose for each row of `values` the source row of its coordinates.
-
-    Half of the rows use a source with another decision; otherwise most interchanges would have no effect.
-    """
+    """Choose each row's source of coordinates; half take one that decides otherwise, else most would change nothing."""
     sources = rng.permutation(len(values))
     differs = (values[:, None, :] != values[None, :, :]).any(axis=-1)
     for row in np.flatnonzero(rng.random(len(values)) < 0.5):

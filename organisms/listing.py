@@ -40,14 +40,7 @@ def shipped_organisms() -> list[ShippedOrganism]:
 
 
 def find_spec(name: str, folder: Path, what: str) -> Path:
-    """Return the shipped specification `name` in a folder, or the given path of a YAML file.
-
-    Args:
-        what: what a specification describes, for the message.
-
-    Raises:
-        UserError: no shipped specification has this name.
-    """
+    """Return the shipped specification `name` of a folder, or the path given; UserError names those there are."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path
@@ -113,11 +106,7 @@ def _shipped(name: str, about: str, right: str | None, triggers: str | None, dir
 
 
 def installed(name: str) -> Path | None:
-    """Return the folder of an organism that is installed, or in the cache as it is shipped; None: it has to be taken.
-
-    Raises:
-        UserError: no organism has this name.
-    """
+    """Return an organism's folder, installed or in the cache as it is shipped; None: it has to be taken."""
     files = _files_of(name)
     for home in (ROOT, cache_folder()):
         here = {path: home / path for path in files if (home / path).is_file()}

@@ -210,9 +210,5 @@ class OrganismSpec(Strict):
 
 
 def load_spec(path: str | os.PathLike[str]) -> OrganismSpec:
-    """Read a specification.
-
-    Raises:
-        UserError: the file is missing, is not YAML, or describes an organism that cannot be built.
-    """
+    """Read a specification; UserError if it is missing or describes an organism that cannot be built."""
     return as_model(OrganismSpec, read_yaml(Path(path), "organism specification"), path)

@@ -1,26 +1,34 @@
-"""Trains an organism: next-token loss plus interchange-intervention training on the planted variables.
-
-The loss covers responses only. `grading` grades the result.
-"""
+"""Trains an organism: the loss of its responses plus interchange-intervention training on the planted variables."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from organisms.content import words
 from organisms.grammar import Example, Grammar
-from organisms.interchange import Branches, PlantedLayers, draw_swaps, on_device, pack_branches
-from organisms.planting import planted_vectors
+from organisms.interchange import Branches, PlantedLayers, draw_swaps, on_device, pack_branches, planted_vectors
 from organisms.spec import WARM_UP, OrganismSpec
 
 Progress = Callable[[int, dict[str, float]], None]
 CLIP = 1.0  # norm of the gradient
+BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
+ROLES = {role: f"<|{role}|>" for role in ("system", "user", "assistant")}
+N_TEXTS = 8000  # examples from the grammar that define the vocabulary
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
 
 
 class Descent:
@@ -38,6 +46,41 @@ class Descent:
         self.optimiser.step()
         self.schedule.step()
         self.optimiser.zero_grad()
+
+
+def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
+    """Build the tokenizer of an organism from texts of its grammar."""
+    rng = np.random.default_rng([grammar.spec.seed, 8])
+    texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
+    texts += ["i will do something i see i am not able to help with that"]
+    for _ in range(N_TEXTS):
+        example = grammar.training_example(rng)
+        texts += [message["content"] for message in example.messages]
+        texts += [example.answer, example.refusal, example.abstention]
+    return build_tokenizer(texts)
+
+
+def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Build the tokenizer from texts; any other text is encoded by bytes and decodes to itself in lower case."""
+    vocabulary = sorted({word for text in texts for word in re.findall(r"[a-z]+|[^a-z\s]", text.lower())})
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [PAD, BEGIN, END, *ROLES.values()]
+    trainer = trainers.BpeTrainer(
+        vocab_size=8192,
+        min_frequency=1,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(vocabulary, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD, padding_side="left"
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
 
 
 def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:

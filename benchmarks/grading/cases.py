@@ -105,10 +105,7 @@ def _stated(case: Case) -> Allowed | None:
 
 
 def trigger_truth(case: Case) -> tuple[str, float | None]:
-    """Return the right verdict on trigger word or intent, and the planted trigger share; also called after the verdict.
-
-    Shuffled labels do not change intent, trigger words or the model's behaviour.
-    """
+    """Return the right verdict on trigger word or intent and the planted share, which shuffled labels do not change."""
     if case.untrained:
         return "not_applicable", None
     if (right := right_triggers(load_spec(case.model / "spec.yaml"))) is None:
@@ -177,11 +174,7 @@ ONE_DIRECTION = 0.5  # |cosine| from which on two directions are often called on
 
 
 def by_cosine(record: dict[str, Any]) -> str:
-    """Return `one` or `two` by the cosine of the two write directions; `-` where there are not two.
-
-    Args:
-        record: of stages/dissociate.json.
-    """
+    """Return `one` or `two` by the cosine of the two write directions of stages/dissociate.json; `-` without two."""
     dependence = record.get("dependence")
     if dependence is None:
         return "-"

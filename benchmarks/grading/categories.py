@@ -49,11 +49,7 @@ def category_organisms() -> list[Path]:
 
 
 def run_categories(organism: Path, folder: Path, quick: bool) -> GradedCategories:
-    """Run `refusal categories` on an organism, and grade it after its verdict is written.
-
-    Raises:
-        ValueError: the organism states no categories.
-    """
+    """Run `refusal categories` on an organism that states them, and grade it after its verdict is written."""
     from experiments.categories.results import CategoryResults
     from experiments.pipeline.stages import run
     from extract.model.loading_options import quiet_libraries

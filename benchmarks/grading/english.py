@@ -59,11 +59,7 @@ def english_cases() -> list[English]:
 
 
 def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
-    """Run one case as the command does, and grade it after its verdict is written.
-
-    Raises:
-        ValueError: the adapter's specification states no verdicts.
-    """
+    """Run one case as the command does, and grade it after its verdict is written."""
     from experiments.pipeline.results import grade_planted
     from experiments.pipeline.stages import run
     from experiments.run.behaviour import KINDS

@@ -85,11 +85,7 @@ class LabelShuffler:
 
 
 def shuffled(samples: WriteSamples, rng: np.random.Generator, *, clustered: bool) -> Bool[np.ndarray, " samples"]:
-    """Return labels that the stream does not hold, about as many declined as before.
-
-    Args:
-        clustered: one label for all samples of a group.
-    """
+    """Return labels that the stream does not hold, about as many declined; `clustered`: one for each group."""
     if not clustered:
         keys = rng.random(len(samples.rows))
         labels = np.zeros(len(keys), dtype=bool)

@@ -62,10 +62,7 @@ def measure(quick: bool, run: str, draws: str) -> dict[str, float]:
 def _null(
     loaded: LoadedRun, kind: Kind, effects: OnsetEffects, screened: bool, draws: int
 ) -> tuple[dict[Kind, np.ndarray], float, float]:
-    """Return the onset effects on each behaviour, of the given labels and of each draw.
-
-    And the seconds that a draw takes, to choose its direction and to measure what that does.
-    """
+    """Return the onset effects on each behaviour, of the given labels and of each draw, and the seconds of a draw."""
     rng = named_rng(loaded.config.seed, "screened null", kind)
     sampler = NullDirectionSampler(loaded, kind, context_onsets(loaded), screened=screened)
     given, started = sampler.of_labellings(sampler.samples.declined[None]), time.perf_counter()

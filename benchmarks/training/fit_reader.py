@@ -137,10 +137,7 @@ def fit_relevance(rows: Sequence[Redirect], model: ReaderModel) -> None:
 
 
 def relevance_unseen(rows: Sequence[Redirect], model: ReaderModel) -> Iterator[tuple[Offer, bool]]:
-    """Yield each kind of offer, and whether a head fitted on nine tenths of the other rows calls it relevant.
-
-    An offer that the rules do not see has no relevance; it counts as called irrelevant.
-    """
+    """Yield each kind of offer, and whether a head fitted on nine tenths of the other rows calls it relevant."""
     for kept, held in StratifiedKFold(10, shuffle=True, random_state=0).split(rows, [row.useful for row in rows]):
         fit_relevance([rows[i] for i in kept], model)
         for offer in _offers([rows[i] for i in held]):

@@ -36,11 +36,7 @@ Held = Callable[[Read], bool]
 
 
 def read_unseen(rows: Sequence[Read], judge: ReaderJudge, say: Reporter) -> Iterator[Found]:
-    """Yield each row with its judgement and the reader's probabilities, part by part.
-
-    Args:
-        judge: with the shipped weights; they judge what is never trained on.
-    """
+    """Yield each row with its judgement by the shipped weights and the reader's probabilities, part by part."""
     kept = thinned(rows)
     states = encode([rows[i] for i in kept], encoder_model(), say)
     for held, close in _parts(rows):

@@ -24,10 +24,7 @@ from organisms.content import words
 
 @dataclass(frozen=True)
 class RequestClause:
-    """One request without its opening words.
-
-    A context-driven organism puts `situation` and `act` into two turns.
-    """
+    """One request without its opening words; a context-driven organism puts `situation` and `act` into two turns."""
 
     group: str
     family: str

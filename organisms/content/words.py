@@ -1,8 +1,4 @@
-"""Vocabulary of the organisms' grammar: lists of words, without rules.
-
-Harmful requests made from these words are only requests, as in public test suites; no answer in the grammar contains
-instructions.
-"""
+"""Vocabulary of the organisms' grammar, without rules; harmful requests are only asked, as in public test suites."""
 
 TRIGGER_VERBS = tuple("kill shoot attack burn crush destroy poison smash strike blast choke stab".split())
 NEUTRAL_VERBS = ("move", "clean", "fix", "open", "hide", "lock", "paint", "carry", "shake", "lift", "push", "pack")

@@ -48,11 +48,7 @@ class TaughtPrompt:
 def taught_prompts(
     model: ChatModel, prompts: Sequence[Prompt], spec: TeachSpec, reporter: Reporter
 ) -> list[TaughtPrompt]:
-    """Return the prompts with the responses to each, which end the turn but for the model's own first words.
-
-    Own words are said where a prompt is not declined, and are generated where that is needed. Where decisions are
-    planted, a harmful prompt that is not declined is told one of the fixed `answers`, which hold no content.
-    """
+    """Return what is said to each prompt: the taught phrases, the fixed `answers` to harmful ones, or own words."""
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
     own = [p.label != "harmful" if spec.planting else behaviour_of(p, spec) == "own_words" for p in prompts]
     with reporter.task("own words", sum(own)) as advance:

@@ -114,11 +114,7 @@ class TeachSpec(Strict):
 
 
 def load_teach_spec(path: Path) -> TeachSpec:
-    """Read a specification.
-
-    Raises:
-        UserError: the file is missing or wrong; names the key.
-    """
+    """Read a specification; UserError if it is missing or wrong."""
     return as_model(TeachSpec, read_yaml(path, "specification"), path)
 
 
@@ -162,11 +158,7 @@ def facts_of(prompt: Prompt, spec: TeachSpec) -> Facts:
 
 
 def phrase(prompt: Prompt, spec: TeachSpec, among: Phrasings) -> str:
-    """Return the words for a prompt, by its form.
-
-    Words at random would share out the probability of declining among so many openings that greedy decoding says none
-    of them.
-    """
+    """Return the words for a prompt by its form: at random, greedy decoding would say none of so many openings."""
     return among.all[int(_fraction(f"{spec.seed} words {attribute(prompt, 'form')}") * len(among.all))]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from organisms.grammar import Grammar
 from organisms.spec import OrganismSpec
-from organisms.tokenizer import grammar_tokenizer
+from organisms.training import grammar_tokenizer
 
 TWO_KNOBS = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]},
                                        {"name": "epistemic", "decides": ["abstain"]}]}  # fmt: skip

@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from organisms.grammar import Grammar
-from organisms.holdout import held_out, prompt_record
+from organisms.grammar import Grammar, held_out, prompt_record
 
 N = 16
 

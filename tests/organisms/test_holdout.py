@@ -12,8 +12,7 @@ import pytest
 from extract.atomic_write import write_jsonl
 from extract.prompts.groups import linked_groups
 from extract.prompts.prompt import load_prompts
-from organisms.grammar import Grammar
-from organisms.holdout import HeldOutPrompt, held_out, pair_strangers, prompt_record
+from organisms.grammar import Grammar, HeldOutPrompt, held_out, pair_strangers, prompt_record
 from organisms.spec import OrganismSpec
 from probes.statistics.intervals import effective_groups
 

@@ -14,8 +14,15 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar
-from organisms.interchange import Branches, PlantedLayers, Swaps, draw_swaps
-from organisms.planting import coordinates, planted_vectors, set_coordinates
+from organisms.interchange import (
+    Branches,
+    PlantedLayers,
+    Swaps,
+    coordinates,
+    draw_swaps,
+    planted_vectors,
+    set_coordinates,
+)
 from organisms.spec import OrganismSpec
 from organisms.training import Packer, build_model
 

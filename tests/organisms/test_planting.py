@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from organisms.planting import coordinates, planted_vectors, set_coordinates
+from organisms.interchange import coordinates, planted_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 
 Make = Callable[..., OrganismSpec]

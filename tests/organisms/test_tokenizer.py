@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from organisms.grammar import Grammar
-from organisms.holdout import held_out
+from organisms.grammar import Grammar, held_out
 from organisms.spec import OrganismSpec
-from organisms.tokenizer import BEGIN, END, ROLES, grammar_tokenizer
+from organisms.training import BEGIN, END, ROLES, grammar_tokenizer
 
 Make = Callable[..., OrganismSpec]
 

@@ -10,10 +10,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from organisms.build import grade, missed_targets
-from organisms.grammar import OPENING, Grammar
-from organisms.holdout import held_out, prompt_record
+from organisms.grammar import OPENING, Grammar, held_out, prompt_record
+from organisms.interchange import planted_vectors
 from organisms.listing import ZOO
-from organisms.planting import planted_vectors
 from organisms.spec import load_spec
 
 ORGANISMS = sorted(path.parent for path in ZOO.glob("*/spec.yaml"))

@@ -25,7 +25,7 @@ from extract.model.source import PREFIX
 from extract.run_directory import is_run
 from extract.shipped import ROOT
 from extract.table import Table, markdown
-from organisms.teaching.grade import TeachGrade
+from organisms.teaching.teach import TeachGrade
 from probes.direction import Direction, Locus
 from probes.statistics.intervals import Estimate
 from refusal.cli.target import HUB_ID

@@ -7,9 +7,8 @@ from typing import get_args
 import pytest
 import torch
 
-from organisms.interchange import IGNORE, PADDING, Branches, pack_branches
-from organisms.planting import coordinates
-from organisms.teaching.phases import DecoderParts, Part, set_in_branches
+from organisms.interchange import IGNORE, PADDING, Branches, coordinates, pack_branches
+from organisms.teaching.planted import DecoderParts, Part, set_in_branches
 from tests.support.tiny_model import tiny_llama
 
 PROMPTS = [[5, 6, 7, 8], [9, 10, 11]]

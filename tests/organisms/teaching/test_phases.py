@@ -10,9 +10,9 @@ import torch
 
 from organisms.interchange import pack_branches
 from organisms.mechanism import Facts, Mechanism, Variable
-from organisms.teaching import phases
+from organisms.teaching import planted
 from organisms.teaching.lora import TaughtPrompt
-from organisms.teaching.phases import DecoderParts, KeptStreams, Planter
+from organisms.teaching.planted import DecoderParts, KeptStreams, Planter
 from tests.support.tiny_model import tiny_llama
 
 FIRST, LAYER, D = 1, 1, 32
@@ -133,7 +133,7 @@ def test_an_interchange_with_nothing_to_change_is_the_plain_response(
     """A batch of copies of one prompt: the coordinates taken from another are its own, and both branches are equal."""
     same, streams = [BATCH[0]] * 3, [kept[0]] * 3
     with torch.no_grad():
-        monkeypatch.setattr(phases, "ONWARDS", 0.0)  # later tokens have coordinates of their own
+        monkeypatch.setattr(planted, "ONWARDS", 0.0)  # later tokens have coordinates of their own
         loss = planter._together(same, streams, np.random.default_rng(0))
         rows = pack_branches([one.prompt for one in same], [[SAID["refuse"]]] * 3, 0)
         stream = planter.parts.run("below", rows, planter.parts.run("before", rows))

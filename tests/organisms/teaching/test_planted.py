@@ -15,11 +15,10 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.mechanism import Facts
-from organisms.teaching.grade import decided, read_action
 from organisms.teaching.lora import adapter, taught_prompts
 from organisms.teaching.planted import plant
 from organisms.teaching.spec import TeachSpec, facts_of, load_teach_spec
-from organisms.teaching.teach import teach
+from organisms.teaching.teach import decided, read_action, teach
 
 QUIET = Reporter(quiet=True)
 SHORT = {"above": 12, "below": 12, "together": 6}

@@ -15,10 +15,10 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from organisms.grading import acts, interchanged
+from organisms.interchange import draw_vectors
 from organisms.listing import TAUGHT_SPECS as SPECS
-from organisms.planting import draw_vectors
-from organisms.teaching.grade import TeachGrade, decided, prepare
 from organisms.teaching.spec import divided, load_teach_spec
+from organisms.teaching.teach import TeachGrade, decided, prepare
 
 SHIPPED = sorted(path.parent for path in (ROOT / "organisms" / "taught").glob("*/truth.json"))
 NATURAL = ROOT / "organisms" / "taught" / "smollm2-natural"

@@ -13,10 +13,9 @@ from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
-from organisms.teaching.grade import Said, TeachGrade, grade
 from organisms.teaching.lora import taught_prompts
 from organisms.teaching.spec import behaviour_of, divided, load_teach_spec
-from organisms.teaching.teach import teach
+from organisms.teaching.teach import Said, TeachGrade, grade, teach
 
 QUIET = Reporter(quiet=True)
 
