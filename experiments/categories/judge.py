@@ -151,13 +151,7 @@ def _judged_tradeoff(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], angles
 
 
 def judge_categories(measured: Mapping[str, Decliners], margin: float, alpha: float) -> SetResult:
-    """Judge the categories of one way of declining, two or more.
-
-    Args:
-        measured: the decliners of each category, by its name.
-        margin: the least difference of two shares that matters.
-        alpha: each one-sided statement is tested at alpha / 2.
-    """
+    """Judge two or more categories of one way of declining; each one-sided statement is tested at alpha / 2."""
     names, level = sorted(measured), alpha / 2
     pairs = list(combinations(names, 2))
     p = {claim: np.array([_p_of(claim, measured, *pair, margin) for pair in pairs]) for claim in CLAIMS}

@@ -45,11 +45,7 @@ class Category:
 
 
 def find_categories(behaviour: Behaviour, of: DeclineSet, least: int) -> tuple[list[Category], dict[str, str]]:
-    """Return the categories with enough decliners, in the order of their names, and why each other one has too few.
-
-    Args:
-        least: the least number of baseline decliners.
-    """
+    """Return the categories with at least so many decliners, by name, and why each other one cannot be tested."""
     corpus = behaviour.corpus
     label = {"normative": corpus.harmful, "epistemic": corpus.uncertain, "over_refusal": corpus.benign}[of]
     of_prompt = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)
@@ -66,11 +62,7 @@ def find_categories(behaviour: Behaviour, of: DeclineSet, least: int) -> tuple[l
 
 
 def check_names(only: Sequence[str], prompts: Sequence[Prompt]) -> None:
-    """Check that prompts have the categories that a configuration names.
-
-    Raises:
-        UserError: they have not.
-    """
+    """Raise UserError if no prompt has a category that a configuration names."""
     named = sorted({prompt.category for prompt in prompts if prompt.category})
     for name in only:
         if name not in named:

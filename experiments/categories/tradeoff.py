@@ -57,9 +57,6 @@ def measure_tradeoff(
 ) -> tuple[tuple[float, ...], dict[Key, Outcomes]]:
     """Answer refused benign and refused harmful prompts under each way, with what is fitted on the other folds.
 
-    Args:
-        folds: of the tasks' prompts; harmful prompts are divided into folds with the groups that they belong to.
-
     Returns:
         The angle of the normative direction to the span in each fold, in degrees, and the outcomes by way and strength.
     """
@@ -183,9 +180,7 @@ def fit_trajectories(
 ) -> Trajectories | None:
     """Fit trajectories on training prompts and recognise the task of tested ones; None without a layer to read below.
 
-    Args:
-        training: whether each prompt of the run is a training one.
-        others: training rows of other categories, which belong to no task.
+    Training rows of `others` belong to no task.
     """
     layers = [layer for layer in loaded.store.layers if layer > min(loaded.store.layers)]
     inside = {task.name: task.samples(loaded.corpus, training) for task in tasks}

@@ -131,13 +131,7 @@ def choose_by_category(
     locus: Locus,
     targets: Targets,
 ) -> ChosenByCategory:
-    """Choose and certify thresholds by category.
-
-    Args:
-        pooled: the threshold of each dial for all prompts.
-        declining: the prompts that each dial should decline.
-        locus: where categories are recognised.
-    """
+    """Choose and certify thresholds by category, recognised at a locus; see `dials_of_category`."""
     recognised, config = fit_category_read(loaded, locus), loaded.config.steer
     before = policy.table.actions_at(list(pooled.values()), config.band)
     if recognised is None:
@@ -193,6 +187,8 @@ def dials_of_category(
 
     Args:
         mine: the prompts that are recognised as the category.
+        pooled: the threshold of each dial for all prompts.
+        declining: the prompts that each dial should decline.
         given: dials whose threshold the configuration gives.
     """
     corpus, config = policy.inputs.corpus, policy.inputs.config

@@ -138,12 +138,7 @@ def choose_thresholds(
 def _path(
     surface: Surface, rates: Columns, n_groups: Mapping[str, float], targets: Targets
 ) -> Int[np.ndarray, " settings"]:
-    """Order the settings, the largest safety margin first; ties by the sum of the shares, then by nearness to 0.5.
-
-    Args:
-        rates: of each risk on the choice prompts.
-        n_groups: effective number of groups behind each rate.
-    """
+    """Order the settings, the largest safety margin first; ties by the sum of the shares, then by nearness to 0.5."""
     if not targets.limits:
         return np.lexsort((surface.off, expected_cost(rates, targets.costs or dict.fromkeys(COST_KEYS, 1.0))))
 
@@ -163,14 +158,9 @@ def _chosen(
     within: Bool[np.ndarray, " settings"],
     rates: Columns,
     targets: Targets,
-    passed: int,
+    passed: int,  # of the path: certified
 ) -> tuple[int, str]:
-    """Return the setting that is used, and the rule by which it is.
-
-    Args:
-        within: whether a setting meets every limit on the choice prompts, as estimated.
-        passed: how many of the path are certified.
-    """
+    """Return the setting that is used, and the rule by which it is, of those within the limits as estimated."""
     if len(order) == 1:
         return int(order[0]), "given"
     if targets.costs is not None:

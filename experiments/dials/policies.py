@@ -111,11 +111,7 @@ class PolicyEvaluation:
 def evaluate(
     inputs: RunInputs, table: Counterfactuals, declining: Sequence[Bool[np.ndarray, " prompts"]]
 ) -> PolicyEvaluation:
-    """Evaluate a table at the candidate thresholds of the choice prompts.
-
-    Args:
-        declining: the prompts that each dial should decline.
-    """
+    """Evaluate a table at the candidate thresholds of the choice prompts, given what each dial should decline."""
     chosen = inputs.corpus.rated & inputs.corpus.within(*CHOICE)
     thresholds = [candidate_thresholds(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, inputs.config.steer.band)
@@ -125,11 +121,7 @@ def evaluate(
 def evaluate_one_dial(
     loaded: LoadedRun, writers: Mapping[Kind, Writer], probability: Float[np.ndarray, " prompts"]
 ) -> tuple[PolicyEvaluation, Writer] | None:
-    """Build the one-dial baseline; of several write loci, the one with the largest hypervolume on the choice prompts.
-
-    Args:
-        probability: the probability that it reads.
-    """
+    """Return the one-dial baseline; of several write loci, that of the largest hypervolume on the choice prompts."""
 
     def volume(each: tuple[PolicyEvaluation, Writer]) -> float:
         policy, _ = each
@@ -204,8 +196,7 @@ def ask_under_lines(
 def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Fields:
     """Compare the dials with one dial, with system lines and with the plain model; return fields of `SteerResult`.
 
-    Args:
-        most: the dials' over-refusal on the choice prompts, at which the policies are also compared.
+    They are also compared at `most`, the dials' over-refusal on the choice prompts.
     """
     test = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     single = evaluate_one_dial(loaded, writers, dials.table.probability.max(axis=0))

@@ -52,11 +52,9 @@ class DialRead:
 
 
 def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
-    """Fit the read of one dial at or below the first write layer, against all other rated prompts.
+    """Fit the read of the prompts that a dial should decline, against all other rated ones.
 
-    Args:
-        declining: the prompts it should decline.
-        first_write: the layer of the first write of any dial: a read above it would be circular.
+    It is at or below the layer of the first write of any dial: a read above it would be circular.
     """
     store = loaded.store
     contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
@@ -87,14 +85,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
 def cross_fitted_scores(
     X: Float[np.ndarray, "rows d_model"], contrast: Contrast, probe: LinearProbe, seed: int, device: str
 ) -> Float[np.ndarray, " rows"]:
-    """Score every prompt; training prompts get cross-fitted scores, by probes of the same C fitted without their fold.
-
-    Args:
-        X: activations of the contrast's rows.
-
-    Returns:
-        Log-odds before calibration.
-    """
+    """Return uncalibrated log-odds of the contrast's rows; training rows are scored by probes without their fold."""
     score, train = probe.decision_function(X), contrast.within("train")
     y, groups = contrast.y[train], contrast.groups[train]
     n_folds = min(FOLDS, *(len(np.unique(groups[side])) for side in (y, ~y)))

@@ -88,12 +88,7 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
 def _build_dials(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
 ) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"], ChosenByCategory | None]:
-    """Tabulate the outcomes and build the dials.
-
-    Returns:
-        The dials, the trade-off, every prompt's action by look-up at one threshold for all prompts, and the thresholds
-        by category where they are asked for.
-    """
+    """Return the dials, the trade-off, each prompt's action by look-up, and thresholds by category if asked for."""
     config, band = loaded.config.steer, loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
@@ -160,10 +155,7 @@ def _allowed(policy: PolicyEvaluation, targets: Targets) -> Surface:
 
 
 def _surface_rows(policy: PolicyEvaluation, thresholds: Sequence[float], band: float) -> list[dict[str, object]]:
-    """Return every rate on the choice prompts and on test at each setting, those that were set among them.
-
-    Rates on test have their limits and n; `test_columns` has what the report shows besides.
-    """
+    """Return every rate on the choice prompts and, with limits, on test, at each setting and at that in use."""
     axes = [np.union1d(tried, [tau]) for tried, tau in zip(policy.surface.settings.T, thresholds, strict=True)]
     surface = Surface.over(policy.table, axes, band)
     taus = zip(policy.table.dials, surface.settings.T, strict=True)

@@ -65,12 +65,7 @@ def risk_of(
     right: Bool[np.ndarray, " prompts"],
     among: Bool[np.ndarray, " prompts"],
 ) -> Risk:
-    """Count one mistake.
-
-    Args:
-        right: the plain model states the known answer; `facts_lost` counts those it no longer states.
-        among: the prompts to count on.
-    """
+    """Count one mistake among some prompts; `facts_lost` are known answers that the plain model states (`right`)."""
     label, counts = COUNTED.get(name, ("", frozenset()))
     rows = np.flatnonzero((corpus.labelled(label) if label else right) & among)
     actions = table.actions[rows]
@@ -142,10 +137,7 @@ def paired_changes(
     after: Shaped[np.ndarray, " rows"],
     groups: Shaped[np.ndarray, " rows"],
 ) -> dict[str, PairedChange]:
-    """Return the paired change of each joint rate on prompts judged both times; rates without such prompts are absent.
-
-    The interval is Tango's at the effective number of groups.
-    """
+    """Return the paired change of each joint rate that has prompts judged both times (`contrast`)."""
     changes, label = {}, np.array(labels, dtype=object)
     was, now = acted(before), acted(after)
     judged = was.judged & now.judged
@@ -163,14 +155,9 @@ def paired_changes(
 
 
 def test_columns(surface: Surface, risks: Mapping[str, Risk], inputs: RunInputs, table: Counterfactuals) -> Columns:
-    """Return what the report shows at each setting: each rate's limits and n, known facts, the right-action score.
+    """Return what the report shows of test prompts at each setting, NaN where unknown.
 
-    Args:
-        risks: on the test prompts.
-
-    Returns:
-        Columns `NAME_low`, `NAME_high` and `NAME_n` of each rate, `known_facts`, `right_action` and its n;
-        NaN where unknown.
+    It is `NAME_low`, `NAME_high` and `NAME_n` of each rate, `known_facts`, and `right_action` with its n.
     """
     columns: Columns = {}
     for name in COUNTED:
@@ -216,10 +203,7 @@ def _at_each(
 
 
 def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " kept"]:
-    """Return the Pareto-optimal settings on the choice prompts, MOST_POINTS at most.
-
-    Indices into the surface, in order of the first axis.
-    """
+    """Return the Pareto-optimal settings on the choice prompts, MOST_POINTS at most, in order of the first axis."""
     points = axes_of(rates_of(surface, choice))
     kept = front(points)
     kept = kept[np.lexsort(points[kept].T[::-1])]
@@ -255,10 +239,7 @@ def cost_shares(costs: Mapping[str, float]) -> Float[np.ndarray, "ratios axes"]:
 def cheapest(
     surface: Surface, choice: Mapping[str, Risk], shares: Float[np.ndarray, "ratios axes"]
 ) -> Int[np.ndarray, " ratios"]:
-    """Return the setting of least expected cost on the choice prompts at each ratio, as indices into the surface.
-
-    Of equal ones it is the one nearest 0.5.
-    """
+    """Return the setting of least expected cost on the choice prompts at each ratio; of equal ones that nearest 0.5."""
     costs = comparable(axes_of(rates_of(surface, choice))) @ shares.T
     return np.array([np.lexsort((surface.off, own))[0] for own in costs.T.round(9)])
 
@@ -300,12 +281,7 @@ def least_losses(
 
 
 def cost_saved(one: Losses, other: Losses, groups: Shaped[np.ndarray, " corpus"]) -> Estimate:
-    """Return the expected cost of `other` minus that of `one`, with a 95 % interval over groups of test prompts.
-
-    Args:
-        one, other: on the same prompts; those judged under both count.
-        groups: group of each prompt of the corpus.
-    """
+    """Return the expected cost of `other` minus that of `one`, with 95 % limits over groups of prompts judged twice."""
     saved = other.loss - one.loss
     both = ~np.isnan(saved)
     return sum_of_means(saved[both], one.axis[both], groups[one.rows[both]], one.most)
