@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Protocol
@@ -103,6 +103,25 @@ class Reporter:
                     progress.update(task, rate=f"{speed:.1f}/s" if speed else "")
 
                 yield advance_bar
+
+    @contextmanager
+    def counted(self, description: str, *, resumed: bool = False) -> Iterator[Callable[[int, int], None]]:
+        """Show one bar from the first call of the yielded function on, which takes the steps done so far and all.
+
+        With `resumed` the first call says what an earlier run has done.
+        """
+        with ExitStack() as stack:
+            advance: Advance | None = None
+            before = 0
+
+            def progress(done: int, total: int) -> None:
+                nonlocal advance, before
+                remembered = resumed and advance is None
+                advance = advance or stack.enter_context(self.task(description, total))
+                advance(done - before, remembered=remembered)
+                before = done
+
+            yield progress
 
     def _named(self, description: str, whole: bool) -> str:
         """Return a description after the stage's place in the run, and its name where there is room."""

@@ -67,15 +67,8 @@ def extract(
         response_tokens=response_tokens,
         thought_tokens=thought_tokens,
     )
-    with reporter.task("extracting", len(asked)) as advance:
-        seen = 0
-
-        def done(rows: int, _of: int) -> None:
-            nonlocal seen
-            advance(rows - seen)
-            seen = rows
-
-        extract_to(model, asked, rendered, file, spec, progress=done, say=reporter.say)
+    with reporter.counted("extracting", resumed=True) as progress_bar:
+        extract_to(model, asked, rendered, file, spec, progress=progress_bar, say=reporter.say)
     return ActivationStore(file)
 
 

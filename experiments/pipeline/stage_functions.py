@@ -32,23 +32,9 @@ def _extract(loaded: LoadedRun) -> None:
         loaded.pool.fill_store()
         return
     rendered = loaded.rendered  # a template error comes before the progress bar
-    with loaded.reporter.task("extracting activations", len(loaded.prompts)) as advance:
-        done: int | None = None
-
-        def progress(now: int, _total: int) -> None:
-            nonlocal done
-            advance(now - (done or 0), remembered=done is None)  # the first call counts what an earlier run stored
-            done = now
-
-        extract(
-            loaded.model,
-            loaded.prompts,
-            rendered,
-            loaded.file("activations.h5"),
-            loaded.config.extract,
-            progress=progress,
-            say=loaded.reporter.say,
-        )
+    given = loaded.model, loaded.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
+    with loaded.reporter.counted("extracting activations", resumed=True) as progress:
+        extract(*given, progress=progress, say=loaded.reporter.say)
 
 
 def check_extraction(loaded: LoadedRun) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from extract.errors import UserError
 from extract.run_directory import file_of_run
 from refusal.cli.options import Json, print_json, wrapped
-
-if TYPE_CHECKING:
-    from extract.progress import Advance
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
@@ -59,6 +54,7 @@ def store_verify(
     """
     from extract.model.loading import load_model
     from extract.model.loading_options import DType, quiet_libraries
+    from extract.progress import Reporter
     from extract.store.integrity import verify
 
     if dtype not in get_args(DType):
@@ -69,7 +65,7 @@ def store_verify(
     if model is not None:
         quiet_libraries()
         weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()
-    with _slices(f"verifying {file.name}") as progress:
+    with Reporter().counted(f"verifying {file.name}") as progress:
         result = verify(file, weights=weights, progress=progress)
     if as_json:
         print_json(vars(result) | {"ok": not result.findings})
@@ -95,32 +91,15 @@ def store_export(
 
     Example: refusal store export runs/quickstart/activations.h5 --to quickstart.h5
     """
+    from extract.progress import Reporter
     from extract.store.writer import export
 
     file = file_of_run(file, "activations.h5")
     to = to / file.name if to.is_dir() else to
-    with _slices(f"exporting {file.name}") as progress:
+    with Reporter().counted(f"exporting {file.name}") as progress:
         export(file, to, progress=progress)
     size = to.stat().st_size
     if as_json:
         print_json({"written": str(to), "bytes": size})
     else:
         typer.echo(f"{to}: {size / 1e6:.1f} MB")
-
-
-@contextmanager
-def _slices(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar from the first call on, since the first call gives the total."""
-    from extract.progress import Reporter
-
-    with ExitStack() as stack:
-        advance: Advance | None = None
-        seen = 0
-
-        def progress(done: int, total: int) -> None:
-            nonlocal advance, seen
-            advance = advance or stack.enter_context(Reporter().task(doing, total))
-            advance(done - seen)
-            seen = done
-
-        yield progress

@@ -116,11 +116,16 @@ def test_what_is_remembered_counts_as_done_and_not_in_the_rate(
         advance(20)
         clock[0] += 160.0
         advance(80)
+    with Reporter(step="2/11 respond").counted("plain completions", resumed=True) as count:
+        for done, seconds in ((900, 40.0), (920, 160.0), (1000, 0.0)):
+            count(done, 1000)
+            clock[0] += seconds
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert lines == [
+    expected = [
         "2/11 respond: plain completions 920/1000 (900 remembered), 0.5/s, 160 s left",
         "2/11 respond: plain completions 1000/1000 (900 remembered), 0.5/s, 200 s",
     ]
+    assert lines == [*expected, *expected]
 
 
 @pytest.mark.parametrize(("columns", "named"), [("80", "2/11 reading"), ("120", "2/11 respond: reading")])
