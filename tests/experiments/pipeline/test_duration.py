@@ -119,20 +119,15 @@ def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypa
     config = load_config(Path(f"configs/models/{name}.yaml"), given)
     record, shape = estimate(config, "report", Reporter(quiet=True)).record(tmp_path / "run"), FAMILIES[name].shape
     assert record["parameters"] == pytest.approx(FAMILIES[name].billions * 1e9, rel=0.02)
-    positions = config.extract.positions
-    if positions is None:  # inst_last, template tokens, inst_mean, trigger_last
-        n_after = {"qwen2.5-1.5b-instruct": 5, "gemma-2-2b-it": 5, "mistral-7b-instruct": 1}[name]
-        n_positions = n_after + 3
-        if name != "mistral-7b-instruct":  # the stand-in tokenizer writes `assistant` and `model` in several tokens
-            n_positions = record["activations on disk, bytes"] // (
-                2 * shape["num_hidden_layers"] * shape["hidden_size"] * record["prompts"]
-            )
-            assert n_positions >= n_after + 3
-    else:
-        n_positions = len(positions)
-    assert record["activations on disk, bytes"] == (
-        2 * shape["num_hidden_layers"] * n_positions * shape["hidden_size"] * record["prompts"]
-    )
+    a_position = 2 * shape["num_hidden_layers"] * shape["hidden_size"] * record["prompts"]
+    n_positions, rest = divmod(record["activations on disk, bytes"], a_position)
+    assert rest == 0
+    if config.extract.positions is not None:
+        assert n_positions == len(config.extract.positions)
+    elif name == "mistral-7b-instruct":  # inst_last, the template's token, inst_mean, trigger_last
+        assert n_positions == 4
+    else:  # the stand-in tokenizer writes `assistant` and `model` in several tokens
+        assert n_positions >= 8
     there = record["here"]
     assert there["weights, bytes"] == 2 * record["parameters"]
     low, high = there["minutes"]
