@@ -20,7 +20,7 @@ from experiments.run.config import RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import warning
 from experiments.run.run_lock import LOG, RunLock, RunLog
-from extract.atomic_write import write_text
+from extract.atomic_write import make_folder, unwritable, write_text
 from extract.background import call_in_subprocess
 from extract.errors import UserError
 from extract.progress import Reporter
@@ -138,10 +138,7 @@ def _check_prompts(config: RunConfig, directory: Path, to_do: set[str]) -> None:
 def _prepared(directory: Path) -> Iterator[None]:
     """Make the run directory; remove it if bad input ends the block before a stage has written anything."""
     made = not directory.exists()
-    try:
-        (directory / "stages").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(directory, error) from None
+    make_folder(directory / "stages")
     try:
         yield
     except UserError:
@@ -158,11 +155,7 @@ def _write_config(directory: Path, config: RunConfig) -> None:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
     except OSError as error:
-        raise _unwritable(directory, error) from None
-
-
-def _unwritable(directory: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write the run directory {directory}: {error.strerror}; choose another with --out")
+        raise unwritable(path, error) from None
 
 
 def _invalidate(loaded: LoadedRun, stages: Sequence[Stage]) -> None:

@@ -60,23 +60,12 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
         if word.trigger_share is None
         else [f"Trigger share {word.share:.2f}: the part of the effect on refusing that the word has."]
     )
+    why_two = filter(None, [_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)])
+    why_word, drives = filter(None, [_sentence(word.reason), *share]), DRIVES.get(word.verdict, VERDICTS[word.verdict])
+    evidence = "The evidence"
     return [
-        Tile(
-            "One refusal or two?",
-            VERDICTS[two.verdict],
-            [line for line in (_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)) if line],
-            two.verdict,
-            "matrix",
-            "The evidence",
-        ),
-        Tile(
-            "Trigger word or intent?",
-            DRIVES.get(word.verdict, VERDICTS[word.verdict]),
-            [line for line in (_sentence(word.reason), *share) if line],
-            word.verdict,
-            "triggers",
-            "The evidence",
-        ),
+        Tile("One refusal or two?", VERDICTS[two.verdict], list(why_two), two.verdict, "matrix", evidence),
+        Tile("Trigger word or intent?", drives, list(why_word), word.verdict, "triggers", evidence),
         _evidence(results, n_caveats),
     ]
 

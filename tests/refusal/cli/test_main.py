@@ -154,7 +154,7 @@ def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(
 def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    one_line(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), "cannot write the run directory")
+    one_line(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), f"cannot write {blocked / 'run'}")
 
 
 def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> None:
