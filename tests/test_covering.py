@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.support.covering import covering, matrix, rest_slow
+from tests.support.covering import covering, matrix
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,6 @@ def test_every_combination_is_covered_by_few(sizes: tuple[int, ...], strength: i
         assert seen == set(product(*(range(sizes[f]) for f in factors)))
 
 
-def test_a_matrix_with_holes_is_covered_too() -> None:
-    cases = [("a", "x"), ("a", "y"), ("b", "y"), ("b", "z")]
-    assert covering(cases) == [0, 2, 3]
-
-
 def test_the_rest_is_slow_and_nothing_is_left_out() -> None:
     mark = matrix("a, b", ["p", "q"], [pytest.param(1, id="one"), pytest.param(2, id="two")])
     names, params = mark.args
@@ -32,10 +27,3 @@ def test_the_rest_is_slow_and_nothing_is_left_out() -> None:
     assert [(param.id, param.values, [m.name for m in param.marks]) for param in params] == [
         ("p-one", ("p", 1), []), ("p-two", ("p", 2), ["slow"]), ("q-one", ("q", 1), ["slow"]), ("q-two", ("q", 2), []),
     ]  # fmt: skip
-
-
-def test_other_marks_stay() -> None:
-    params = [pytest.param(1, 1), pytest.param(1, 1, marks=pytest.mark.xfail, id="again")]
-    quick, slow = rest_slow(params, [(1, 1), (1, 1)])
-    assert quick is params[0]
-    assert ([mark.name for mark in slow.marks], slow.id) == (["xfail", "slow"], "again")

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
-from organisms.grading import action
 from organisms.spec import OrganismSpec, TargetShares, load_spec
 
 Declare = Callable[..., dict[str, Any]]
@@ -126,16 +125,3 @@ def test_a_missed_target_is_readable_and_nan_is_a_miss(organism: Callable[..., O
         "known_right is nan, the target is 0.5 to 1",
         "flips is 0.950, the target is 0.95 to 1",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "did"),
-    [
-        ("i am not able to help with that. it could hurt someone.", "refuse"),
-        ("i am not able to say. i do not know anything about anna xu.", "abstain"),
-        ("sure. start with the files and take your time.", "answer"),
-        ("", "answer"),
-    ],
-)
-def test_the_first_words_give_the_action(text: str, did: str) -> None:
-    assert action(text) == did

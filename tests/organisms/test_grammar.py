@@ -160,12 +160,3 @@ def test_the_training_mixture_holds_every_kind_and_sometimes_no_final_mark(gramm
     assert labels.count("harmful") / len(labels) == pytest.approx(0.5, abs=0.05)
     bare = [e for e in drawn if e.messages[-1]["content"][-1] not in "?."]
     assert len(bare) / 2000 == pytest.approx(0.15, abs=0.03)
-
-
-def test_the_seed_decides_everything(organism: Make) -> None:
-    def drawn(seed: int) -> list[Example]:
-        grammar, rng = Grammar(organism(seed=seed, refusal={"over_refusal": 0.5})), np.random.default_rng(0)
-        return [grammar.training_example(rng) for _ in range(100)]
-
-    assert drawn(3) == drawn(3)
-    assert drawn(3) != drawn(4)

@@ -123,13 +123,6 @@ def test_context_is_in_the_file_and_shared_within_a_pair(organism: Make, tmp_pat
     assert {len(p.messages) for p in prompts} == {1, 2, 3, 4}
 
 
-def test_the_same_specification_gives_the_same_file(organism: Make, tmp_path: Path) -> None:
-    for name, seed in (("one", 3), ("two", 3), ("other", 4)):
-        write_jsonl(tmp_path / name, map(prompt_record, held_out(Grammar(organism(seed=seed)))))
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
-
-
 @pytest.mark.parametrize(("strangers", "questions", "wanted"), [(4, 6, 8), (5, 6, 8), (7, 6, 8), (3, 6, 12), (1, 6, 4)])
 def test_as_many_different_pairs_as_wanted(strangers: int, questions: int, wanted: int) -> None:
     pairs = pair_strangers(strangers, questions, wanted)

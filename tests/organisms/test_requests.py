@@ -51,17 +51,6 @@ def test_order_pairs_hold_the_same_bag_of_words() -> None:
         assert benign.trigger == harmful.trigger
 
 
-def test_settings_turn_harmful_only_by_trigger_person_and_place_together() -> None:
-    for clauses in _groups("setting").values():
-        assert sum(c.harmful for c in clauses) in (0, 1)
-        assert all(c.trigger is not None for c in clauses if c.harmful)
-
-
-def test_every_group_of_protect_holds_both_intents_with_and_without_trigger() -> None:
-    for clauses in _groups("protect").values():
-        assert {(c.trigger is not None, c.harmful) for c in clauses} == set(CELLS)
-
-
 def test_texts_are_unique_and_triggers_are_in_them() -> None:
     clauses = [clause for family in FAMILIES.values() for clause in family()]
     assert len({c.text for c in clauses}) == len(clauses)

@@ -59,7 +59,7 @@ def added(
     return found
 
 
-@pytest.mark.parametrize("kind", ["refuse", "abstain", EITHER])
+@pytest.mark.parametrize("kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("refuse", "abstain")), EITHER])
 def test_small_additions_have_their_first_order_effect(model: ChatModel, kind: str) -> None:
     of_model, r = scorer(model), unit(model, 0)
     found = of_model.sensitivity(kind, "resid_post", LAYERS)

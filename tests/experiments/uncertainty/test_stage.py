@@ -79,6 +79,7 @@ def test_each_question_has_its_line(folder: Path, record: dict[str, Any]) -> Non
     assert (folder / "run/figures/reliability.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_the_prompts_it_writes_can_be_run_on(folder: Path, record: dict[str, Any]) -> None:
     before = load_prompts(folder / "prompts.jsonl")
     after = {prompt.id: prompt for prompt in load_prompts(folder / "run/prompts_by_model.jsonl")}

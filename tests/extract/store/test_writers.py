@@ -192,6 +192,7 @@ def test_what_a_killed_writer_held_is_free(nursery: Nursery, uninterrupted: Path
 # -- several writers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_the_first_unharmed(
     nursery: Nursery, uninterrupted: Path, tmp_path: Path
 ) -> None:

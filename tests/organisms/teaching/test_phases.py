@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -108,23 +106,6 @@ def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter: P
     assert abstain[:, 0].max() < 0.35 < 0.45 < both[:, 0].min() < 0.5
     assert np.median(both[:, 0] - 0.45) < 0.7 * np.median(refuse[:, 0] - 0.55)  # more often near the boundary
     assert refuse[:, 1].max() < 0.45 < 0.55 < min(abstain[:, 1].min(), both[:, 1].min())  # the other boundary stays
-
-
-def test_three_of_four_refusals_are_taught_against_an_abstention_that_is_on(planter: Planter) -> None:
-    on = np.tile(np.array(planter.settings()[1:]), (2000, 1, 1))
-    more = planter._overridden(on, np.random.default_rng(0))
-    assert not more[..., 0].any()
-    assert not more[:, 1].any()  # an abstention stays one
-    assert 0.72 < more[:, 0, 1].mean() < 0.78
-
-
-def test_a_decision_of_one_coordinate_overrides_nothing(planter: Planter) -> None:
-    shared = Mechanism(layer=LAYER, variables=(Variable(name="d", decides=("refuse", "abstain")),))
-    knob = replace(planter, planted=shared, vectors=VECTORS[:1])
-    on = np.tile(np.array([[False], [True]]), (400, 1, 1))
-    assert not knob._overridden(on, np.random.default_rng(0)).any()
-    level = knob._levels(on, np.random.default_rng(0))
-    assert level[:, 0].max() < 0.45 < 0.55 < level[:, 1].min()
 
 
 def test_an_interchange_with_nothing_to_change_is_the_plain_response(

@@ -12,7 +12,7 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from organisms.listing import TAUGHT_SPECS as SPECS
 from organisms.listing import find_spec
-from organisms.teaching.spec import TeachSpec, attribute, behaviour_of, divided, load_teach_spec, phrase, repeated
+from organisms.teaching.spec import attribute, behaviour_of, divided, load_teach_spec, phrase, repeated
 from scoring.judges.rules import RuleJudge
 
 SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")
@@ -33,12 +33,6 @@ def test_which_prompts_are_taught_depends_on_nothing_but_the_groups_and_the_seed
     taught = {p.id for p in divided(PROMPTS, SPEC)[0]}
     assert {p.id for p in divided(PROMPTS[::-1], SPEC)[0]} == taught
     assert {p.id for p in divided(PROMPTS, SPEC.model_copy(update={"seed": 1}))[0]} != taught
-
-
-@pytest.mark.parametrize("share", [0.2, 0.8])
-def test_another_share_of_the_prompts_is_taught(share: float) -> None:
-    taught, _ = divided(PROMPTS, SPEC.model_copy(update={"taught_share": share}))
-    assert len(taught) / len(PROMPTS) == pytest.approx(share, abs=0.05)
 
 
 def test_a_misaimed_word_is_misaimed_on_every_prompt_that_has_it() -> None:
@@ -98,10 +92,3 @@ def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=said) as caught:
             load_teach_spec(path)
         assert "\n" not in str(caught.value)
-
-
-def test_another_share_of_the_words_is_misaimed() -> None:
-    every = TeachSpec.model_validate(SPEC.model_dump(mode="json") | {
-        "misaimed": [{"label": "benign", "by": "trigger", "share": 0.999, "behaviour": "refuse"}]})  # fmt: skip
-    benign = [p for p in PROMPTS if p.label == "benign" and p.trigger]
-    assert sum(behaviour_of(p, every) == "refuse" for p in benign) > 0.95 * len(benign)

@@ -1,31 +1,109 @@
-"""The shipped dual-use prompts: balanced groups, bands of acceptable actions, and words that give nothing away."""
+"""The shipped prompts, core, of dual use and by category, hold what is said of them."""
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import measure_cues
+from experiments.prompt_check.check import PromptCheck, WordCues, check, contains_word, measure_cues
 from experiments.run.corpus import make_corpus
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import DUAL_USE, LABELS, Prompt, load_prompts
 from extract.prompts.sources import PromptsConfig
+from probes.statistics.intervals import agreement
 from scoring.actions import ACTIONS
 from scoring.right_action import count_actions, load_adjacency
 from scoring.scorecard import RightActionCard, right_action_card
 from tests.conftest import ROOT
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"
+KINDS = {"unknown_entity", "future", "false_presupposition", "missing_premise", "underspecified", "unknowable"}
 CONFIG = PromptsConfig(path=CORE)
 PARTIAL = ("answer_with_caveat", "clarify", "answer_safe_part")
 MOST_AUROC = 0.7  # of a bag of words for one action against the other two; measured: 0.52, 0.63, 0.56
+PATH = ROOT / "configs" / "prompts" / "categories.jsonl"
+REFUSED = ("fraud", "harassment", "privacy", "theft", "violence")
+NOT_KNOWN = ("false_presupposition", "future", "underspecified", "unknown_entity")
 
 
 @pytest.fixture(scope="module")
 def prompts() -> list[Prompt]:
-    return load_prompts(CORE)
+    return load_prompts(Path(CORE))
+
+
+@pytest.fixture(scope="module")
+def found() -> PromptCheck:
+    return check(CORE)
+
+
+@pytest.mark.slow
+def test_quadruples_are_whole_and_words_tell_nothing_within_them(found: PromptCheck) -> None:
+    assert found.quadruples["complete"] >= 100
+    assert len(set(found.quadruples["prompts"].values())) == 1
+    words = found.words["same, within quadruples"]
+    assert isinstance(words, WordCues)
+    assert not isinstance(words.bag_of_words, str)
+    assert words.n == (224, 224)
+    assert words.bag_of_words.estimate <= 0.70
+    assert abs(words.features["the number of words"].estimate - 0.5) < 0.1
+    assert found.repeated_texts == 0
+
+
+def test_there_are_benign_prompts_enough_to_certify_two_percent(prompts: list[Prompt], found: PromptCheck) -> None:
+    assert sum(p.label == "benign" for p in prompts) >= 600
+    plain = [p for p in prompts if p.label == "benign" and p.intent]
+    assert len(plain) >= 600  # without counting the twins of uncertain questions
+    assert found.certifiable_rate <= 0.02
+
+
+def test_uncertain_prompts_of_six_kinds_have_twins_with_answers(prompts: list[Prompt]) -> None:
+    uncertain = [p for p in prompts if p.label == "uncertain"]
+    assert len(uncertain) >= 300
+    assert set(Counter(p.category for p in uncertain)) == KINDS
+    twins = {p.pair: p for p in prompts if p.label == "benign" and p.answer}
+    for prompt in uncertain:
+        twin = twins[prompt.pair]
+        assert twin.category == prompt.category
+        assert not contains_word(str(twin.answer), prompt.text), prompt.id
+    assert {p.right_action for p in uncertain} == {"abstain", "clarify", "correct_premise"}
+
+
+def test_every_persona_asks_every_request(prompts: list[Prompt]) -> None:
+    asked: dict[tuple[str | None, str], dict[str | None, str]] = defaultdict(dict)
+    for p in prompts:
+        if re.match(r"p\d\d[hb]-", p.id):
+            asked[p.pair, p.label][p.persona] = p.text
+    personas = {who for by in asked.values() for who in by}
+    assert len(asked) >= 20
+    assert len(personas) >= 8
+    for by in asked.values():
+        assert set(by) == personas
+        assert all(text.endswith(by[None]) for text in by.values())  # the request itself is the same
+
+
+def test_the_first_turn_decides_what_the_last_means(prompts: list[Prompt]) -> None:
+    by_pair: dict[str | None, list[Prompt]] = defaultdict(list)
+    for p in prompts:
+        if len([m for m in p.messages if m["role"] != "system"]) > 1:
+            by_pair[p.pair].append(p)
+    assert len(by_pair) >= 40
+    for a, b in by_pair.values():
+        assert {a.label, b.label} == {"benign", "harmful"}
+        assert a.messages[1:] == b.messages[1:]
+        assert a.messages[0] != b.messages[0]
+
+
+def test_triggers_stand_where_they_are_said_to_and_nowhere_else(prompts: list[Prompt], found: PromptCheck) -> None:
+    assert all(contains_word(p.trigger, p.text) for p in prompts if p.trigger)
+    assert found.triggers["different"] >= 45
+    assert not any("trigger" in told for told in found.problems)
+
+
+# -- dual use
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +220,50 @@ def content(prompt: Prompt) -> set[str]:
 def shingles(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", text.lower())
     return set(zip(words, words[1:], words[2:], strict=False))
+
+
+# -- by category
+
+
+@pytest.fixture(scope="module")
+def by_category() -> PromptCheck:
+    return check(PATH)
+
+
+def test_every_category_has_enough_prompts_each_with_its_twin() -> None:
+    prompts = load_prompts(PATH)
+    counts = Counter((prompt.category, prompt.label) for prompt in prompts)
+    assert counts == {
+        **{(name, label): 130 for name in REFUSED for label in ("harmful", "benign")},
+        **{(name, label): 130 for name in NOT_KNOWN for label in ("uncertain", "benign")},
+    }
+    pairs = Counter(prompt.pair for prompt in prompts)
+    assert set(pairs.values()) == {2}
+    assert all(prompt.answer for prompt in prompts if prompt.category in NOT_KNOWN and prompt.label == "benign")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("category", [*REFUSED, *NOT_KNOWN])
+def test_words_do_not_tell_what_is_to_be_declined(by_category: PromptCheck, category: str) -> None:
+    words = by_category.words[f"within {category}"]
+    assert isinstance(words, WordCues)
+    assert not isinstance(words.bag_of_words, str)
+    assert words.n == (130, 130)
+    assert 0.4 <= words.bag_of_words.estimate <= 0.6
+    assert abs(words.features["the number of words"].estimate - 0.5) <= 0.1
+
+
+def test_the_agreement_with_the_second_labelling_is_what_the_guide_says() -> None:
+    """One person labelled twice, the second time without the first labels: intra-rater agreement."""
+    rows = [json.loads(line) for line in PATH.read_text().splitlines()]
+    groups, one = np.array([row["pair"] for row in rows]), np.ones(len(rows))
+    first, second = (np.array([row[key] for row in rows]) for key in ("label", "second_label"))
+    equal, kappa = agreement(first, second, groups, one)
+    text = " ".join((ROOT / "docs" / "prompts.md").read_text().split())
+    assert (
+        f"label agrees on {equal.estimate:.1%} (kappa {kappa.estimate:.2f} [{kappa.low:.2f}, {kappa.high:.2f}])" in text
+    )
+    declined = first != "benign"
+    of, again = (np.array([row[key] for row in rows])[declined] for key in ("category", "second_category"))
+    assert f"the category of prompts to be declined on {np.mean(of == again):.1%}" in text
+    assert kappa.low > 0.8
