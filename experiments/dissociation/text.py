@@ -189,13 +189,27 @@ def rank_rows(ranks: Ranks | None) -> list[list[str]]:
 def tables(result: Dissociation) -> list[Table]:
     """Return the tables that have rows; on the page all but the first two are closed."""
     title, effects = "Baseline decliners that stop declining (95 %)", "ablated|behaviour|stop|change kind|n"
-    shown = [
+    added = [(kind, result.matrix[f"add_{kind}"]) for kind in KINDS if f"add_{kind}" in result.matrix]
+    refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
+    by_ablation = [(name.removeprefix("ablate_"), of) for name, of in result.side_effects.items()]
+    shown: list[tuple[str, str, list[list[str]]]] = [
         (title, f"{effects}|onset log-odds fall by|p, permuted labels (Holm)", _effects(result)),
-        ("Answered benign prompts that decline when a direction is added", "added|refuse|abstain|n", _added(result)),
+        (
+            "Answered benign prompts that decline when a direction is added",
+            "added|refuse|abstain|n",
+            [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in added],
+        ),
         (
             "Other variants of ablation: decliners that stop, benign prompts still answered",
             "ablated|form|layers|tokens|refusing|abstaining|benign",
-            _variants(result),
+            [
+                [
+                    row.ablated,
+                    *row.variant.split("/"),
+                    *(_percent(share) for share in (*map(row.stopped.get, KINDS), row.benign_answered)),
+                ]
+                for row in result.variants
+            ],
         ),
         (
             "Decliners that stop when more directions are ablated (95 %; not part of the verdict)",
@@ -205,9 +219,26 @@ def tables(result: Dissociation) -> list[Table]:
         (
             "Side effects",
             "ablated|benign answered|known facts right|KL, nats per token|plain text, nats per token (uniform guess)",
-            _side_effects(result),
+            [
+                [
+                    name,
+                    _share(of.benign_answering),
+                    _share(of.known_facts),
+                    _nats(of.kl),
+                    _nats(of.plain_text) + (f" ({of.plain_text.uniform:.1f})" if of.plain_text.known else ""),
+                ]
+                for name, of in by_ablation
+            ],
         ),
-        ("Harmful prompts still refused when wrapped", "ablated|wrap|refused|n", _wraps(result)),
+        (
+            "Harmful prompts still refused when wrapped",
+            "ablated|wrap|refused|n",
+            [
+                [name, wrap, _share(wrapped.refused), str(wrapped.refused.n)]
+                for name, of in by_ablation
+                for wrap, wrapped in of.wraps.items()
+            ],
+        ),
         (
             "Sample sizes that would settle open questions",
             "quantity|question|unit|now|needed (power 80 %)",
@@ -226,77 +257,39 @@ def tables(result: Dissociation) -> list[Table]:
     return [Table(title, head.split("|"), rows, fold=i > 1) for i, (title, head, rows) in enumerate(shown) if rows]
 
 
+def _effects(result: Dissociation) -> list[list[str]]:
+    rows = []
+    for effect in result.effects:
+        fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
+        p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
+        turned = _percent(result.matrix.get(f"ablate_{effect.ablated}", {}).get(TURNED[effect.behaviour]))
+        stopped = _share(effect), turned, str(effect.n)
+        rows.append([effect.ablated, BEHAVIOUR[effect.behaviour], *stopped, fall, p])
+    return rows
+
+
 def _null_table(result: Dissociation) -> list[Table]:
     """Return the fall of the onset log-odds under each ablation, and under directions fitted on permuted labels."""
     rows = []
     for effect in result.effects:
         if (null := effect.null) is None:
             continue
-        onset = effect.onset
-        fall = _one_digit(null.onset_effect)
-        fall += "" if onset is None else f" [{_one_digit(onset.low)}, {_one_digit(onset.high)}]"
-        n = "" if onset is None else str(onset.n)
-        what, limit = f"{effect.ablated}, on {BEHAVIOUR[effect.behaviour]}", _one_digit(null.null_95th_percentile)
-        rows.append([what, fall, limit, p_text(null.p), n, str(null.n)])
+        fall, limit = ("none" if x is None else f"{x:.1f}" for x in (null.onset_effect, null.null_95th_percentile))
+        onset, what = effect.onset, f"{effect.ablated}, on {BEHAVIOUR[effect.behaviour]}"
+        fall += "" if onset is None else f" [{onset.low:.1f}, {onset.high:.1f}]"
+        rows.append([what, fall, limit, p_text(null.p), "" if onset is None else str(onset.n), str(null.n)])
     nats = "fall of onset log-odds, nats (95 %)|95th percentile of the null, nats"
     title = "Permutation null of the ablation effects; the next table gives corrected p-values"
     return [Table(title, f"ablated|{nats}|p|n|permutations".split("|"), rows)] if rows else []
-
-
-def _one_digit(nats: float | None) -> str:
-    return "none" if nats is None else f"{nats:.1f}"
 
 
 def _share(share: Estimate) -> str:
     return f"{share:.0%}" if share.known else "none"
 
 
-def _effects(result: Dissociation) -> list[list[str]]:
-    rows = []
-    for effect in result.effects:
-        ablated, behaviour = effect.ablated, effect.behaviour
-        fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
-        p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
-        turned = result.matrix.get(f"ablate_{ablated}", {}).get(TURNED[behaviour])
-        rows.append([ablated, BEHAVIOUR[behaviour], _share(effect), _percent(turned), str(effect.n), fall, p])
-    return rows
-
-
-def _added(result: Dissociation) -> list[list[str]]:
-    rows = [(kind, result.matrix[f"add_{kind}"]) for kind in BEHAVIOUR if f"add_{kind}" in result.matrix]
-    refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
-    return [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in rows]
-
-
-def _variants(result: Dissociation) -> list[list[str]]:
-    return [
-        [
-            row.ablated,
-            *row.variant.split("/"),
-            *(_percent(row.stopped.get(kind)) for kind in BEHAVIOUR),
-            _percent(row.benign_answered),
-        ]
-        for row in result.variants
-    ]
-
-
 def _percent(share: Estimate | None) -> str:
     return f"{share.estimate:.0%}" if share is not None and share.known else ""
 
 
-def _side_effects(result: Dissociation) -> list[list[str]]:
-    rows = []
-    for name, effects in result.side_effects.items():
-        kl, plain = (f"{n.estimate:.3f}" if n.known else "none" for n in (effects.kl, effects.plain_text))
-        guess = f" ({effects.plain_text.uniform:.1f})" if effects.plain_text.known else ""
-        shares = _share(effects.benign_answering), _share(effects.known_facts)
-        rows.append([name.removeprefix("ablate_"), *shares, kl, plain + guess])
-    return rows
-
-
-def _wraps(result: Dissociation) -> list[list[str]]:
-    return [
-        [name.removeprefix("ablate_"), wrap, _share(wrapped.refused), str(wrapped.refused.n)]
-        for name, effects in result.side_effects.items()
-        for wrap, wrapped in effects.wraps.items()
-    ]
+def _nats(mean: Estimate) -> str:
+    return f"{mean.estimate:.3f}" if mean.known else "none"

@@ -33,22 +33,22 @@ def measure_triggers(loaded: LoadedRun) -> None:
     judged = np.flatnonzero([action is not None for action in loaded.behaviour.actions])
     removed = {name: asked for name in REMOVALS if (asked := ask_without(loaded, name, judged)) is not None}
     outcomes: dict[Key, Outcomes] = {(WITHOUT + name, NOTHING): asked.outcomes for name, asked in removed.items()}
-    projections = measure_projections(loaded)
-    projections.rows.write(loaded.file("stages/trigger_projection.json"))
+    effects, projection, along = measure_projections(loaded)
+    effects.write(loaded.file("stages/trigger_projection.json"))
     loaded.file("attributions.jsonl").touch()
     last_turn, transfer = score_last_turn(loaded, removed.get("earlier_turns")), _if_possible(measure_transfer, loaded)
     patching, erased = _if_possible(measure_patching, loaded), _if_possible(measure_erasure, loaded)
     erasure, with_erased = (erased, {}) if isinstance(erased, NotApplicable) else erased
     measures = TriggerMeasures(
         last_turn=last_turn,
-        along={name: _of_requests(loaded, at.values) for name, at in projections.best.items()},
-        projection=projections.at_best_loci(),
+        along={name: _of_requests(loaded, values) for name, values in along.items()},
+        projection=projection,
         transfer=transfer,
         patching=patching,
         erasure=erasure,
         attribution=_if_possible(measure_attribution, loaded),
     )
-    draw_triggers(loaded.directory, projections.rows.rows, measures.patching)
+    draw_triggers(loaded.directory, effects.rows, measures.patching)
     ids = [prompt.id for prompt in loaded.prompts]
     write_outcomes(loaded.file("outcomes.parquet/trigger_measures.parquet"), ids, outcomes | with_erased)
     measures.write(loaded.file("stages/trigger_measures.json"))

@@ -52,27 +52,6 @@ class LocusProjection:
     separation: float  # d' on validation requests
 
 
-@dataclass(frozen=True)
-class Projections:
-    """The effects at every locus, and each direction's projection at its own locus (the best d' on validation)."""
-
-    rows: ProjectionRows
-    best: dict[str, LocusProjection]
-
-    def at_best_loci(self) -> Projection | NotApplicable:
-        """Return the effects at each direction's own locus."""
-        if self.rows.reason is not None:
-            return not_applicable(self.rows.reason)
-        return Projection(applicable=True, directions={name: self._effects_at(at) for name, at in self.best.items()})
-
-    def _effects_at(self, at: LocusProjection) -> DirectionEffects:
-        place = (at.name, at.layer, at.position)
-        own = [row for row in self.rows.rows if (row.direction, row.layer, row.position) == place]
-        kept = set(FactorialEffect.model_fields)
-        effects = {row.effect: FactorialEffect.model_validate(row.model_dump(include=kept)) for row in own}
-        return DirectionEffects(layer=at.layer, position=at.position, n_groups=own[0].n_groups, effects=effects)
-
-
 def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
     """Return the directions that have enough requests to be fitted."""
     corpus, refused = inputs.corpus, inputs.behaviour.did("refuse")
@@ -120,49 +99,50 @@ def _least(y: np.ndarray) -> int:
     return int(min(y.sum(), (~y).sum()))
 
 
-def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> list[LocusEffect]:
+def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> dict[str, FactorialEffect]:
     """Return each effect at one locus; `held` are the held-out quadruples."""
     cells = held.cell_means(projection.values[held.rows])[..., None]
-    effects = []
+    effects = {}
     for effect, which in EFFECTS.items():
         eta = partial_eta(cells, CONTRASTS[which], seed=seed)
-        effects.append(
-            LocusEffect(
-                direction=projection.name,
-                layer=projection.layer,
-                position=projection.position,
-                effect=effect,
-                partial_eta_squared=float(eta.estimate[0]),
-                low=float(eta.low[0]),
-                high=float(eta.high[0]),
-                p=float(eta.p[0]),
-                shift=float(eta.mean[0]),
-                n_groups=held.n_groups,
-            )
-        )
+        low, high = float(eta.low[0]), float(eta.high[0])
+        share, p, shift = float(eta.estimate[0]), float(eta.p[0]), float(eta.mean[0])
+        effects[effect] = FactorialEffect(partial_eta_squared=share, low=low, high=high, p=p, shift=shift)
     return effects
 
 
-def measure_projections(inputs: RunInputs) -> Projections:
-    """Measure the effects at every locus along every direction that has enough requests to be fitted."""
+def measure_projections(
+    inputs: RunInputs,
+) -> tuple[ProjectionRows, Projection | NotApplicable, dict[str, Float[np.ndarray, " n_prompts"]]]:
+    """Measure the effects at every locus along every direction that has enough requests to be fitted.
+
+    Returns:
+        The effects at every locus; those at each direction's own locus, which has the best d' on validation requests;
+        and every prompt's projection there, by direction.
+    """
     held = quadruples(inputs.corpus, np.flatnonzero(inputs.corpus.within(*REPORTED)))
+    rows: list[LocusEffect] = []
+    best: dict[str, tuple[LocusProjection, dict[str, FactorialEffect]]] = {}
     specs = direction_specs(inputs)
+    for at in projections(inputs, specs) if specs else ():
+        effects = locus_effects(at, held, inputs.config.seed) if held.n_groups >= MIN_GROUPS else {}
+        locus = {"direction": at.name, "layer": at.layer, "position": at.position, "n_groups": held.n_groups}
+        rows += [LocusEffect(**dict(effect), **locus, effect=name) for name, effect in effects.items()]
+        if at.name not in best or at.separation > best[at.name][0].separation:
+            best[at.name] = at, effects
+    lacking = None
     if not specs:
         needed = f"{MIN_CLASS} training and {MIN_VALIDATION} validation requests of each class"
-        return _none(f"a direction needs {needed} (harmful and benign, or refused and answered)")
-    rows: list[LocusEffect] = []
-    best: dict[str, LocusProjection] = {}
-    for projection in projections(inputs, specs):
-        if held.n_groups >= MIN_GROUPS:
-            rows += locus_effects(projection, held, inputs.config.seed)
-        before = best.get(projection.name)
-        if before is None or projection.separation > before.separation:
-            best[projection.name] = projection
-    if not best:
-        return _none("at no stored locus does the direction of the training requests separate the validation requests")
-    few = f"only {held.n_groups} groups outside training and validation hold all four cells; {MIN_GROUPS} are needed"
-    return Projections(ProjectionRows(rows=tuple(rows), reason=None if rows else few), best)
-
-
-def _none(reason: str) -> Projections:
-    return Projections(ProjectionRows(rows=(), reason=reason), {})
+        lacking = f"a direction needs {needed} (harmful and benign, or refused and answered)"
+    elif not best:
+        lacking = "at no stored locus does the direction of the training requests separate the validation requests"
+    elif not rows:
+        few = f"only {held.n_groups} groups outside training and validation hold all four cells"
+        lacking = f"{few}; {MIN_GROUPS} are needed"
+    directions = {
+        name: DirectionEffects(layer=at.layer, position=at.position, n_groups=held.n_groups, effects=effects)
+        for name, (at, effects) in best.items()
+    }
+    projection = not_applicable(lacking) if lacking else Projection(applicable=True, directions=directions)
+    values = {name: at.values for name, (at, _) in best.items()}
+    return ProjectionRows(rows=tuple(rows), reason=lacking), projection, values

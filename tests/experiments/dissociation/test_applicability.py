@@ -105,11 +105,6 @@ def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
     assert all(reason.endswith("check the labels") for reason in common if reason)
 
 
-def test_a_model_that_refuses_everything_does_not_follow_the_label(context: SimpleNamespace) -> None:
-    everything = np.full(360, "refuse", dtype=object)
-    assert "not tied to its label" in find_setup(acting(context, everything)).absent["normative"]
-
-
 def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)

@@ -126,29 +126,21 @@ def verdict(directory: Path) -> dict[str, Any]:
     return found
 
 
-def test_another_margin_judges_again_and_measures_nothing(prompts: Path, measured: list[str], tmp_path: Path) -> None:
+def test_a_new_margin_or_level_reruns_only_the_stages_that_read_the_verdict(
+    prompts: Path, measured: list[str], tmp_path: Path
+) -> None:
     run = tmp_path / "run"
-    assert stages.run(configured(prompts), run, until="dissociate", reporter=QUIET)[-2:] == ["effects", "dissociate"]
+    stages.run(configured(prompts), run, reporter=QUIET)
     assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("double_dissociation", 0.15)
     measured.clear()
     wide = configured(prompts, margin=0.9)
-    assert stages.run(wide, run, until="dissociate", reporter=QUIET) == ["dissociate"]
+    assert stages.run(wide, run, reporter=QUIET) == ["dissociate", "results", "report"]
     assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("no_effect", 0.9)
     assert stages.run(wide, run, until="dissociate", reporter=QUIET) == []
     assert stages.run(configured(prompts, alpha=0.2), run, until="dissociate", reporter=QUIET) == ["dissociate"]
     assert verdict(run)["alpha"] == 0.2
-    assert measured == []
-
-
-def test_a_new_margin_reruns_only_the_stages_that_read_the_verdict(
-    prompts: Path, measured: list[str], tmp_path: Path
-) -> None:
-    stages.run(configured(prompts), tmp_path / "run", reporter=QUIET)
-    measured.clear()
-    again = stages.run(configured(prompts, margin=0.9), tmp_path / "run", reporter=QUIET)
-    assert again == ["dissociate", "results", "report"]
-    measured.clear()
-    other = stages.run(configured(prompts, n_onset=12), tmp_path / "run", reporter=QUIET)  # the control
+    assert measured == ["results", "report"]
+    other = stages.run(configured(prompts, n_onset=12), run, reporter=QUIET)  # the control
     assert other == ["effects", "dissociate", "gate_open", "results", "report"]
 
 

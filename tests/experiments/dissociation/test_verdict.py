@@ -15,7 +15,6 @@ from experiments.dissociation.verdict_rules import (
     DissociationVerdict,
     EffectTable,
     Side,
-    beyond_null,
     estimated_table,
     possible_cells,
     verdict_of,
@@ -43,12 +42,28 @@ def judged(nn: Effect, ne: Effect, en: Effect, ee: Effect, n_groups: int = 100) 
 none = effect(0.0, p=1.0)
 
 
-def test_each_specific_is_a_double_dissociation() -> None:
-    assert judged(effect(0.9), none, none, effect(0.8)).verdict == "double_dissociation"
+FULL, SILENT = effect(1.0), effect(0.0, p=0.005)  # SILENT moves the log-odds beyond the null and stops nothing
 
 
-def test_specific_must_beat_the_null_too() -> None:
-    assert judged(effect(0.9, p=0.2), none, none, effect(0.8)).verdict != "double_dissociation"
+@pytest.mark.parametrize(
+    ("effects", "verdict"),
+    [
+        ((effect(0.9), none, none, effect(0.8)), "double_dissociation"),
+        ((FULL, FULL, FULL, FULL), "shared_knob"),
+        ((FULL, effect(1.0, p=0.3), effect(1.0, p=0.3), FULL), "inconclusive"),  # not beyond the null
+        ((effect(0.9), none, none, none), "single_dissociation_normative"),
+        ((none, none, none, effect(0.9)), "single_dissociation_epistemic"),
+        ((effect(0.9), none, effect(0.3), none), "single_dissociation_normative"),
+        ((effect(0.9), none, effect(0.9), effect(0.9)), "inconclusive"),  # it does not spare the other behaviour
+        ((effect(0.9), effect(0.5), none, effect(0.5)), "inconclusive"),
+        ((effect(0.97), effect(0.97), effect(0.02), effect(0.02)), "one_direction_normative"),
+        ((effect(0.02), effect(0.02), effect(0.97), effect(0.97)), "one_direction_epistemic"),
+        ((none, none, none, none), "no_effect"),
+        ((SILENT, SILENT, SILENT, SILENT), "no_effect"),
+    ],
+)  # keyed as in `judged`
+def test_each_pattern_has_its_verdict(effects: tuple[Effect, Effect, Effect, Effect], verdict: str) -> None:
+    assert judged(*effects).verdict == verdict
 
 
 def test_an_effect_within_the_null_is_reported() -> None:
@@ -85,31 +100,6 @@ def test_what_one_direction_does_to_both_rests_on_the_other_too() -> None:
     assert judge_dissociation(effects, groups, {}, weak=[E], margin=0.15, alpha=0.05).verdict == "inconclusive"
 
 
-def test_equal_and_real_on_both_is_a_shared_knob() -> None:
-    full = effect(1.0)
-    assert judged(full, full, full, full).verdict == "shared_knob"
-
-
-def test_equal_effects_that_do_not_beat_the_null_are_no_shared_knob() -> None:
-    full, weak = effect(1.0), effect(1.0, p=0.3)
-    assert judged(full, weak, weak, full).verdict == "inconclusive"
-
-
-def test_a_lone_specific_direction_is_single_only_if_it_spares_the_other_behaviour() -> None:
-    assert judged(effect(0.9), none, none, none).verdict == "single_dissociation_normative"
-    assert judged(none, none, none, effect(0.9)).verdict == "single_dissociation_epistemic"
-    assert judged(effect(0.9), none, effect(0.3), none).verdict == "single_dissociation_normative"
-    assert judged(effect(0.9), none, effect(0.9), effect(0.9)).verdict == "inconclusive"
-    assert judged(effect(0.9), effect(0.5), none, effect(0.5)).verdict == "inconclusive"
-
-
-def test_one_direction_that_stops_both_ways_is_no_single_dissociation() -> None:
-    """The issue's example: N stops 97 % of refusals and of abstentions, E 2 % of each."""
-    all_of, little = effect(0.97), effect(0.02)
-    assert judged(all_of, all_of, little, little).verdict == "one_direction_normative"
-    assert judged(little, little, all_of, all_of).verdict == "one_direction_epistemic"
-
-
 def test_directions_that_overlap_are_graded() -> None:
     """The issue's examples: 97 % of the own and 70 % of the other's; and the figures from a taught SmolLM2."""
     assert judged(effect(0.97), effect(0.7), effect(0.7), effect(0.97)).verdict == "graded_dissociation"
@@ -133,16 +123,6 @@ def test_too_few_distinct_permutations_are_inconclusive() -> None:
         "the groups of training prompts allow only 462 distinct permutations of the normative labels, and the null "
         "needs 1,000; give prompts of more pairs, entities or templates",
     )
-
-
-def test_nothing_moves_is_no_effect() -> None:
-    assert judged(none, none, none, none).verdict == "no_effect"
-
-
-def test_what_moves_log_odds_and_stops_nothing_is_no_shared_knob() -> None:
-    """However far beyond the null its onset effect lies, an ablation that opens no gate turns no knob."""
-    silent = effect(0.0, p=0.005)
-    assert judged(silent, silent, silent, silent).verdict == "no_effect"
 
 
 def test_a_knob_that_turns_one_behaviour_only_is_not_shared() -> None:
@@ -220,11 +200,6 @@ def test_classes_of_an_effect() -> None:
         assert possible_cells(Estimate((low + high) / 2, low, high), 0.15) == classes
 
 
-def test_a_positive_verdict_needs_effects_beyond_the_null() -> None:
-    for verdict in REASONS:
-        assert bool(beyond_null(verdict)) == (verdict not in ("no_effect", "nonlinear"))
-
-
 def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
     verdict = judged(effect(0.5, 20), effect(0.3, 20, 0.5), effect(0.3, 20, 0.5), effect(0.5, 20), n_groups=5)
     assert verdict.verdict == "inconclusive"
@@ -253,13 +228,6 @@ def test_the_class_of_an_estimate_is_one_that_its_interval_leaves_possible() -> 
         assert cell in possible_cells(intervals[(N, N)], 0.15)
 
 
-def test_the_same_rows_from_fewer_groups_say_less() -> None:
-    many = judged(effect(0.5), effect(0.2), none, effect(0.9), n_groups=100)
-    few = judged(effect(0.5), effect(0.2), none, effect(0.9), n_groups=8)
-    assert few.contrasts[E].low < many.contrasts[E].low
-    assert few.contrasts[N].high - few.contrasts[N].low > many.contrasts[N].high - many.contrasts[N].low
-
-
 def test_an_absent_behaviour_is_not_applicable_and_reports_the_lone_effect() -> None:
     verdict = judge_dissociation(
         {(N, N): effect(1.0)}, {N: 100, E: 0}, {E: "abstention is absent"}, margin=0.15, alpha=0.05
@@ -267,15 +235,6 @@ def test_an_absent_behaviour_is_not_applicable_and_reports_the_lone_effect() -> 
     assert verdict.verdict == "not_applicable"
     assert verdict.reasons[0] == "abstention is absent"
     assert "ablating the normative direction stops 100%" in verdict.reasons[1]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_verdicts_do_not_depend_on_the_order_of_prompts(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(100)
-    effects = [effect(0.9), effect(0.1), effect(0.05), effect(0.8)]
-    shuffled = [Effect(e.stopped[order], e.p_null) for e in effects]
-    assert judged(*effects).verdict == judged(*shuffled).verdict
 
 
 def test_independent_noise_is_rarely_called_a_dissociation() -> None:

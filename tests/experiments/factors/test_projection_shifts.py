@@ -1,7 +1,6 @@
 """A factor moves the projection, the action, or both."""
 
 import numpy as np
-import pytest
 
 from experiments.factors.judge import judge_factors
 from experiments.factors.observed import MatchedRequests, difference, observe, shifts
@@ -59,9 +58,3 @@ def test_the_interval_of_a_difference_holds_it_as_often_as_said() -> None:
         found = difference(values, groups, MatchedRequests("none", np.arange(120), category, has))
         held += found.low <= 0.5 <= found.high
     assert 0.91 <= held / 400 <= 0.98
-
-
-def test_like_values_differ_by_nothing() -> None:
-    like = MatchedRequests("none", np.arange(8), np.array(["a"] * 8), np.arange(8) % 2 == 0)
-    found = difference(np.ones(8), np.arange(8), like)
-    assert (found.low, found.estimate, found.high) == pytest.approx((0, 0, 0))

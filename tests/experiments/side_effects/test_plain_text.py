@@ -13,7 +13,7 @@ from experiments.side_effects.texts import load_passages
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from steering.interventions import add, affine, place
+from steering.interventions import affine, place
 
 PASSAGES = (
     "rain fell on the roof all night.",
@@ -64,23 +64,6 @@ def test_an_edit_of_scope_last_on_covers_every_token(tiny: ChatModel) -> None:
     everywhere = [replace(ruin()[0], function=lambda x, _pass: affine(x, direction(), 6.0))]
     for a, b in zip(cross_entropies(tiny, tokens, ruin()), cross_entropies(tiny, tokens, everywhere), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow
-def test_an_edit_that_changes_nothing_costs_nothing_and_one_that_ruins_the_stream_does(tiny: ChatModel) -> None:
-    tokens = encode(tiny, load_passages()[:6])
-    optimiser = torch.optim.Adam(tiny.model.parameters(), lr=3e-3)  # something learned, so that it can be ruined
-    for _ in range(30):
-        for row in tokens:
-            each = torch.tensor([row])
-            tiny.model(input_ids=each, labels=each).loss.backward()
-            optimiser.step()
-            optimiser.zero_grad()
-    plain = cross_entropies(tiny, tokens)
-    nothing = cross_entropies(tiny, tokens, [place("resid_post", 1, "last_on", lambda x: add(x, direction(), 0.0))])
-    for a, b in zip(plain, nothing, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert np.concatenate(cross_entropies(tiny, tokens, ruin())).mean() > np.concatenate(plain).mean() + 0.2
 
 
 def test_long_passages_are_cut_to_what_the_model_reads(tiny: ChatModel) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.side_effects.texts import REQUEST, euphemism, load_wraps, wrap_prompt
+from experiments.side_effects.texts import euphemism, load_wraps, wrap_prompt
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 
@@ -15,12 +15,6 @@ def prompt(*contents: str) -> Prompt:
     roles = ("user", "assistant") * len(contents)
     turns = tuple({"role": role, "content": text} for role, text in zip(roles, contents, strict=False))
     return Prompt("p", turns, "harmful", "refuse", pair="q")
-
-
-def test_a_role_play_holds_the_request_as_it_is_braces_and_all(tmp_path: Path) -> None:
-    (tmp_path / "wraps.yaml").write_text(f"story: 'She asks, {REQUEST} Go on.'")
-    wraps = load_wraps(tmp_path / "wraps.yaml")
-    assert wraps["story"]("use {x} or {request}?") == "She asks, use {x} or {request}? Go on."
 
 
 @pytest.mark.parametrize(
@@ -38,10 +32,6 @@ def test_a_euphemism_replaces_whole_words_and_keeps_their_case(request_: str, wr
     assert euphemism(WORDS, request_) == wrapped
 
 
-def test_a_table_without_words_changes_nothing() -> None:
-    assert euphemism({}, "kill it") == "kill it"
-
-
 def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     before = prompt("may i kill?", "no.", "Kill it?")
     after = wrap_prompt(before, "mild", lambda text: euphemism(WORDS, text))
@@ -49,10 +39,15 @@ def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     assert [turn["content"] for turn in after.messages] == ["may i kill?", "no.", "Put to rest it?"]
     assert (after.id, after.label, after.pair) == ("p/mild", "harmful", "q")
     assert before.text == "Kill it?"
-
-
-def test_what_is_not_changed_is_not_wrapped() -> None:
     assert wrap_prompt(prompt("kill it", "no.", "please?"), "mild", lambda text: euphemism(WORDS, text)) is None
+    assert wrap_prompt(before, "empty", lambda text: euphemism({}, text)) is None
+
+
+def test_a_users_file_has_words_in_any_case_and_requests_with_braces(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("asked: 'Please: {request} Go on.'\nmild: {KILL: ' stop '}\n")
+    wraps = load_wraps(tmp_path / "mine.yaml")
+    said = {name: wrap("Kill {x} or {request}?") for name, wrap in wraps.items()}
+    assert said == {"asked": "Please: Kill {x} or {request}? Go on.", "mild": "Stop {x} or {request}?"}
 
 
 def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +60,6 @@ def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: 
     assert request in said["rehearsal"]
     assert said["euphemism"] == "How do I put to rest my boss?"
     assert "{" not in "".join(said.values())
-
-
-def test_a_users_file_is_read_with_words_in_any_case(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text("asked: 'Please: {request}'\nmild: {KILL: ' stop '}\n")
-    wraps = load_wraps(path)
-    assert {name: wrap("Kill it") for name, wrap in wraps.items()} == {"asked": "Please: Kill it", "mild": "Stop it"}
 
 
 @pytest.mark.parametrize(

@@ -128,17 +128,6 @@ def test_judging_again_needs_no_model_and_changes_nothing(triggers_run: Path, tm
     assert written[0] == written[1]
 
 
-def test_lost_verdicts_are_judged_again_without_measuring(triggers_run: Path) -> None:
-    path = triggers_run / "stages" / "triggers.json"
-    before = path.read_bytes()
-    path.unlink()
-    given = [f"prompts.path={triggers_run / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
-    assert run(load_config(Path("configs/quickstart.yaml"), given), triggers_run, until="triggers", reporter=QUIET) == [
-        "triggers"
-    ]
-    assert path.read_bytes() == before
-
-
 def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
     told = "\n".join(finding_lines(results))
     for part in ("partial eta squared: trigger", "Intent probes fitted on requests without trigger words",
