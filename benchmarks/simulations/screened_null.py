@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from benchmarks.table import main
 from experiments.dissociation.applicability import find_setup
 from experiments.dissociation.measure import onset_effects
-from experiments.dissociation.onset_null import TOGETHER, NullDirectionSampler, OnsetEffects, batched
+from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Kind
@@ -66,7 +65,7 @@ def _null(
     rng = named_rng(loaded.config.seed, "screened null", kind)
     sampler = NullDirectionSampler(loaded, kind, context_onsets(loaded), screened=screened)
     given, started = sampler.of_labellings(sampler.samples.declined[None]), time.perf_counter()
-    drawn = list(chain.from_iterable(sampler.draw(rng, n) for n in batched(draws, TOGETHER)))
+    drawn = sampler.draw(rng, draws)
     choosing, started = time.perf_counter() - started, time.perf_counter()
     falls = effects.falls([ablation(each, loaded.config.dissociate.variant) for each in [*given, *drawn]])
     return falls, choosing / draws, (time.perf_counter() - started) / (draws + 1)

@@ -9,7 +9,7 @@ look special (METHODS).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +76,7 @@ def permuted_null(
             samples = write_samples(loaded.behaviour, kind)
             if samples is None:
                 raise _no_direction(kind)
-            parts = [samples.permutations(rng, n) for n in batched(config.n_null_onset, TOGETHER)]
+            parts = in_parts(samples.permutations(rng, config.n_null_onset))
             task = NullDraws(kind, effects.rows, onsets, screened=bool(real.provenance.get("screened")))
             done: dict[int, MeasuredDraws] = {}
             for place, measured in loaded.map(task, parts):
@@ -159,14 +159,14 @@ class NullDirectionSampler:
 
     def draw(self, rng: np.random.Generator, n: int) -> list[Direction]:
         """Return n null directions."""
-        return self.of_labellings(self.samples.permutations(rng, n))
+        parts = in_parts(self.samples.permutations(rng, n))
+        return [direction for part in parts for direction in self.of_labellings(part)]
 
 
 def _no_direction(kind: Kind) -> ValueError:
     return ValueError(f"there is no {kind} write direction, so it has no null")
 
 
-def batched(total: int, most: int) -> Iterator[int]:
-    """Yield the sizes of batches of at most `most` that make up a total."""
-    for start in range(0, total, most):
-        yield min(most, total - start)
+def in_parts(labellings: Bool[np.ndarray, "draws samples"]) -> list[Bool[np.ndarray, "draws samples"]]:
+    """Divide labellings into parts that are measured together."""
+    return [labellings[start : start + TOGETHER] for start in range(0, len(labellings), TOGETHER)]

@@ -116,12 +116,7 @@ def verdict_shown(
     margin: float,
     nonlinear: Collection[Kind] = (),
 ) -> DissociationVerdict:
-    """Return the verdict of all tables that the intervals leave possible, if it is one and its effects beat the null.
-
-    Args:
-        intervals: of every contrast and effect.
-        beyond: the effects that exceed their null.
-    """
+    """Return the verdict of all tables that intervals leave possible, if it is one and its effects beat the null."""
     possible = {verdict_of(table, nonlinear) for table in possible_tables(intervals, margin)}
     verdict = possible.pop() if len(possible) == 1 else "inconclusive"
     return verdict if set(beyond_null(verdict)) <= set(beyond) else "inconclusive"

@@ -13,11 +13,7 @@ SUFFICES = {True: "suffices", False: "is insufficient", None: "was not judged"}
 
 
 def factor_lines(results: ContextResults, *, notable: bool = False) -> list[str]:
-    """Return whether each factor moves refusing, and whether the last turn alone suffices to recognise harm.
-
-    Args:
-        notable: only lines that add to the verdict.
-    """
+    """Return a line a factor, and one on the last turn alone; if `notable`, only those that add to the verdict."""
     lines = [
         f"{FACTORS[name]} {MOVES[factor.moves]}: {factor.reason}."
         if factor.applicable

@@ -62,12 +62,7 @@ def judge_growth(
 
 
 def measure_ranks(loaded: LoadedRun, directions: Mapping[Kind, Direction], absent: Mapping[Kind, str]) -> None:
-    """Search the directions of each way of declining whose behaviour can be tested.
-
-    Args:
-        directions: the write directions behind the verdict.
-        absent: why a way of declining cannot be tested.
-    """
+    """Search the directions of each way of declining; `absent` says why one cannot be tested."""
     measured = {kind: _measure(loaded, kind, directions.get(kind), absent.get(kind, "")) for kind in KINDS}
     save_directions([one for _, several in measured.values() for one in several], loaded.file(DIRECTIONS))
     Ranks(**{kind: estimate for kind, (estimate, _) in measured.items()}).write(loaded.file("stages/rank.json"))

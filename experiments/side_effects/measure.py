@@ -35,11 +35,7 @@ SINGLE = ("maximum", "first_token", "worst_step")  # summaries of KL without an 
 
 
 def token_costs(loaded: LoadedRun, interventions: Interventions) -> dict[str, TokenCosts]:
-    """Measure KL and plain text under interventions, each against the one named 'none', which has no edits.
-
-    Args:
-        interventions: edits of scope `last_on` by name.
-    """
+    """Measure KL and plain text under edits of scope `last_on`, each against the intervention 'none' without edits."""
     kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
     return {name: TokenCosts(kl=kl[name], plain_text=prose[name]) for name in interventions}
 
@@ -63,12 +59,7 @@ def wrapped_outcomes(loaded: LoadedRun, interventions: Interventions) -> dict[Ke
 
 
 def cost(config: RunConfig, n_harmful: int, n_interventions: int) -> tuple[int, int]:
-    """Return the most completions of wrapped prompts, and the most texts (answers and passages) that a pass reads.
-
-    Args:
-        n_harmful: number of harmful test prompts, all of which may be refused.
-        n_interventions: number of interventions, including 'none'.
-    """
+    """Return the most completions of wrapped prompts, and texts (answers, passages) that are read; 'none' counts."""
     most = config.dissociate.n_side_effects
     completions = n_interventions * len(load_wraps(config.dissociate.wraps)) * min(most, n_harmful)
     passages = min(most, len(load_passages(config.dissociate.plain_text)))

@@ -140,11 +140,7 @@ def _too_few(counts: PairCounts) -> str:
 
 
 def align(with_word: Sequence[int], without: Sequence[int], trigger: Sequence[int]) -> tuple[range, range] | None:
-    """Return the spans of two token sequences that differ in the trigger's tokens alone, or None.
-
-    Args:
-        trigger: indices of the trigger's tokens in `with_word`, consecutive.
-    """
+    """Return the spans of two token sequences that differ in the trigger's tokens (indices) alone, or None."""
     a, b = list(with_word), list(without)
     most = min(len(a), len(b))
     start = next((k for k in range(most) if a[k] != b[k]), most)
@@ -162,11 +158,7 @@ def patching_share(
     onsets: Onsets,
     layers: Sequence[int],
 ) -> list[PatchedLayer]:
-    """Patch every pair at every layer, in both directions.
-
-    Args:
-        groups: the independent group of each pair.
-    """
+    """Patch every pair at every layer, in both directions; intervals are over the pairs' groups."""
     longest = max(len(rendered[row].token_ids) for pair in pairs for row in (pair.with_word, pair.without))
     n = max(1, TOKENS_AT_ONCE // longest)
     parts = [_changes(model, rendered, pairs[i : i + n], onsets, layers) for i in range(0, len(pairs), n)]

@@ -54,11 +54,7 @@ def print_triggers(directory: Path, results: TriggerResults) -> None:
 
 
 def trigger_blocks(results: TriggerResults, eta: Sequence[LocusEffect]) -> list[Block]:
-    """Return the section: refused shares, findings with their charts, and requests with the words that fired.
-
-    Args:
-        eta: the effects on the projection at every locus.
-    """
+    """Return the section: refused shares, findings with their charts (`eta`: effects at every locus), requests."""
     refused = refused_table(results)
     blocks: list[Block] = [*([refused] if refused.rows else []), *finding_blocks(results)]
     for direction in dict.fromkeys(row.direction for row in eta):

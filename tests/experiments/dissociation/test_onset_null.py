@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from experiments.dissociation.onset_null import batched
 from experiments.dissociation.results import NullRecord
 
 NAN, INF = float("nan"), float("inf")
@@ -39,8 +38,3 @@ def test_what_is_not_finite_is_null_in_json() -> None:
 def test_too_few_distinct_permutations_give_no_p() -> None:
     assert np.isnan(NullRecord.of(3.0, (1.0, 2.0), n_labellings=999).p)
     assert NullRecord.of(3.0, (1.0, 2.0), n_labellings=1000).p == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(("total", "sizes"), [(199, [20] * 9 + [19]), (20, [20]), (7, [7]), (0, [])])
-def test_draws_are_batched(total: int, sizes: list[int]) -> None:
-    assert list(batched(total, 20)) == sizes
