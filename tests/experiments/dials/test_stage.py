@@ -12,12 +12,17 @@ from experiments.dials.counterfactuals import read_table
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.corpus import make_corpus
+from extract.chat.render import render
+from extract.prompts.prompt import load_prompts
 from extract.prompts.sources import read_prompts
 from extract.shipped import ROOT
 from scoring.rates import RATES, joint_rates
-from tests.conftest import refusal
+from steering.controller import steering
+from steering.dial_file import read_dials
+from tests.conftest import ORGANISM, refusal
 
 pytestmark = pytest.mark.slow
+LOOSE = {"over_refusal": 0.3, "missed_harm": 0.2, "overconfidence": 0.3, "uncertain_refused": 0.3, "facts_lost": 0.4}
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +100,10 @@ def test_it_is_said_and_drawn(quickstart: Path) -> None:
     assert set(results["steer"]) >= {"certified", "frontier", "hypervolume", "least_regret"}
 
 
-def steered_organism(name: str, out: Path, **settings: str) -> dict[str, Any]:
+def steered_organism(name: str, out: Path, *options: str, **settings: str) -> dict[str, Any]:
     keys = {"steer.one_dial": "false", "steer.system_lines": "[]", "dissociate.positions": "[post_last]", **settings}
     overrides = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-    done = refusal("steer", str(ROOT / "organisms" / "zoo" / name), "--out", str(out), *overrides)
+    done = refusal("steer", str(ROOT / "organisms" / "zoo" / name), "--out", str(out), *options, *overrides)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((out / "stages" / "steer.json").read_text()) | {"stdout": " ".join(done.stdout.split())}
 
@@ -130,3 +135,52 @@ def test_the_span_of_over_refusal_by_task_lowers_it_and_loses_no_harmful_refusal
     assert span["as_looked_up"] >= 0.99
     assert (one["dials"]["normative"]["opening"], span["dials"]["normative"]["opening"]) == (0, 2)
     assert "the normative dial also sets 2 directions of refused benign prompts" in span["stdout"]
+
+
+# -- thresholds by category --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def by_category(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("by_category") / "run"
+    limits = {f"steer.max_{risk}": str(limit) for risk, limit in LOOSE.items()}
+    return steered_organism("two-knobs", out, "--by", "category", **limits) | {"run": out}
+
+
+def test_a_category_is_certified_and_another_says_what_it_lacks(by_category: dict[str, Any]) -> None:
+    found = by_category["by_category"]
+    assert found["right"] > 0.9
+    own = {name: one for name, one in found["categories"].items() if one["thresholds"]}
+    assert "order" in own
+    assert set(own["order"]["thresholds"]) == {"normative"}
+    certificate = own["order"]["certificate"]
+    assert set(certificate["jointly"]) >= {"over_refusal", "missed_harm"}
+    assert all(certificate["risks"][name]["at_most"] <= LOOSE[name] for name in certificate["jointly"])
+    without = [one["why"] for one in found["categories"].values() if not one["thresholds"]]
+    assert without
+    assert all(without)
+    assert "certified on prompts recognised as that category: order" in by_category["stdout"]
+
+
+def test_what_is_recognised_while_the_model_answers_was_recognised_from_the_store(by_category: dict[str, Any]) -> None:
+    assert by_category["as_looked_up"] >= 0.99
+    assert by_category["by_category"]["as_looked_up"] >= 0.99
+    run = by_category["run"]
+    table, said = read_table(run / "table.jsonl"), read_completions(run / "completions_steered.jsonl")
+    parts = np.array([json.loads(line)["part"] for line in (run / "table.jsonl").read_text().splitlines()])
+    swapped = table.actions_at([0.999, 0.999])[parts == "test"]  # the control: other thresholds say something else
+    assert np.mean([a == c.action for a, c in zip(swapped, said, strict=True)]) < 0.95
+
+
+def test_a_reply_names_the_category(by_category: dict[str, Any], two_knobs) -> None:  # type: ignore[no-untyped-def]
+    dials, _ = read_dials(by_category["run"] / "dials.safetensors")
+    orders = [p for p in load_prompts(ORGANISM / "prompts.jsonl") if p.category == "order"][:20]
+    rows = [render(two_knobs.tokenizer, prompt) for prompt in orders]
+    batch = two_knobs.batch(rows)
+    with steering(two_knobs, dials, batch, rows) as found:
+        two_knobs.generate(batch, 2)
+    named = [found.of_prompt(i)["normative"] for i in range(len(rows))]
+    mine = [one for one in named if one.category == "order"]
+    assert len(mine) >= 10
+    own = by_category["by_category"]["categories"]["order"]["thresholds"]["normative"]
+    assert {one.threshold for one in mine} == {own}
