@@ -38,18 +38,15 @@ class TokenBudget:
                 continue
             used = len(rows) * max(lengths[row] for row in rows)
             if len(rows) == 1:
-                raise self._too_large(used)
+                remedy = "use a smaller model or dtype, more memory, or shorter prompts"
+                if self.unit == "tokens":
+                    raise UserError(f"out of memory on one prompt of {used} tokens; {remedy}")
+                raise UserError(f"out of memory while generating for a single prompt; {remedy} or responses")
             self.tokens = max(1, used // 2)
             unit = self.unit if self.tokens > 1 else self.unit[:-1]
             self.say(f"out of memory with {len(rows)} prompts at once; continuing with {self.tokens} {unit} per batch")
             left = [*rows, *(row for batch in waiting for row in batch)]
             waiting = length_sorted(left, lengths, self.tokens)
-
-    def _too_large(self, tokens: int) -> UserError:
-        remedy = "use a smaller model or dtype, more memory, or shorter prompts"
-        if self.unit == "tokens":
-            return UserError(f"out of memory on one prompt of {tokens} tokens; {remedy}")
-        return UserError(f"out of memory while generating for a single prompt; {remedy} or responses")
 
     def _fits(self, work: Callable[[list[int]], None], rows: list[int]) -> bool:
         try:

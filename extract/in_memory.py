@@ -99,7 +99,13 @@ def capture_in_memory(
         every = tuple(f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered)))
         spec = spec.model_copy(update={"positions": every})
     known = resolved(spec, model, rendered)
-    _refuse_too_much(len(known.layers) * len(known.positions) * len(rendered) * model.d_model * BYTES)
+    needed = len(known.layers) * len(known.positions) * len(rendered) * model.d_model * BYTES
+    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0
+    if pages and needed > (there := pages * os.sysconf("SC_PAGE_SIZE")):
+        raise UserError(
+            f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
+            "choose fewer layers or positions, or write them to a store with extract"
+        )
     present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in known.positions])
     if model.edits:
         captured = _one_by_one(model, rendered, ends, known, advance)
@@ -134,17 +140,6 @@ def _one_by_one(
     return values
 
 
-def _refuse_too_much(needed: int) -> None:
-    """Refuse what cannot fit into this machine's memory, where the system says how much it has."""
-    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0
-    there = pages * os.sysconf("SC_PAGE_SIZE") if pages else needed
-    if needed > there:
-        raise UserError(
-            f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
-            "choose fewer layers or positions, or write them to a store with extract"
-        )
-
-
 def with_response(row: Rendered, response: Sequence[int]) -> Rendered:
     """Return a prompt with its response after it, whose tokens are the positions `response_1` … and `response_mean`."""
     first = len(row.token_ids)
@@ -155,7 +150,6 @@ def with_response(row: Rendered, response: Sequence[int]) -> Rendered:
 
 
 def _named(items: Sequence[object], what: str) -> str:
-    """Name a few things, or count them."""
     if len(items) <= 4:
         return f"{what}{'s' * (len(items) != 1)} {', '.join(map(str, items))}"
     return f"{len(items)} {what}s {items[0]} to {items[-1]}"

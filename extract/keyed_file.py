@@ -57,7 +57,6 @@ class KeyedFile:
         return UserError(f"cannot use {self.path} as {self._purpose}: {how}; {self._remedy}")
 
     def _open(self, shape: str) -> None:
-        """Create the table if the file is new; refuse a database with other tables."""
         named = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         with self._transaction("BEGIN"):
             tables = [sql for (sql,) in self._file.execute(named)]

@@ -100,7 +100,6 @@ def _sections(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, t
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models in a key's annotation, alone or in a list or mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

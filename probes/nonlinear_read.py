@@ -50,7 +50,9 @@ def nonlinear_read(
 ) -> NonlinearRead:
     """Read labels within strata from each layer of the same samples, linearly and quadratically; n permutations."""
     drawn = permuted_labels(y, n, named_rng(seed, "nonlinear read"), groups=groups, strata=strata)
-    labels, folds = np.vstack([y, drawn]), _folds(groups, seed)
+    labels, (names, code) = np.vstack([y, drawn]), np.unique(groups, return_inverse=True)
+    rng = named_rng(seed, "folds of the nonlinear read")
+    folds = rng.permutation(np.arange(len(names)) % N_FOLDS)[code.reshape(-1)]
     centred = [_within(X, strata) for X in layers]
     kernels = [X @ X.T for X in centred]
     linear, quadratic = (
@@ -60,11 +62,6 @@ def nonlinear_read(
     labellings = n_labellings(y, groups=groups, strata=strata)
     p = [float(permutation_p(read[1:], read[0], labellings=labellings)) for read in (linear, quadratic)]
     return NonlinearRead(float(linear[0]), float(quadratic[0]), *p)
-
-
-def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
-    names, code = np.unique(groups, return_inverse=True)
-    return named_rng(seed, "folds of the nonlinear read").permutation(np.arange(len(names)) % N_FOLDS)[code.reshape(-1)]
 
 
 def _within(X: np.ndarray, strata: np.ndarray) -> np.ndarray:

@@ -209,7 +209,6 @@ def _spans(tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding) -> list[S
 
 
 def _covering(spans: Sequence[Span], start: int, end: int) -> range:
-    """Return the tokens from the first to the last that covers a character in start … end."""
     inside = [i for i, (a, b) in enumerate(spans) if a < end and b > start]
     return range(inside[0], inside[-1] + 1) if inside else NO_TOKENS
 

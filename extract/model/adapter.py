@@ -108,7 +108,6 @@ def _folder(adapter: str) -> Path:
 
 
 def _check_base(model: PreTrainedModel, folder: Path) -> None:
-    """Raise if the adapter says that it was made for other weights."""
     if not (folder / BASE).is_file():
         return
     try:

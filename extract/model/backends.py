@@ -149,7 +149,6 @@ def _after(apply: Callable[[Stream], Stream]) -> Callable[..., Any]:
 
 
 def _replaced(out: Any, stream: Stream) -> Any:
-    """Return a module's output with another stream."""
     return (stream, *out[1:]) if isinstance(out, tuple) else stream
 
 
@@ -166,20 +165,19 @@ class NNsightBackend(HooksBackend):
         self._root = nnsight.NNsight(model)
 
     def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        ordered = [(edit, self._envoys(edit)) for edit in edits]
+        places = []
+        for edit in edits:
+            layer = self._root.get(self._names[self._layers[edit.layer]])
+            half = edit.site == "resid_mid" and self._root.get(self._names[self._halves[edit.layer].module])
+            places.append((edit, layer, half))
         results: list[T] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             with self._root.trace(0, fn=lambda _: results.append(call())) as tracer:
                 for _step in tracer.iter[:]:
-                    for edit, envoys in ordered:
-                        self._apply(edit, *envoys)
+                    for edit, layer, half in places:
+                        self._apply(edit, layer, half)
         return results[0]
-
-    def _envoys(self, edit: PlacedEdit) -> tuple[Any, Any]:
-        layer = self._root.get(self._names[self._layers[edit.layer]])
-        half = self._root.get(self._names[self._halves[edit.layer].module]) if edit.site == "resid_mid" else None
-        return layer, half
 
     def _apply(self, edit: PlacedEdit, layer: Any, half: Any) -> None:
         match edit.site:

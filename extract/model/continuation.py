@@ -263,7 +263,10 @@ def decode_cached(
         goes_on = torch.tensor([responses[row][-1] not in ends for row in rows.tolist()])
         if step == max_new_tokens - 1 or not goes_on.any():
             break
-        left = _extended(left, chosen)
+        batch, column = left.batch, chosen[:, None]
+        mask = torch.cat([batch.attention_mask, torch.ones_like(column)], dim=1)
+        longer = replace(batch, tokens=torch.cat([batch.tokens, column], dim=1), attention_mask=mask)
+        left = replace(left, batch=longer)
         if int((~goes_on).sum()) >= ENDED * len(rows):
             left, rows = rows_of(left, goes_on.nonzero()[:, 0]), rows[goes_on]
     return responses
@@ -279,13 +282,6 @@ def _next_scores(model: ChatModel, cached: CachedPrompts) -> Float[Tensor, "rows
     for processor in model.processors:
         scores = processor(cached.batch.tokens, scores)
     return scores
-
-
-def _extended(cached: CachedPrompts, tokens: Int[Tensor, " rows"]) -> CachedPrompts:
-    """Return the batch with one token more in each row."""
-    batch, column = cached.batch, tokens[:, None]
-    mask = torch.cat([batch.attention_mask, torch.ones_like(column)], dim=1)
-    return replace(cached, batch=replace(batch, tokens=torch.cat([batch.tokens, column], dim=1), attention_mask=mask))
 
 
 # -- passes over the upper layers alone --------------------------------------------------------------------------------

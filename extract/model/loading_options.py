@@ -46,7 +46,13 @@ class LoadingOptions(Strict):
                     f"{name}: an adapter cannot be merged into quantised weights; leave "
                     "model.loading.quantization or model.adapter out"
                 )
-            given["quantization_config"] = _quantization(name, self.quantization)
+            from transformers.quantizers import AutoQuantizationConfig
+
+            try:
+                given["quantization_config"] = AutoQuantizationConfig.from_dict(dict(self.quantization))
+            except Exception as error:  # each method raises classes of its own
+                message = f"{name}: model.loading.quantization is not valid: {in_one_line(error)}"
+                raise UserError(message) from error
         if self.tp_plan is not None:
             if "WORLD_SIZE" not in os.environ:
                 raise UserError(
@@ -88,15 +94,6 @@ def model_config(**settings: Any) -> ModelConfig:
         return ModelConfig.model_validate(settings)
     except ValidationError as error:
         raise UserError(explain(error, ModelConfig)) from None
-
-
-def _quantization(name: str, given: dict[str, JsonValue]) -> object:
-    from transformers.quantizers import AutoQuantizationConfig
-
-    try:
-        return AutoQuantizationConfig.from_dict(dict(given))
-    except Exception as error:  # each method raises classes of its own
-        raise UserError(f"{name}: model.loading.quantization is not valid: {in_one_line(error)}") from error
 
 
 def quiet_libraries() -> None:

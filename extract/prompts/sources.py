@@ -127,7 +127,6 @@ def _units(prompts: Sequence[Prompt], group: Sequence[int]) -> list[list[int]]:
 
 
 def _shuffled_groups(prompts: Sequence[Prompt], seed: int) -> list[list[int]]:
-    """Return the rows of each group, the groups in random order."""
     members: dict[int, list[int]] = defaultdict(list)
     for row, group in enumerate(groups_of(prompts).tolist()):
         members[group].append(row)

@@ -169,7 +169,11 @@ class ActivationStore:
             rows = self.files.rows(shard)
             try:
                 with self._lock:  # another thread may close a shard to open one
-                    self._read_part(shard, at, out[rows.start : rows.stop])
+                    data = self._open_shard(shard) if self.is_virtual else self.data
+                    part = out[rows.start : rows.stop]
+                    read_locus(data, *at, 0 if self.is_virtual else rows.start, part)
+                if crc(part) != self.sums[(*at, shard)]:
+                    raise OSError("wrong CRC-32")
             except OSError as error:
                 where = self.files.file(shard) if self.is_virtual else self.path
                 raise UserError(
@@ -177,14 +181,6 @@ class ActivationStore:
                     f"delete {where} and {REMEDY}"
                 ) from None
         return out
-
-    def _read_part(self, shard: int, at: tuple[int, int], out: Tensor) -> None:
-        if self.is_virtual:
-            read_locus(self._open_shard(shard), *at, 0, out)
-        else:
-            read_locus(self.data, *at, self.files.rows(shard).start, out)
-        if crc(out) != self.sums[(*at, shard)]:
-            raise OSError("wrong CRC-32")
 
     def describe(self) -> StoreSummary:
         """Return a summary of the store, for screens and for --json."""

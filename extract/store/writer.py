@@ -103,7 +103,13 @@ def _write_master(
     with atomic_file(files.path) as sink:
         with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
             # HDF5 silently reads the fill value if a shard cannot be opened, so the fill value is NaN.
-            file.create_virtual_dataset(f"activations/{identity.site}", _layout(files), fillvalue=np.nan)
+            kind, loci = h5py.Datatype(float_type(identity.dtype)), f"activations/{identity.site}"
+            layout = h5py.VirtualLayout(files.shape, dtype=kind)
+            for shard in range(files.n_shards):
+                rows, shape = files.rows(shard), files.shape_of(shard)
+                source = h5py.VirtualSource(files.relative(shard), loci, shape, dtype=kind)
+                layout[:, :, rows.start : rows.stop] = source
+            file.create_virtual_dataset(loci, layout, fillvalue=np.nan)
             _write_index(file, identity, prompts, rendered)
             _collect(file, files)
             file.create_dataset("shards/digest", data=[d.encode() for d in digests], dtype="S64")
@@ -119,19 +125,7 @@ def _write_master(
         seal(sink)
 
 
-def _layout(files: ShardFiles) -> h5py.VirtualLayout:
-    kind = h5py.Datatype(float_type(files.identity.dtype))
-    layout = h5py.VirtualLayout(files.shape, dtype=kind)
-    for shard in range(files.n_shards):
-        rows, shape = files.rows(shard), files.shape_of(shard)
-        layout[:, :, rows.start : rows.stop] = h5py.VirtualSource(
-            files.relative(shard), f"activations/{files.identity.site}", shape, dtype=kind
-        )
-    return layout
-
-
 def _collect(file: h5py.File, files: ShardFiles) -> None:
-    """Collect presence, responses and checksums from the shards."""
     present, responses, sums = [], [], []
     for shard in range(files.n_shards):
         with files.open(shard) as part:
@@ -145,7 +139,6 @@ def _collect(file: h5py.File, files: ShardFiles) -> None:
 
 
 def _write_index(file: h5py.File, identity: Identity, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> None:
-    """Write /layers, /positions, /prompts, /tokens and /roles."""
     write_checked(file, "layers", np.array(identity.layers))
     file.create_dataset("positions", data=list(identity.positions), dtype=h5py.string_dtype())
     _write_prompts(file, prompts)
@@ -169,7 +162,6 @@ def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
 
 
 def _as_text(value: object) -> str:
-    """Return a field as text: None as an empty string, other non-text values as JSON."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 

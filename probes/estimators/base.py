@@ -168,7 +168,6 @@ def _counts(y: np.ndarray) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a parameter as a JSON value."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -29,7 +29,6 @@ class LinearBinaryProbe(BinaryProbe):
         return read_samples(self, X) @ self.coef_[0] + self.intercept_[0]
 
     def _set_weight(self, weight: np.ndarray, threshold: float) -> None:
-        """Set the score to `X @ weight - threshold`."""
         self.coef_ = weight[None, :]
         self.intercept_ = np.array([-threshold])
 
@@ -190,7 +189,6 @@ class CentroidCosine(BinaryProbe):
         return difference
 
     def _units(self, X: np.ndarray) -> Float[np.ndarray, "samples layers layer_features"]:
-        """Scale each layer of each sample to unit norm; zero vectors stay zero."""
         layers = X.reshape(len(X), self.n_layers, -1)
         norm = np.linalg.norm(layers, axis=-1, keepdims=True)
         return np.divide(layers, norm, out=np.zeros_like(layers), where=norm > 0)

@@ -82,7 +82,11 @@ def compare_reading_subspaces(a: ReadingSubspace, b: ReadingSubspace) -> Angles:
         fits = _iterated(joint.a, a.covariance, len(a.rows)), _iterated(joint.b, b.covariance, len(b.rows))
         joint = JointNull(*fits, joint.n_labellings)
     labellings = a.fitted.n_labellings, b.fitted.n_labellings
-    permuted = against_permuted(_largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint, labellings)
+
+    def largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(A @ np.swapaxes(B, -1, -2), ord=2, axis=(-2, -1))  # of orthonormal rows
+
+    permuted = against_permuted(largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint, labellings)
     angles = tuple(principal_angles(a.rows, b.rows).tolist())
     return Angles(**vars(permuted), a=a.fitted.contrast.name, b=b.fitted.contrast.name, angles=angles)
 
@@ -92,11 +96,6 @@ def principal_angles(
 ) -> Float[np.ndarray, " angles"]:
     """Return the principal angles in radians between two row spaces, smallest first; as many as the smaller rank."""
     return subspace_angles(A.T.astype(np.float64), B.T.astype(np.float64))[::-1]
-
-
-def _largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return the cosine of the smallest angle between orthonormal rows, (n,)."""
-    return np.linalg.norm(A @ np.swapaxes(B, -1, -2), ord=2, axis=(-2, -1))
 
 
 def _iterated(means: np.ndarray, covariance: ShrunkCovariance, k: int) -> np.ndarray:

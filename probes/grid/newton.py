@@ -146,7 +146,6 @@ def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tenso
 
 
 def _mean(weight: Tensor, values: Tensor) -> Tensor:
-    """Return each row's weighted mean, (fits, 1)."""
     return (weight * values).sum(dim=1, keepdim=True) / weight.sum(dim=1, keepdim=True).clamp_min(tiny(weight))
 
 

@@ -88,7 +88,6 @@ def logistic_null(
 
 
 def _logistic_scores(X_train: np.ndarray, labels: np.ndarray, X_test: np.ndarray, C: float) -> np.ndarray:
-    """Return the test scores of a logistic probe for each labelling of the training samples."""
     from probes.grid.solver import fit_logistic_batch  # torch; results are read without it
 
     n_train, X = len(X_train), np.concatenate([X_train, X_test])

@@ -95,7 +95,6 @@ def _fit(
     tol: float,
     device: str | torch.device,
 ) -> tuple[Fits, Bool[np.ndarray, "sets Cs"]]:
-    """Return the fits and which of them are unfinished."""
     design = Design.of(X, train, device)
     problem = make_problem(design, train, y, Cs, sample_weight)
     w, b, error, unfinished = newton(design, problem, tol, alone=len(train) == 1)

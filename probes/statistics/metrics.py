@@ -68,7 +68,12 @@ def discrimination(
         raise ValueError(f"an AUROC needs both classes; got {int(y.sum())} positive of {len(y)}")
     if bad := int((~np.isfinite(score)).sum()):
         raise ValueError(f"{bad} of {len(y)} scores are NaN or infinite; expected finite scores")
-    false, true = _roc(y, score)
+    # The counts of negatives and positives above every threshold, from none to all; ties share a threshold. This is
+    # scikit-learn's `roc_curve` in counts, without its input checks, which take longer than the fits of a grid.
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(y) - 1)  # last index of each run of equal scores
+    above = np.cumsum(y[order])[last]
+    false, true = np.append(0, 1 + last - above), np.append(0, above)
     positive, negative = effective_groups(groups[y]), effective_groups(groups[~y])
     return Discrimination(
         auroc=auroc_interval(auroc(y, score), positive, negative, alpha),
@@ -121,21 +126,9 @@ def paired_aurocs(
 
 
 def _mann_whitney(rank_sum: np.ndarray, n_positive: int | np.ndarray, n: int) -> np.ndarray:
-    """Return AUROCs from the rank sums of the positive samples."""
     pairs = np.asarray(n_positive * (n - n_positive), dtype=float)
     above = rank_sum - n_positive * (n_positive + 1) / 2
     return np.divide(above, pairs, out=np.full(np.shape(rank_sum), np.nan), where=pairs > 0)
-
-
-def _roc(y: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of negatives and positives above every threshold, from none to all; ties share a threshold.
-
-    This is scikit-learn's `roc_curve` in counts, without its input checks, which take longer than the fits of a grid.
-    """
-    order = np.argsort(-score, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(score[order])), len(y) - 1)  # last index of each run of equal scores
-    true = np.cumsum(y[order])[last]
-    return np.append(0, 1 + last - true), np.append(0, true)
 
 
 def expected_calibration_error(y: Labels, probability: Float[np.ndarray, " samples"], n_bins: int = 10) -> float:

@@ -68,7 +68,6 @@ def candidate_thresholds(
 
 
 def _spread(index: np.ndarray, most: int) -> np.ndarray:
-    """Return at most `most` of the indices, evenly spaced."""
     if len(index) <= most:
         return index
     return index[np.unique(np.linspace(0, len(index) - 1, most).round().astype(int))]

@@ -68,6 +68,11 @@ TEXTS = (
 )
 
 
+def quick_and_slow(quick: str, slow: str) -> list[object]:
+    """Return names to parametrize with; those of `make test`, then slow ones."""
+    return [*quick.split(), *(pytest.param(name, marks=pytest.mark.slow) for name in slow.split())]
+
+
 @pytest.fixture(scope="session")
 def organism_tokenizer() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")

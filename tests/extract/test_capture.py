@@ -16,13 +16,14 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from tests.extract.conftest import Ask, Build
+from tests.extract.conftest import Ask, Build, quick_and_slow
 from tests.support.covering import matrix
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")
-ATTENTION_ONLY = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
-                  "mixtral", "qwen3_moe", "organism", "stories260k"]  # fmt: skip
+ATTENTION_ONLY = quick_and_slow(
+    "llama gemma3_text gpt2 organism", "qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral qwen3_moe stories260k"
+)
 LONG = {"role": "system", "content": "be kind and fix the door. " * 12}
 WANTED = ResolvedSpec(layers=(0, 1, 2), positions=("inst_last", "post_1", "post_last", "inst_mean"), dtype="float32")
 

@@ -20,7 +20,8 @@ from extract.model.continuation import (
     try_cache_prompts,
 )
 from extract.model.edit import Edit
-from tests.extract.conftest import Build, Rows, random_weights
+from tests.extract.conftest import Build, Rows, quick_and_slow, random_weights
+from tests.support.covering import matrix
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
 INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "jamba", "qwen3_next", "mamba2", "recurrent_gemma"]
@@ -38,8 +39,7 @@ def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float]
     return build
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", EXACT)
+@matrix("name, scale", EXACT, SCALES)
 def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
     scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
 ) -> None:
@@ -52,8 +52,7 @@ def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
         torch.testing.assert_close(log_probs, alone, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", INEXACT)
+@matrix("name, scale", INEXACT, SCALES)
 def test_an_architecture_whose_state_does_not_move_with_the_rows_is_refused_by_name(
     scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
 ) -> None:
@@ -99,7 +98,7 @@ def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
         try_cache_prompts(model, model.pad([[5] * 9], "left"))
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "opt", "qwen3", "gpt_neox"])
+@pytest.mark.parametrize("name", quick_and_slow("llama gpt2 gemma3_text opt", "mistral gemma2 qwen3 gpt_neox"))
 def test_every_block_goes_on_as_the_batch_does(tiny: Build, rows: Rows, name: str) -> None:
     model = tiny(name)
     batch = model.batch(rows(model))

@@ -21,10 +21,11 @@ from extract.model.edit import Edit, Pass
 from extract.model.padded_batch import Batch
 from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
-from tests.extract.conftest import Build, Rows
+from tests.extract.conftest import Build, Rows, quick_and_slow
 
-ARCHITECTURES = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3", "gpt2", "gpt_neox", "olmo2",
-                 "mixtral", "organism", "stories260k"]  # fmt: skip
+ARCHITECTURES = quick_and_slow(
+    "llama gemma3_text gpt2 organism", "qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral stories260k"
+)
 
 
 @pytest.fixture(params=ARCHITECTURES)

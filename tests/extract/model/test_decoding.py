@@ -11,10 +11,10 @@ from extract.model.continuation import cache_prompts, decode_cached, own_copy, t
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
 from steering.interventions import add, place
-from tests.extract.conftest import Build, Rows
+from tests.extract.conftest import Build, Rows, quick_and_slow
 
 R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
-ARCHITECTURES = ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_neox"]
+ARCHITECTURES = quick_and_slow("llama gpt2 gemma3_text", "mistral gemma2 qwen3 gpt_neox")
 
 
 class Lowered(LogitsProcessor):

@@ -15,9 +15,9 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_logits, known_stream, upper_layers
 from extract.model.edit import Edit, Site
 from steering.interventions import add, place
-from tests.extract.conftest import Build, Rows
+from tests.extract.conftest import Build, Rows, quick_and_slow
 
-ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral", "gemma2", "gemma3_text", "qwen3", "gpt_neox", "granite", "phi3"]
+ARCHITECTURES = quick_and_slow("llama gpt2 gemma3_text", "mistral mixtral gemma2 qwen3 gpt_neox granite phi3")
 SUFFIX = 3
 
 
