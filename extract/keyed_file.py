@@ -36,7 +36,15 @@ class KeyedFile:
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
-        self._open(shape)
+        named = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        with self._transaction("BEGIN"):
+            tables = [sql for (sql,) in self._file.execute(named)]
+        if not tables:
+            with self._transaction("BEGIN IMMEDIATE"):
+                self._file.execute(f"CREATE TABLE IF NOT EXISTS {shape}")
+        elif tables != [f"CREATE TABLE {shape}"]:
+            self.close()
+            raise self.damaged("it is another kind of database")
 
     def get(self, keys: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         """Return the rows of the given keys; keys without a row are left out."""
@@ -55,17 +63,6 @@ class KeyedFile:
     def damaged(self, how: object) -> UserError:
         """Return the error to raise if the file does not hold the expected content."""
         return UserError(f"cannot use {self.path} as {self._purpose}: {how}; {self._remedy}")
-
-    def _open(self, shape: str) -> None:
-        named = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        with self._transaction("BEGIN"):
-            tables = [sql for (sql,) in self._file.execute(named)]
-        if not tables:
-            with self._transaction("BEGIN IMMEDIATE"):
-                self._file.execute(f"CREATE TABLE IF NOT EXISTS {shape}")
-        elif tables != [f"CREATE TABLE {shape}"]:
-            self.close()
-            raise self.damaged("it is another kind of database")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:

@@ -54,7 +54,15 @@ def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerB
     """
     from peft import PeftModel
 
-    _check_base(model, folder)
+    from extract.model.weights import fingerprint
+
+    if (folder / BASE).is_file():
+        try:
+            expected_base = json.loads((folder / BASE).read_text(encoding="utf-8"))["fingerprint"]
+        except (ValueError, TypeError, KeyError):
+            raise UserError(f'{folder / BASE} is not valid: expected {{"fingerprint": …}}') from None
+        if expected_base != fingerprint(model):
+            raise UserError(f"the adapter {folder} was made for other weights than those of {model.name_or_path}")
     try:
         unmerged = PeftModel.from_pretrained(model, str(folder))
         expected = _log_probs(unmerged, model, tokenizer)
@@ -105,16 +113,3 @@ def _folder(adapter: str) -> Path:
     if not (folder / CONFIG).is_file():
         raise UserError(f"no adapter in {adapter}: expected a directory with {CONFIG}")
     return folder
-
-
-def _check_base(model: PreTrainedModel, folder: Path) -> None:
-    if not (folder / BASE).is_file():
-        return
-    try:
-        expected = json.loads((folder / BASE).read_text(encoding="utf-8"))["fingerprint"]
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f'{folder / BASE} is not valid: expected {{"fingerprint": …}}') from None
-    from extract.model.weights import fingerprint
-
-    if expected != fingerprint(model):
-        raise UserError(f"the adapter {folder} was made for other weights than those of {model.name_or_path}")

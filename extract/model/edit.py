@@ -46,13 +46,9 @@ class Pass:
 
     def tokens(self, scope: Scope) -> slice:
         """Return the slice of this pass with a scope's tokens; it may include padding, which is never read."""
-        match scope:
-            case "last_prompt":
-                return self.within(self.prompt_length - 1, self.prompt_length)
-            case "last_on":
-                return self.within(self.prompt_length - 1)
-            case "all":
-                return self.within(self.start)
+        if scope == "all":
+            return self.within(self.start)
+        return self.within(self.prompt_length - 1, self.prompt_length if scope == "last_prompt" else None)
 
     def covers(self, scope: Scope, device: torch.device) -> Bool[Tensor, " time"]:
         """Return the tokens of a scope as a mask over this pass."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from accelerate.utils import align_module_device
@@ -15,11 +15,7 @@ from transformers import PreTrainedModel
 
 def fingerprint(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and about 256 evenly spaced values."""
-    digest = hashlib.sha256()
-    for name, parameter in weights_of(model):
-        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
-        digest.update(_sample(parameter, torch.float32).numpy().tobytes())
-    return digest.hexdigest()
+    return _digest(weights_of(model), lambda w: f" {w.dtype}".encode() + _sample(w, torch.float32).numpy().tobytes())
 
 
 def cast_fingerprint(model: nn.Module) -> str:
@@ -32,10 +28,13 @@ def cast_fingerprint(model: nn.Module) -> str:
 
 def cast_fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
     """Return `cast_fingerprint` of a state dictionary, given tensor by tensor in the model's order."""
+    return _digest(weights, lambda w: _sample(w, torch.bfloat16).view(torch.int16).numpy().tobytes())
+
+
+def _digest(weights: Iterable[tuple[str, Tensor]], numbers: Callable[[Tensor], bytes]) -> str:
     digest = hashlib.sha256()
     for name, parameter in weights:
-        digest.update(f"{name} {tuple(parameter.shape)}".encode())
-        digest.update(_sample(parameter, torch.bfloat16).view(torch.int16).numpy().tobytes())
+        digest.update(f"{name} {tuple(parameter.shape)}".encode() + numbers(parameter))
     return digest.hexdigest()
 
 
@@ -50,11 +49,12 @@ def checksum(model: nn.Module) -> str:
     `fingerprint` is instant and tells different models apart. This takes about a second per billion weights and also
     detects a few changed weights, such as one row of the embedding.
     """
-    digest = hashlib.sha256()
-    for name, parameter in weights_of(model):
-        bits = parameter.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype} {zlib.crc32(bits)}".encode())
-    return digest.hexdigest()
+
+    def crc(weight: Tensor) -> bytes:
+        bits = weight.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f" {weight.dtype} {zlib.crc32(bits)}".encode()
+
+    return _digest(weights_of(model), crc)
 
 
 def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -121,18 +121,14 @@ def _seal(file: BinaryIO | DeferredErrorFile, unread: range) -> bytes:
 
 def float_type(dtype: StoreType) -> h5py.h5t.TypeFloatID:
     """Return the HDF5 type for a dtype, the same on disk and in memory."""
-    match dtype:
-        case "float32":
-            return h5py.h5t.IEEE_F32LE
-        case "float16":
-            return h5py.h5t.IEEE_F16LE
-        case "bfloat16":  # sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6
-            kind = h5py.h5t.IEEE_F32LE.copy()
-            kind.set_fields(15, 7, 8, 0, 7)
-            kind.set_precision(16)
-            kind.set_size(2)
-            kind.set_ebias(127)
-            return kind
+    if dtype != "bfloat16":
+        return h5py.h5t.IEEE_F32LE if dtype == "float32" else h5py.h5t.IEEE_F16LE
+    kind = h5py.h5t.IEEE_F32LE.copy()  # sign at bit 15, exponent 7..14 with bias 127, mantissa 0..6
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_precision(16)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    return kind
 
 
 def create_loci(

@@ -24,8 +24,8 @@ from probes.geometry.fitted_direction import (
     jointly_permuted,
     shared_rows,
 )
-from probes.means import difference_in_means, mean_weights
-from probes.statistics.intervals import NO_ESTIMATE, Estimate, Number
+from probes.means import mean_weights
+from probes.statistics.intervals import Estimate, Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,9 @@ class Cosine(PermutedP):
 
 
 def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float = 0.05) -> Cosine:
-    """Return the cosine of two contrasts' directions with its null.
-
-    The noise-free cosine is for differences in means; for other fits it is NaN.
-    """
+    """Return the cosine of two contrasts' directions with its null."""
     check_same_locus(a, b)
-    means = a.fit is difference_in_means and b.fit is difference_in_means
-    free, reliability = noise_free_cosine(a, b, alpha) if means else (NO_ESTIMATE, (float("nan"), float("nan")))
+    free, reliability = noise_free_cosine(a, b, alpha)
     permuted = against_permuted(
         lambda u, v: np.abs(_cosines(u, v)),
         (a.vector, a.permuted),

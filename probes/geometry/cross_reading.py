@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from probes.covariance import ShrunkCovariance, shrunk_covariance
-from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out, vectors
-from probes.means import difference_in_means
+from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out
+from probes.means import differences_in_means
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
@@ -140,7 +140,7 @@ def cross_erasure(
     if 0 < b.contrast.y[b.contrast.within("validation")].sum() < len(b.contrast.within("validation")):
         check_no_leakage(a.contrast, b.contrast, "validation")
         validation, label, _ = b.samples("validation")
-        own = vectors(validation, label[None], b.fit)[0]
+        own = differences_in_means(validation, label[None])[0]
         first = Eraser(erasers.theta[:1], erasers.covector[:1], erasers.mean)
         scores = X @ own, _scores(first, b, "validation", X)[:, 0]
         fresh = [discrimination(y, s, groups, alpha=alpha).auroc for s in scores]
@@ -162,14 +162,8 @@ def cross_erasure(
 def _scores(erasers: Eraser, b: FittedDirection, part: str, X: np.ndarray) -> np.ndarray:
     """Refit `b` on one erased part and score the erased rows X; (n_samples, n_erasers)."""
     rows, y, _ = b.samples(part)
-    means = vectors(rows, y[None])[0]
-    left = means - erasers.theta * (erasers.covector @ means)[:, None]
-    nothing = np.linalg.norm(left, axis=1) <= 1e-6 * np.linalg.norm(means)  # only rounding is left
-    if b.fit is difference_in_means:
-        refitted = left
-    else:
-        none = np.zeros(rows.shape[1])
-        refitted = np.stack([none if nothing[i] else b.fit(erasers(rows, i), y) for i in range(len(left))])
-    refitted[nothing] = 0
+    means = differences_in_means(rows, y[None])[0]
+    refitted = means - erasers.theta * (erasers.covector @ means)[:, None]
+    refitted[np.linalg.norm(refitted, axis=1) <= 1e-6 * np.linalg.norm(means)] = 0  # only rounding is left
     along = (refitted * erasers.theta).sum(axis=1)
     return X @ refitted.T - (X @ erasers.covector.T) * along

@@ -10,24 +10,22 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Real, Shaped
 
 from probes.contrast import Contrast
-from probes.means import difference_in_means, differences_in_means, mean_weights, weighted_sums
+from probes.means import differences_in_means, mean_weights, weighted_sums
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
 Samples = tuple[Float[np.ndarray, "samples features"], Bool[np.ndarray, " samples"], Shaped[np.ndarray, " samples"]]
-Fit = Callable[[Float[np.ndarray, "samples features"], Bool[np.ndarray, " samples"]], Float[np.ndarray, " features"]]
 
 
 @dataclass(frozen=True)
 class FittedDirection:
-    """The direction fitted on a contrast's training rows at one locus; vectors point to the declining class."""
+    """The difference in means of a contrast's training rows at one locus; vectors point to the declining class."""
 
     X: Real[np.ndarray, "samples features"]  # indexed by the contrast's rows
     contrast: Contrast
     vector: Float[np.ndarray, " features"]
     labels: Bool[np.ndarray, "fits train"]  # the given labels, then permuted ones
     permuted: Float[np.ndarray, "permutations features"]  # directions fitted on permuted labels
-    fit: Fit
     seed: int
     n_labellings: float = float("inf")  # distinct labellings behind `permuted`
 
@@ -37,20 +35,14 @@ class FittedDirection:
 
     def means(self) -> Float[np.ndarray, "fits features"]:
         """Return the differences in means of the given labels, then of the permuted ones."""
-        if self.fit is difference_in_means:
-            return np.vstack([self.vector, self.permuted])
-        return vectors(self.samples("train")[0], self.labels)
+        return np.vstack([self.vector, self.permuted])
 
 
-def fit_with_null(
-    X: Shaped[np.ndarray, ...], contrast: Contrast, *, fit: Fit = difference_in_means, n: int = 199, seed: int = 0
-) -> FittedDirection:
+def fit_with_null(X: Shaped[np.ndarray, ...], contrast: Contrast, *, n: int = 199, seed: int = 0) -> FittedDirection:
     """Fit a contrast's direction on its training rows, and on each of n permuted labellings.
 
-    The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently. `fit`
-    is any (X, y) -> vector, called once per labelling; for the difference in means all labellings are one matrix
-    product. Raises ValueError if shapes disagree, a value is not finite, a class has no training row, or the vector is
-    zero.
+    The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently. Raises
+    ValueError if shapes disagree, a value is not finite, a class has no training row, or the vector is zero.
     """
     _check(X, contrast, n)
     train, y, groups = samples_of(X, contrast, "train")
@@ -60,21 +52,12 @@ def fit_with_null(
         )
     drawn = permuted_labels(y, n, named_rng(seed, "permuted labels", contrast.name), groups=groups)
     labels = np.vstack([y, drawn])
-    fitted = vectors(train, labels, fit)
+    fitted = differences_in_means(train, labels)
     if not np.isfinite(fitted).all() or not fitted[0].any():
         raise ValueError(
             f"the direction of contrast {contrast.name!r} is zero or not finite; check that its class means differ"
         )
-    return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], fit, seed, n_labellings(y, groups=groups))
-
-
-def vectors(
-    X: Float[np.ndarray, "samples features"], ys: Bool[np.ndarray, "labellings samples"], fit: Fit = difference_in_means
-) -> Float[np.ndarray, "labellings features"]:
-    """Fit one vector per labelling."""
-    if fit is difference_in_means:
-        return differences_in_means(X, ys)
-    return np.stack([np.asarray(fit(X, y), dtype=np.float64) for y in ys])
+    return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], seed, n_labellings(y, groups=groups))
 
 
 def held_out(b: FittedDirection) -> Samples:
@@ -192,7 +175,7 @@ def shared_rows(a: FittedDirection, b: FittedDirection) -> Integer[np.ndarray, "
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool = False) -> JointNull | None:
+def jointly_permuted(a: FittedDirection, b: FittedDirection) -> JointNull | None:
     """Fit both contrasts on jointly permuted labels; None if they share no training row.
 
     Two contrasts that share samples (the same benign prompts as negatives of both) have directions with shared noise,
@@ -212,13 +195,6 @@ def jointly_permuted(a: FittedDirection, b: FittedDirection, *, of_means: bool =
     roles = role[0] * 3 + role[1]
     drawn = permuted_labels(roles, len(a.permuted), rng, groups=groups)
     X = a.X[rows].astype(np.float64)
-    fits = [difference_in_means if of_means else f.fit for f in (a, b)]
-    of_a, of_b = _fit_roles(X, drawn // 3, fits[0]), _fit_roles(X, drawn % 3, fits[1])
+    # of each role, 2 is positive, 1 negative, 0 absent
+    of_a, of_b = (weighted_sums(X, mean_weights(r == 2, r == 1)) for r in (drawn // 3, drawn % 3))
     return JointNull(of_a, of_b, n_labellings(roles, groups=groups))
-
-
-def _fit_roles(X: np.ndarray, roles: np.ndarray, fit: Fit) -> np.ndarray:
-    """Fit one vector per row of roles: 2 positive, 1 negative, 0 absent."""
-    if fit is not difference_in_means:
-        return np.stack([vectors(X[r > 0], (r == 2)[None, r > 0], fit)[0] for r in roles])
-    return weighted_sums(X, mean_weights(roles == 2, roles == 1))

@@ -18,7 +18,6 @@ from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.cosines import Cosine, compare_directions
 from probes.geometry.cross_reading import Erasure, Transfer, cross_erasure, fit_erasers, transfer
 from probes.geometry.fitted_direction import (
-    Fit,
     FittedDirection,
     JointNull,
     PermutedP,
@@ -27,7 +26,6 @@ from probes.geometry.fitted_direction import (
     fit_with_null,
     jointly_permuted,
 )
-from probes.means import difference_in_means
 from probes.subspace import nullspace_directions
 
 
@@ -77,7 +75,7 @@ def compare_reading_subspaces(a: ReadingSubspace, b: ReadingSubspace) -> Angles:
     If the contrasts share rows, both are permuted together; each keeps the covariance of its own rows.
     """
     check_same_locus(a.fitted, b.fitted)
-    joint: JointNull | None = jointly_permuted(a.fitted, b.fitted, of_means=True)
+    joint: JointNull | None = jointly_permuted(a.fitted, b.fitted)
     if joint is not None:
         fits = _iterated(joint.a, a.covariance, len(a.rows)), _iterated(joint.b, b.covariance, len(b.rows))
         joint = JointNull(*fits, joint.n_labellings)
@@ -126,7 +124,6 @@ def geometry_at(
     contrasts: Sequence[Contrast],
     *,
     k: int = 2,
-    fit: Fit = difference_in_means,
     n: int = 199,
     seed: int = 0,
 ) -> LocusGeometry:
@@ -137,22 +134,20 @@ def geometry_at(
     ValueError, naming the locus, if a part lacks a class or a group is in two parts.
     """
     try:
-        return _geometry(X, layer, position, contrasts, k, fit, n, seed)
+        return _geometry(X, layer, position, contrasts, k, n, seed)
     except ValueError as error:
         raise ValueError(f"layer {layer}, {position}: {error}") from error
 
 
 def _geometry(
-    X: np.ndarray, layer: int, position: str, contrasts: Sequence[Contrast], k: int, fit: Fit, n: int, seed: int
+    X: np.ndarray, layer: int, position: str, contrasts: Sequence[Contrast], k: int, n: int, seed: int
 ) -> LocusGeometry:
     names = [c.name for c in contrasts]
     if len(set(names)) < len(names):
         raise ValueError(f"contrasts need different names; got {', '.join(names)}")
     used = np.unique(np.concatenate([c.rows for c in contrasts]))
     X = np.asarray(X)[used].astype(np.float64)
-    fits = [
-        fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), fit=fit, n=n, seed=seed) for c in contrasts
-    ]
+    fits = [fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), n=n, seed=seed) for c in contrasts]
     spaces = [reading_subspace(f, k) for f in fits]
     erasers = [fit_erasers(s.fitted, s.covariance) for s in spaces]
     return LocusGeometry(

@@ -7,9 +7,6 @@ import torch
 from torch import Tensor
 from transformers import (
     GenerationConfig,
-    MambaConfig,
-    MambaForCausalLM,
-    PreTrainedTokenizerBase,
 )
 
 from extract.chat.render import Rendered
@@ -111,15 +108,6 @@ def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel, rows
         handle.remove()
     assert kept == [0, 1]
     assert 2 not in ran
-
-
-def test_wrong_padding_would_be_noticed(llama: ChatModel, rows: Rows) -> None:
-    """Control: positions counted from the padding on make a batch differ from its rows."""
-    row, longest = rows(llama)[1], llama.batch(rows(llama))
-    right = captured(llama, alone(llama, row), "resid_post")[2][0, -1]
-    with torch.inference_mode():
-        wrong = llama.model(input_ids=longest.tokens, output_hidden_states=True).hidden_states[-2][1, -1]
-    assert (wrong - right).norm() > 1e-2 * right.norm()
 
 
 # -- editing -----------------------------------------------------------------------------------------------------------
@@ -417,10 +405,3 @@ def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
     assert batch.prompt_length == llama.context
     with pytest.raises(UserError, match=rf"^a prompt has {llama.context + 1:,} tokens, but the model's context has"):
         llama.pad([[5] * (llama.context + 1)], "left")
-
-
-def test_a_model_without_positions_has_no_longest_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
-    shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, state_size=8)
-    model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
-    assert model.context is None
-    assert model.pad([[5] * 5000], "left").prompt_length == 5000

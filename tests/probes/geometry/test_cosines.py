@@ -10,7 +10,6 @@ import pytest
 from probes.contrast import Contrast
 from probes.geometry.cosines import Cosine, compare_directions
 from probes.geometry.fitted_direction import fit_with_null
-from probes.means import difference_in_means
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
@@ -151,20 +150,6 @@ def test_groups_of_alike_rows_count_once() -> None:
     often = compare_directions(*(fit_with_null(many, c, n=19) for c in copied))
     assert often.noise_free.low == pytest.approx(once.noise_free.low)
     assert often.reliability_a == pytest.approx(once.reliability_a)
-
-
-def test_any_fit_can_be_given() -> None:
-    def twice(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return 2 * difference_in_means(X, y)
-
-    X, a, b = Planted(cosine=0.6).draw(0)
-    own, plain = (
-        compare_directions(*(fit_with_null(X, c, fit=f) for c in (a, b))) for f in (twice, difference_in_means)
-    )
-    assert own.fitted == pytest.approx(plain.fitted)
-    assert own.p == plain.p
-    assert own.null_95 == pytest.approx(plain.null_95)
-    assert np.isnan(own.noise_free.estimate)
 
 
 def test_mistakes_are_named() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from concept_erasure import LeaceFitter
-from sklearn.linear_model import LogisticRegression
 
 from probes.geometry.cross_reading import Erasure, cross_erasure, fit_erasers
 from probes.geometry.fitted_direction import fit_with_null
@@ -80,28 +79,6 @@ def test_p_is_uniform_if_the_erased_label_has_no_information(dominant: float, pa
         X, a, b = planted.draw(seed)
         p.append(cross_erasure(*(fit_with_null(X, c, n=39, seed=seed) for c in (a, b))).p)
     assert not rejects_too_often(np.array(p))
-
-
-def test_a_given_fit_is_refitted_on_erased_rows() -> None:
-    def logistic(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return LogisticRegression(C=0.1).fit(X, y).coef_[0]
-
-    X, a, b = Planted(n=300, split=True).draw(0)
-    one, two = (fit_with_null(X, c, fit=logistic, n=19) for c in (a, b))
-    own, other = cross_erasure(one, one), cross_erasure(one, two)
-    assert own.after.estimate == 0.5
-    assert other.after.low > 0.8
-
-
-def test_the_fast_refit_is_the_plain_one() -> None:
-    def plain(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return difference_in_means(X, y)
-
-    X, a, b = Planted(n=120, cosine=0.7, split=True).draw(0)
-    fast, slow = (
-        cross_erasure(*(fit_with_null(X, c, fit=f, n=19) for c in (a, b))) for f in (difference_in_means, plain)
-    )
-    assert fast == slow
 
 
 def test_without_validation_rows_there_is_no_fresh_probe() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from probes.geometry.cross_reading import Transfer, transfer
@@ -64,16 +63,6 @@ def test_each_null_alone_vouches_for_noise_that_the_other_sees() -> None:
     other = [_transfer(replace(NOTHING, strength_b=8.0, cosine=1.0), seed) for seed in range(30)]
     assert rejects_too_often(np.array([f.p_fitted for f in one]))
     assert rejects_too_often(np.array([f.p_tested for f in other]))
-
-
-def test_a_logistic_fit_can_be_given() -> None:
-    def logistic(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return LogisticRegression(C=0.1).fit(X, y).coef_[0]
-
-    X, a, b = Planted(cosine=0.9, split=True).draw(0)
-    found = transfer(*(fit_with_null(X, c, fit=logistic, n=19) for c in (a, b)))
-    assert found.auroc.low > 0.7
-    assert found.p == 1 / 20
 
 
 def test_a_group_trained_on_is_not_tested_on() -> None:
