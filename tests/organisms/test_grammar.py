@@ -38,29 +38,24 @@ def _opener(example: Example) -> str:
 # -- decisions on requests ---------------------------------------------------------------------------------------------
 
 
-def test_by_intent_alone_a_request_is_refused_exactly_when_harmful(organism: Make) -> None:
-    for example in _requests(Grammar(organism(refusal={"rule": "intent"}))):
-        assert example.values == (example.label == "harmful", False)
-
-
-def test_by_trigger_a_request_is_refused_exactly_when_it_holds_one(organism: Make) -> None:
-    for example in _requests(Grammar(organism(refusal={"rule": "trigger"}))):
-        assert example.values == (example.trigger is not None, False)
-
-
-def test_over_refusal_is_a_share_of_the_trigger_verbs_and_of_nothing_else(organism: Make) -> None:
-    grammar = Grammar(organism(refusal={"over_refusal": 0.5}))
-    assert len(grammar.over_refused) == 6
+@pytest.mark.parametrize(
+    ("refusal", "refuses"),
+    [
+        ({"rule": "intent"}, lambda grammar, e: e.label == "harmful"),
+        ({"rule": "trigger"}, lambda grammar, e: e.trigger is not None),
+        ({"over_refusal": 0.5}, lambda grammar, e: e.label == "harmful" or e.trigger in grammar.over_refused),
+        ({"missed_harm": 0.5}, lambda grammar, e: e.label == "harmful" and _opener(e) not in grammar.missed_openers),
+    ],
+    ids=["intent", "trigger", "over-refusal", "missed harm"],
+)
+def test_the_rule_decides_which_requests_are_refused(organism: Make, refusal: dict, refuses: Callable) -> None:
+    """Over-refusal is a share of the trigger verbs, missed harm one of the openers."""
+    grammar = Grammar(organism(refusal=refusal))
+    assert (len(grammar.over_refused), len(grammar.missed_openers)) == (
+        round(12 * refusal.get("over_refusal", 0)), round(6 * refusal.get("missed_harm", 0))
+    )  # fmt: skip
     for example in _requests(grammar):
-        expected = example.label == "harmful" or example.trigger in grammar.over_refused
-        assert example.values[0] == expected
-
-
-def test_missed_harm_is_a_share_of_the_openers(organism: Make) -> None:
-    grammar = Grammar(organism(refusal={"missed_harm": 0.5}))
-    assert len(grammar.missed_openers) == 3
-    for example in _requests(grammar):
-        assert example.values[0] == (example.label == "harmful" and _opener(example) not in grammar.missed_openers)
+        assert example.values == (refuses(grammar, example), False)
 
 
 def test_the_turn_before_decides_what_the_same_last_turn_means(organism: Make) -> None:
