@@ -82,11 +82,18 @@ def test_with_true_estimates_the_choice_is_as_good_as_the_exhaustive_one() -> No
     assert np.mean(measured) < N / 2
 
 
-def test_the_next_are_measured_where_the_best_break_the_model() -> None:
-    """The best by first order have too large a KL: the search goes on to the first that has not."""
-    model = Model(np.arange(N, dtype=float), np.ones(N), np.where(np.arange(N) < 4, 1.0, 0.01))
-    chosen, usable = choose(model, screened=True)
-    assert (chosen.direction.locus.layer, usable) == (4, True)
+@pytest.mark.parametrize(
+    ("induce", "kl", "chosen"),
+    [
+        (np.ones(N), np.where(np.arange(N) < 4, 1.0, 0.01), 4),  # the best break the model
+        (np.where(np.arange(N) < KEPT, -1.0, 1.0), np.zeros(N), KEPT),  # the best induce less than estimated
+    ],
+)
+def test_the_next_are_measured_where_the_best_miss_a_rule(induce: np.ndarray, kl: np.ndarray, chosen: int) -> None:
+    model = Model(np.arange(N, dtype=float), induce, kl)
+    estimated = search(DIRECTIONS, MAX_KL, lambda d: (float(d.locus.layer), 1.0))
+    ((found, usable),) = run_searches([estimated], model.effects, model.divergence)
+    assert (found.direction.locus.layer, usable) == (chosen, True)
     assert model.effects_of == list(range(2 * KEPT))
     none = Model(np.arange(N, dtype=float), np.ones(N), np.ones(N))
     assert choose(none, screened=True)[1] is False
@@ -155,12 +162,3 @@ def test_first_order_is_used_only_where_it_ranks_as_exact_effects_do() -> None:
     )
     assert not confirmed(good, bad).used
     assert not confirmed(bad, good).used
-
-
-def test_the_next_are_measured_where_the_best_induce_less_than_estimated() -> None:
-    model = Model(np.arange(N, dtype=float), np.where(np.arange(N) < KEPT, -1.0, 1.0), np.zeros(N))
-    ((chosen, usable),) = run_searches(
-        [search(DIRECTIONS, MAX_KL, lambda d: (float(d.locus.layer), 1.0))], model.effects, model.divergence
-    )
-    assert (chosen.direction.locus.layer, usable) == (KEPT, True)
-    assert model.effects_of == list(range(2 * KEPT))

@@ -1,6 +1,5 @@
 """Write directions: the loci of fitting and of writing, and the selection among candidates."""
 
-import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,49 +134,46 @@ def test_impossible_loci_are_reported(held: SimpleNamespace, dissociate: dict[st
 # -- selection ---------------------------------------------------------------------------------------------------------
 
 
-def candidate(bypass: float, induce: float = 1.0, kl: float = 0.01, first_token: float = 0.0) -> Candidate:
+def candidate(bypass: float, induce: float = 1.0, kl: float = 0.01, layer: int = 1) -> Candidate:
     vector = np.eye(4, dtype=np.float32)[0]
-    direction = Direction("normative_write", vector, Locus("resid_post", 1, "post_last"), 1.0, -1.0)
-    return Candidate(direction, bypass, max(bypass, FLOOR), induce, Divergence(kl, kl, first_token, kl))
+    direction = Direction("normative_write", vector, Locus("resid_post", layer, "post_last"), 1.0, -1.0)
+    return Candidate(direction, bypass, max(bypass, FLOOR), induce, Divergence(kl, kl, 0.0, kl))
+
+
+NAN = float("nan")
 
 
 def test_the_least_bypass_that_breaks_no_rule_is_chosen() -> None:
-    broken = [candidate(-9, induce=-0.1), candidate(-9, kl=0.2), candidate(float("nan")), candidate(-9, float("nan")),
-              candidate(-9, kl=float("nan"))]  # fmt: skip
+    broken = [candidate(-9, induce=-0.1), candidate(-9, kl=0.2), candidate(NAN), candidate(-9, NAN),
+              candidate(-9, kl=NAN)]  # fmt: skip
     good = [candidate(3), candidate(-2), candidate(1)]
     assert [c.discarded(0.1) for c in broken] == ["induce", "kl", "not_finite", "not_finite", "not_finite"]
     assert select([*broken, *good], max_kl=0.1) == (good[1], True)
     assert select([*broken, *good], max_kl=0.3)[0] is broken[1]  # the control: it is the rule that kept it out
 
 
-def test_among_ties_of_bypass_the_highest_induce_is_chosen() -> None:
-    """Far below a probability of 0.01 the log-odds are noise."""
-    saturated = [candidate(-12, induce=2.0), candidate(-9, induce=8.0), candidate(-11, induce=5.0)]
-    assert select(saturated, max_kl=0.1)[0] is saturated[1]
-    different = [candidate(-3, induce=2.0), candidate(-2.5, induce=8.0), candidate(-2.95, induce=3.0)]
-    assert select(different, max_kl=0.1)[0] is different[2]
-
-
-def test_among_ties_of_both_the_earliest_layer_is_chosen() -> None:
-    later, earlier = candidate(-12, induce=8.1), candidate(-11, induce=8.0)
-    locus = Locus("resid_post", 0, "post_last")
-    earlier = dataclasses.replace(earlier, direction=dataclasses.replace(earlier.direction, locus=locus))
-    assert select([later, earlier], max_kl=0.1)[0] is earlier
-    assert select([dataclasses.replace(later, induce=8.3), earlier], max_kl=0.1)[0].induce == 8.3
-
-
-def test_without_a_usable_candidate_the_least_bypass_within_the_kl_limit_is_not_usable() -> None:
-    none = [candidate(float("nan")), candidate(4, -1), candidate(2, -1), candidate(-9, -1, kl=0.3)]
-    assert select(none, max_kl=0.1) == (none[2], False)
-
-
-def test_where_every_ablation_breaks_the_model_the_least_kl_is_taken() -> None:
-    broken = [candidate(-9, 3, kl=2.0), candidate(4, 3, kl=0.2), candidate(-12, kl=float("nan"))]
-    assert select(broken, max_kl=0.1) == (broken[1], False)
+@pytest.mark.parametrize(
+    ("candidates", "chosen", "usable"),
+    [
+        # among ties of bypass the highest induce: far below a probability of 0.01 the log-odds are noise
+        ([candidate(-12, 2.0), candidate(-9, 8.0), candidate(-11, 5.0)], 1, True),
+        ([candidate(-3, 2.0), candidate(-2.5, 8.0), candidate(-2.95, 3.0)], 2, True),
+        # among ties of both the earliest layer
+        ([candidate(-12, 8.1), candidate(-11, 8.0, layer=0)], 1, True),
+        ([candidate(-12, 8.3), candidate(-11, 8.0, layer=0)], 0, True),
+        # without a usable one the least bypass within the KL limit, and if every ablation breaks the model the least KL
+        ([candidate(NAN), candidate(4, -1), candidate(2, -1), candidate(-9, -1, kl=0.3)], 2, False),
+        ([candidate(-9, 3, kl=2.0), candidate(4, 3, kl=0.2), candidate(-12, kl=NAN)], 1, False),
+    ],
+)
+def test_ties_and_unusable_candidates(candidates: list[Candidate], chosen: int, usable: bool) -> None:
+    found, is_usable = select(candidates, max_kl=0.1)
+    assert found is candidates[chosen]
+    assert is_usable == usable
 
 
 def test_the_record_has_no_numbers_that_json_lacks() -> None:
-    record = candidate(float("nan"), kl=float("inf")).record(0.1)
+    record = candidate(NAN, kl=float("inf")).record(0.1)
     assert record.to_dict()["bypass"] is record.to_dict()["kl"] is None
     assert json.loads(json.dumps(record.to_dict(), allow_nan=False))["discarded"] == "not_finite"
     assert (record.layer, record.position) == (1, "post_last")
