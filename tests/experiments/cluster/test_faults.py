@@ -38,6 +38,23 @@ def ended(command: Command) -> str:
     return printed
 
 
+def test_two_workers_write_what_one_process_does(
+    start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path
+) -> None:
+    printed = ended(start(tmp_path / "run", cluster.address))
+    check(tmp_path / "run", uninterrupted)
+    assert "Ray: 2 worker(s) of 1 CPU(s) each" in printed
+    assert "400/400" in printed
+
+
+def test_a_killed_worker_is_replaced(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
+    command = start(tmp_path / "run", cluster.address)
+    command.wait_for(lambda: len(command.shards()) > 3)
+    os.kill(command.workers()[0], signal.SIGKILL)
+    assert "died; another is started" in ended(command)
+    check(tmp_path / "run", uninterrupted)
+
+
 def test_twenty_random_kills(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
     """Of workers, and now and then of the command itself, which is started again."""
     rng, directory, kills, first = random.Random(0), tmp_path / "run", 0, dict[str, int]()
@@ -80,17 +97,36 @@ def test_a_removed_node_takes_nothing_along(start: Start, uninterrupted: list[st
 LOST = {"raylet": "the Ray cluster has no living node", "gcs_server": "the Ray cluster has not answered for 10 seconds"}
 
 
+def kill_cluster(command: Command, process: str, shards: int) -> None:
+    """Kill a process of the command's own cluster, and the workers, which would go on for some seconds."""
+    command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > shards)
+    for pid in (command.child(process), *command.workers()):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("process", LOST)
 def test_the_command_s_own_cluster_is_started_again_within_30_seconds(
     start: Start, uninterrupted: list[str], tmp_path: Path, process: str
 ) -> None:
     command = start(tmp_path / "run", "local")
-    command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > 3)
-    for pid in (command.child(process), *command.workers()):  # the workers would go on for some seconds
-        os.kill(pid, signal.SIGKILL)
+    kill_cluster(command, process, shards=3)
     command.wait_for(lambda: len(command.workers()) > 0, seconds=60)  # of the second cluster, which needs some to start
     printed = ended(command)
     assert f"{LOST[process]} (was a process killed?); it is started again" in printed
+    check(tmp_path / "run", uninterrupted)
+
+
+def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
+    start: Start, uninterrupted: list[str], tmp_path: Path
+) -> None:
+    command = start(tmp_path / "run", "local")
+    kill_cluster(command, "raylet", shards=3)
+    kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
+    code, printed = command.end(30)
+    assert code == 2, printed
+    told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
+    assert printed.strip().splitlines()[-1] == told
+    ended(start(tmp_path / "run"))
     check(tmp_path / "run", uninterrupted)
 
 
@@ -135,36 +171,47 @@ def test_a_full_disk_of_one_worker_leaves_its_shards_to_the_other(
     check(tmp_path / "run", uninterrupted)
 
 
+@pytest.mark.parametrize("wakes", [False, True])
 def test_the_shards_of_a_worker_that_hangs_go_to_others(
     start: Start,
     config: Path,
     cluster: Any,
     uninterrupted: list[str],
     tmp_path: Path,
+    wakes: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process that is stopped cannot be ended, so its partial file is left to the next writer."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    said, directory = list[str](), tmp_path / "run"
+    said, directory, failed = list[str](), tmp_path / "run", list[BaseException]()
     directory.mkdir()
     command = Command(None, directory)  # type: ignore[arg-type]
     pool = RayPool(load_config(config), directory, WorkersWanted(cluster.address, 2), stalled_s=4.0)
     pool.reporter = Reporter(quiet=True, log=said.append)
-    hanging = list[int]()
 
-    def stop_one() -> None:
-        while not command.shards():  # early: it must have work left
-            time.sleep(0.01)
-        hanging.append(command.workers()[0])
-        os.kill(hanging[0], signal.SIGSTOP)
+    def fill() -> None:
+        try:
+            pool.fill_store()
+        except BaseException as error:
+            failed.append(error)
 
-    threading.Thread(target=stop_one, daemon=True).start()
+    thread = threading.Thread(target=fill)
+    thread.start()
     try:
-        pool.fill_store()
+        until = time.monotonic() + 90
+        while not command.shards() and time.monotonic() < until:  # early: it must have work left
+            time.sleep(0.01)
+        hanging = command.workers()[0]
+        os.kill(hanging, signal.SIGSTOP)
+        while not any("has not answered" in line for line in said) and time.monotonic() < until:
+            time.sleep(0.05)
+        if wakes:
+            os.kill(hanging, signal.SIGCONT)
+        thread.join(120)
     finally:
-        for process in hanging:
-            os.kill(process, signal.SIGCONT)
+        os.kill(hanging, signal.SIGCONT)
         pool.close()
+    assert failed == []
     assert any("its work goes to others" in line for line in said)
-    ended(start(directory))
+    if not wakes:  # a process that is stopped cannot be ended, so its partial file is left to the next writer
+        ended(start(directory))
     check(directory, uninterrupted)
