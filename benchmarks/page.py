@@ -18,8 +18,7 @@ import numpy as np
 
 from benchmarks.table import main
 from experiments.charts.points import shape_of
-from experiments.dials.results import MOST_PROMPTS
-from experiments.dials.surface import COUNTED
+from experiments.dials.results import COUNTED, MOST_PROMPTS
 from experiments.probing.results import GridRow
 from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document

@@ -12,7 +12,7 @@ from experiments.run.outcomes import Share
 from extract.record import Record
 from probes.direction import Locus
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
-from scoring.rates import JointRates
+from scoring.rates import RATES, JointRates
 from steering.actuator import ActuatorRecord
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
@@ -23,6 +23,9 @@ RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null 
 When = Literal["before", "after"]  # the dials
 POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
 UNCERTAIN = ("overconfidence", "uncertain_refused")  # the parts of uncertain_mistaken
+COUNTED = RATES | {  # label and actions
+    "uncertain_mistaken": ("uncertain", RATES["overconfidence"][1] | RATES["uncertain_refused"][1])
+}
 
 
 class ByPolicy(Record):

@@ -13,8 +13,8 @@ from experiments.dials.counterfactuals import tabulate, write_table
 from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
-from experiments.dials.surface import COUNTED, Columns, Surface, paired_changes, rates_of, test_columns
+from experiments.dials.results import COUNTED, BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
+from experiments.dials.surface import Columns, Surface, paired_changes, rates_of, test_columns
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int8, Shaped
 
 from experiments.dials.counterfactuals import Counterfactuals
-from experiments.dials.results import HypervolumeEstimate, PairedChange
+from experiments.dials.results import COUNTED, HypervolumeEstimate, PairedChange
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import acted, contrast
@@ -39,9 +39,6 @@ from scoring.right_action import load_adjacency, right_action_score
 
 AXES = ("over_refusal", "missed_harm", "uncertain_mistaken")
 RISKS = (*RATES, "facts_lost")  # those with a limit
-COUNTED = RATES | {
-    "uncertain_mistaken": ("uncertain", RATES["overconfidence"][1] | RATES["uncertain_refused"][1])
-}  # label and actions
 MEASURED = (*COUNTED, "facts_lost")
 COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs`, in the order of AXES
 COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one

@@ -12,6 +12,7 @@ from experiments.charts.blocks import Figure, figure
 from experiments.charts.points import calibration, tradeoff
 from experiments.charts.specification import DIAL_COLOURS, Chart, Row, fields
 from experiments.dials.results import (
+    COUNTED,
     LARGEST_MARGIN,
     POLICIES,
     ByCategory,
@@ -25,7 +26,6 @@ from experiments.dials.results import (
     ThresholdCertificate,
     When,
 )
-from experiments.dials.surface import COUNTED
 from extract.table import Paragraph, Table
 from scoring.rates import RATES, JointRates, grouped_rate
 

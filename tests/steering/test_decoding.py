@@ -220,7 +220,7 @@ def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: l
     ):
         continued_log_probs(model, remembered, [3])
     made = dial(threshold=-1.0)
-    with steering(model, [made], batch, rows):
+    with steering(model, [made], batch, rows), torch.inference_mode():
         found, whole = continued_log_probs(model, remembered, [])[:, 0], model.logits(batch)[:, -1]
     torch.testing.assert_close(found, whole.log_softmax(dim=-1), atol=1e-3, rtol=1e-3)
 

@@ -17,8 +17,8 @@ import pyarrow.parquet
 
 from experiments.charts.points import shape_of
 from experiments.dials.counterfactuals import read_table
-from experiments.dials.results import TOKEN_READINGS, TokenReadings
-from experiments.dials.surface import COUNTED, RISKS, comparable
+from experiments.dials.results import COUNTED, TOKEN_READINGS, TokenReadings
+from experiments.dials.surface import RISKS, comparable
 from experiments.report.page.document import shortened
 from experiments.report.page.summary import KNOWN_FACTS, before_and_now
 from experiments.report.results import RunResults
