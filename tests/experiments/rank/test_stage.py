@@ -138,7 +138,7 @@ def redundant(model: ChatModel) -> list[Edit]:
 def rewired(wires: Callable[[ChatModel], list[Edit]]) -> Callable[..., ChatModel]:
     def load(kind: type[ChatModel], config: ModelConfig) -> ChatModel:
         model = open_model(kind, config)
-        model._edits = wires(model)
+        model.edits = tuple(wires(model))
         return model
 
     return load
