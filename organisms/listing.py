@@ -151,7 +151,12 @@ def _files_of(name: str) -> dict[Path, str]:
 def _reader(source: str) -> Callable[[Path], bytes]:
     """Return what reads a file of a source."""
     if source.startswith(("http://", "https://")):
-        return lambda path: urlopen(f"{source.rstrip('/')}/{path.as_posix()}", timeout=SILENT_S).read()
+
+        def fetched(path: Path) -> bytes:
+            with urlopen(f"{source.rstrip('/')}/{path.as_posix()}", timeout=SILENT_S) as answer:
+                return bytes(answer.read())
+
+        return fetched
     if Path(source).is_dir():
         return lambda path: (Path(source) / path).read_bytes()
     if source.count("/") != 1 or source.startswith((".", "/", "~")):

@@ -67,18 +67,31 @@ def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrin
         raise ValueError("a covariance needs samples that differ; all rows are the same")
     match shrinkage:
         case "ledoit_wolf":
-            from sklearn.covariance import ledoit_wolf_shrinkage
-
-            return ShrunkCovariance(centred, float(ledoit_wolf_shrinkage(centred, assume_centered=True)))
+            return ShrunkCovariance(centred, ledoit_wolf(centred))
         case "oas":
-            from sklearn.covariance import oas
-
-            return ShrunkCovariance(centred, float(oas(centred, assume_centered=True)[1]))
+            return ShrunkCovariance(centred, oas(centred))
         case "bodnar":
             return ShrunkCovariance(centred, bodnar(centred))
         case Real() if 0 <= shrinkage <= 1:
             return ShrunkCovariance(centred, float(shrinkage))
     raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas', 'bodnar' or a number in [0, 1], got {shrinkage!r}")
+
+
+def ledoit_wolf(X: Float[np.ndarray, "samples features"]) -> float:
+    """Return the shrinkage of Ledoit & Wolf (2004) for centred samples; scikit-learn's needs O(n d^2)."""
+    n, d = X.shape
+    trace, square = _moments(X)
+    fourth = float(np.square(np.square(X).sum(axis=1)).sum()) / n  # mean squared squared norm of a sample
+    distance = square - trace**2 / d  # squared Frobenius norm of S - (tr S / d) I
+    return float(np.clip((fourth - square) / n / distance, 0.0, 1.0)) if distance > 0 else 1.0
+
+
+def oas(X: Float[np.ndarray, "samples features"]) -> float:
+    """Return the shrinkage of Chen et al. (2010) for centred samples; scikit-learn's makes the whole covariance."""
+    n, d = X.shape
+    trace, square = _moments(X)
+    above, below = square / d**2 + (trace / d) ** 2, (n + 1) * (square - trace**2 / d) / d**2
+    return min(above / below, 1.0) if below > 0 else 1.0
 
 
 def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
@@ -87,7 +100,13 @@ def bodnar(X: Float[np.ndarray, "samples features"]) -> float:
     The concept-erasure package uses it too. For nearly isotropic samples it may exceed 1; it is then set to 1.
     """
     n, d = X.shape
-    gram = (X @ X.T if n < d else X.T @ X) / n  # the smaller one, for tr S and tr S^2
-    trace, square = float(np.trace(gram)), float(np.square(gram).sum())
+    trace, square = _moments(X)
     distance = square - trace**2 / d
     return min(trace**2 / n / distance, 1.0) if distance > 1e-12 * square else 1.0
+
+
+def _moments(X: np.ndarray) -> tuple[float, float]:
+    """Return tr S and tr S^2, from the smaller Gram matrix, in O(n d min(n, d))."""
+    n, d = X.shape
+    gram = (X @ X.T if n < d else X.T @ X) / n
+    return float(np.trace(gram)), float(np.square(gram).sum())

@@ -69,10 +69,12 @@ class RayPool:
             ((_, plan),) = self._workers.run("plan", [()])
             assert isinstance(plan, StorePlan)
             return plan
-        plans = list[StorePlan]()
-        while not plans:
+        for _ in range(2):  # the second time where the cluster was lost, and started again
             self._workers.wait_for_all()
-            plans = self._workers.each("plan")
+            if plans := list[StorePlan](self._workers.each("plan")):
+                break
+        else:
+            raise UserError("no worker lives that could say which shards its node has; see: ray status")
         nowhere = set.intersection(*(set(plan.rows) for plan in plans))
         return StorePlan(plans[0].n_prompts, {shard: plans[0].rows[shard] for shard in sorted(nowhere)})
 

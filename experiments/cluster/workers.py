@@ -99,7 +99,11 @@ class Workers:
                 raise self._no_start("not all workers")
 
     def each(self, method: str) -> list[Any]:
-        """Call every worker that has started; those that hang are ended first, and those that die are left out."""
+        """Call every worker that has started; those that hang are ended first, and those that die are left out.
+
+        Raises:
+            UserError: the method failed in a worker.
+        """
         hanging = [member.actor for member in self._members if member.hangs]
         for actor in hanging:
             self._ray.kill(actor)
@@ -112,6 +116,8 @@ class Workers:
                     self._check(CHECK_S)
                 try:
                     answers.append(self._ray.get(call))
+                except self._ray.exceptions.RayTaskError as error:
+                    raise UserError(_line_of(error)) from None
                 except self._ray.exceptions.RayError:  # also of those that hung, once they have ended
                     continue
         except ClusterLostError as lost:
@@ -197,8 +203,7 @@ class Workers:
         try:
             value = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
-            cause = getattr(error, "cause", None)
-            self._failure(member, call, str(cause) if isinstance(cause, WorkerError) else in_one_line(error))
+            self._failure(member, call, _line_of(error))
             return
         except self._ray.exceptions.RayError as error:
             self._died(member, in_one_line(error))
@@ -233,15 +238,16 @@ class Workers:
 
     def _died(self, member: _Member, why: str) -> None:
         self._check()
-        self._deaths += 1
         places = [place for place in member.calls.values() if place is not None]
         self._died_with.update(places)
         if self._give_up and places:
             for place in places:
                 if self._died_with[place] > LOST_WORKERS:
                     self._take(place, self._give_up(self._parts[place], why))
-        elif self._deaths >= MOST_DEATHS:
-            raise UserError(f"{self._deaths} workers died and finished nothing in between; the last one: {why}")
+        else:
+            self._deaths += 1
+            if self._deaths >= MOST_DEATHS:
+                raise UserError(f"{self._deaths} workers died and finished nothing in between; the last one: {why}")
         self._say(f"{member.name} died; another is started")
         self._drop(member)
         self._start()
@@ -295,6 +301,12 @@ class Workers:
             f"{who} started within {START_S:.0f} seconds ({self._resources.described}); see: ray status, "
             "and give fewer --workers or --gpus-per-worker"
         )
+
+
+def _line_of(error: Exception) -> str:
+    """Return a task's error in one line."""
+    cause = getattr(error, "cause", None)
+    return str(cause) if isinstance(cause, WorkerError) else in_one_line(error)
 
 
 def refuse_different(facts: ProcessFacts, others: Sequence[ProcessFacts]) -> None:

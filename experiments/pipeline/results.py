@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from experiments.probing.write_directions import fit_write
 from experiments.report.results import Planted, RightActions, RunResults
@@ -53,11 +54,11 @@ def write_results(inputs: RunInputs) -> None:
         "dissociation": stage("dissociate"),
         "triggers": stage("triggers"),
         "could_have_answered": stage("gate_open"),
-        "rates": {when: steer.pop(when) for when in ("before", "after")},
+        "rates": {when: steer.pop(when, None) for when in ("before", "after")},
         "right_action": _right_actions(inputs),
         "dials": steer.get("dials", {}),
         "dials_absent": steer.pop("absent", []),
-        "known_facts_right": steer.pop("known_facts_right"),
+        "known_facts_right": steer.pop("known_facts_right", None),
         "steer": steer,
         "left_out": config.budget.left_out if config.budget else (),
         "organism": graded is not None,
@@ -66,7 +67,11 @@ def write_results(inputs: RunInputs) -> None:
     results |= {} if graded is None else {"planted": graded}
     results |= {"contrast": config.prompts.contrast} if config.prompts.contrast else {}
     results |= {"organism_prompts": True} if on_another_model(config, inputs.prompts) else {}
-    RunResults.model_validate(results).write(inputs.file("results.json"))
+    try:
+        RunResults.model_validate(results).write(inputs.file("results.json"))
+    except ValidationError as error:
+        what = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UserError(f"{inputs.file('stages')} holds another result under {what}; delete it and run again") from None
 
 
 def _right_actions(inputs: RunInputs) -> RightActions:

@@ -151,7 +151,7 @@ class CellWorker:
             self._process = CellProcess(command)
             while (ending := self._process.ended()) is None:
                 time.sleep(POLL_S)
-        except OSError as error:  # of its log, on a disk that is full
+        except Exception as error:  # as of its log, on a disk that is full; other cells run on
             return Ended(command.name, 1, in_one_line(error), node)
         return ending
 

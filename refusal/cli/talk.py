@@ -68,7 +68,10 @@ def generate(
 
     if prompts == ["-"]:
         prompts = lines_of_stdin()
-    _check_prompts(model, prompts)
+    else:
+        _refuse_loose_words(model, prompts)
+    if any(not text.strip() for text in prompts):
+        raise UserError("a prompt is empty; give each prompt as a quoted text")
     thresholds = normative_threshold, epistemic_threshold
     loaded, open_dials, given = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter)
     if as_json:
@@ -86,15 +89,13 @@ def _record(turn: Turn) -> dict[str, object]:
     return {"prompt": turn.prompt, "completion": turn.completion, **read}
 
 
-def _check_prompts(model: str, prompts: list[str]) -> None:
-    """Refuse empty prompts, and several words without quotes, which are several prompts; Chinese has no spaces."""
+def _refuse_loose_words(model: str, prompts: list[str]) -> None:
+    """Refuse several words without quotes, which are several prompts; Chinese has no spaces."""
     if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):
         from shlex import join
 
         quoted = join(["refusal", "generate", model, " ".join(prompts)])
         raise UserError(f"these are {len(prompts)} prompts of one word each; quote a prompt of several words: {quoted}")
-    if any(not text.strip() for text in prompts):
-        raise UserError("a prompt is empty; give each prompt as a quoted text")
 
 
 def chat(

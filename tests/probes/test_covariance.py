@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from concept_erasure.shrinkage import optimal_linear_shrinkage
+from sklearn.covariance import ledoit_wolf_shrinkage, oas
 
 from probes.covariance import shrunk_covariance
 
@@ -18,6 +19,15 @@ def test_solving_is_the_inverse_of_the_packages_estimate(shape: tuple[int, int])
     theirs = optimal_linear_shrinkage(torch.tensor(centred.T @ centred / shape[0]), shape[0]).numpy()
     vectors = rng.standard_normal((3, shape[1]))
     np.testing.assert_allclose(shrunk_covariance(X).solve(vectors), np.linalg.solve(theirs, vectors.T).T, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(200, 12), (30, 90), (50, 50)])
+def test_the_other_rules_are_those_of_scikit_learn(shape: tuple[int, int]) -> None:
+    X = np.random.default_rng(0).standard_normal(shape) * np.linspace(0.5, 4, shape[1])
+    centred = X - X.mean(axis=0)
+    theirs = ledoit_wolf_shrinkage(centred, assume_centered=True), oas(centred, assume_centered=True)[1]
+    ours = shrunk_covariance(X, "ledoit_wolf").shrinkage, shrunk_covariance(X, "oas").shrinkage
+    assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 def test_isotropic_samples_shrink_all_the_way_and_never_beyond() -> None:

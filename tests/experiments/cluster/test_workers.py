@@ -74,3 +74,17 @@ def test_a_part_that_kills_every_worker_is_given_up_where_that_is_asked_and_the_
     executor = workers({1: ["dies"] * 9, 5: ["dies"] * 9, 7: ["dies"] * 3}, [], stalled_s=inf, ahead=1)
     found = dict(doubled(executor, PARTS, give_up=lambda part, why: f"{part[0]}: {why}"))
     assert found == dict(DOUBLED) | {1: "1: the actor died", 5: "5: the actor died"}
+
+
+def test_deaths_that_parts_may_be_given_up_for_do_not_end_the_command() -> None:
+    """Four workers take a part along each; the fifth to die was only starting."""
+    said = list[str]()
+    executor = workers({place: ["dies"] for place in range(4)}, said, 4, stalled_s=inf, ahead=1)
+
+    def say(line: str) -> None:
+        said.append(line)
+        executor._ray.actors[-1].dead |= len(said) == 4
+
+    executor._say = say
+    assert sorted(doubled(executor, PARTS, give_up=lambda part, why: why)) == DOUBLED
+    assert [line for line in said if line.startswith("a worker that was starting died")] != []
