@@ -92,9 +92,7 @@ def test_prompts_are_checked_as_from_a_file(piped) -> None:
 def test_each_line_is_a_prompt_to_answer(piped) -> None:
     prompts = ["how do i fix the engine?", "who is anna novak?"]
     code, out, err = piped(b"hello\nbye\n", "generate", str(ZOO), "-", "--max-new-tokens", "1", "--json")
-    assert [one["prompt"] for one in json.loads(out)] == ["hello", "bye"], (
-        err
-    )  # words are prompts where each has a line
+    assert [one["prompt"] for one in json.loads(out)] == ["hello", "bye"], err  # a line may be one word
     code, out, err = piped("\n".join([*prompts, "", " "]).encode(), "generate", str(ZOO), "-", "--json")
     assert code == 0, err
     assert [one["prompt"] for one in json.loads(out)] == prompts
