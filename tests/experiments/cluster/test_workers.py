@@ -77,15 +77,15 @@ def test_a_part_that_kills_every_worker_is_given_up_where_that_is_asked_and_the_
 
 
 def test_deaths_that_parts_may_be_given_up_for_do_not_end_the_command() -> None:
-    """Four workers take a part along each; those that die next were only starting."""
+    """A part takes three workers along; those that die next were only starting."""
     said = list[str]()
-    executor = workers({place: ["dies"] for place in range(4)}, said, 4, stalled_s=inf, ahead=1)
+    executor = workers({0: ["dies"] * 3}, said, 4, stalled_s=inf, ahead=1)
 
     def say(line: str) -> None:
         said.append(line)
-        for actor in executor._ray.actors[4:] if len(said) == 4 else ():
-            actor.dead = True
+        for member in executor._members if len(said) == 3 else ():
+            member.actor.dead |= not member.facts
 
     executor._say = say
     assert sorted(doubled(executor, PARTS, give_up=lambda part, why: why)) == DOUBLED
-    assert [line for line in said if line.startswith("a worker that was starting died")] != []
+    assert sum(line.startswith("a worker that was starting died") for line in said) >= 2
