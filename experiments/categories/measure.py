@@ -150,7 +150,7 @@ def geometry(
         fitted[name] = fit_with_null(X, contrast, seed=loaded.config.seed)
     pairs = {}
     for a, b in combinations(fitted, 2):
-        comparison = compare_directions(fitted[a], fitted[b], alpha=loaded.config.dissociate.alpha)
+        comparison = compare_directions(fitted[a], fitted[b])  # at 95 %: `alpha` changes no measurement
         p = float(comparison.p)
         pairs[f"{a} and {b}"] = PairGeometry(
             cosine=comparison.noise_free, fitted_cosine=comparison.fitted, p_permuted=None if np.isnan(p) else p
