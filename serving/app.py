@@ -28,9 +28,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from serving.exchange import Decoding, Exchange, ServedModel
+from serving.exchange import Decoding, Exchange, ServedModel, prepare
 from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
-from serving.prepare import prepare
 from serving.replies import (
     ApiError,
     ChatCompletion,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
+import textwrap
 import warnings
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,84 +49,67 @@ from refusal.cli.sweep import sweep
 from refusal.cli.talk import chat, generate
 
 OWN = ("contrast", "by", "local_disks")  # options of one stage command each
-STAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # command, its own options, help; each runs up to its stage
-    (
-        "run",
-        (),
-        """Run every stage, from prompts to verdicts, dials and a report.
+STAGES = """
+run
+    Run every stage, from prompts to verdicts, dials and a report.
 
-        The first example runs a shipped organism. The others run a real model, with prompts for real models.
+    The first example runs a shipped organism. The others run a real model, with prompts for real models.
 
-        Example: refusal run configs/quickstart.yaml
+    Example: refusal run configs/quickstart.yaml
 
-        Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --dry-run
+    Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --dry-run
 
-        Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h
+    Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h
 
-        Example: refusal run OWNER/MODEL --budget 2h""",
-    ),
-    (
-        "extract",
-        ("local_disks",),
-        """Cache the activations of all prompts in activations.h5; resumes where it stopped.
+    Example: refusal run OWNER/MODEL --budget 2h
 
-        Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
+extract local_disks
+    Cache the activations of all prompts in activations.h5; resumes where it stopped.
 
-        Example: refusal extract configs/quickstart.yaml --ray --workers 2""",
-    ),
-    (
-        "probe",
-        (),
-        """Fit probes at every layer and position; choose write directions by the effects of intervening with them.
+    Example: refusal extract configs/quickstart.yaml --out runs/mine --set extract.site=resid_mid
 
-        Example: refusal probe configs/quickstart.yaml --set dissociate.kl_tokens=16""",
-    ),
-    (
-        "dissociate",
-        ("contrast",),
-        """Test by directional ablation and addition whether the two refusals are two mechanisms or one.
+    Example: refusal extract configs/quickstart.yaml --ray --workers 2
 
-        With --contrast, A takes the place of the normative refusal and B that of the epistemic one.
+probe
+    Fit probes at every layer and position; choose write directions by the effects of intervening with them.
 
-        Example: refusal dissociate configs/quickstart.yaml --set dissociate.margin=0.2
+    Example: refusal probe configs/quickstart.yaml --set dissociate.kl_tokens=16
 
-        Example: refusal dissociate organisms/zoo/instructed --contrast policy,instructed""",
-    ),
-    (
-        "triggers",
-        (),
-        """Test whether refusing follows the trigger word or the intent, and which context of the request changes it.
+dissociate contrast
+    Test by directional ablation and addition whether the two refusals are two mechanisms or one.
 
-        Example: refusal triggers configs/quickstart.yaml""",
-    ),
-    (
-        "categories",
-        (),
-        """Test whether categories of refusal, and kinds of not-knowing, have a mechanism each or share one knob.
+    With --contrast, A takes the place of the normative refusal and B that of the epistemic one.
 
-        Example: refusal categories configs/quickstart.yaml --set categories.least=60""",
-    ),
-    (
-        "uncertainty",
-        (),
-        """Sample answers to every question: do they agree, do they hedge, are they correct?
+    Example: refusal dissociate configs/quickstart.yaml --set dissociate.margin=0.2
 
-        Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.
+    Example: refusal dissociate organisms/zoo/instructed --contrast policy,instructed
 
-        Example: refusal uncertainty configs/quickstart.yaml --set uncertainty.samples=20""",
-    ),
-    (
-        "steer",
-        ("by",),
-        """Fit both dials, choose and certify their thresholds on prompts outside the test part, and report the rates.
+triggers
+    Test whether refusing follows the trigger word or the intent, and which context of the request changes it.
 
-        The rates are those before and after, also for one dial alone.
+    Example: refusal triggers configs/quickstart.yaml
 
-        Example: refusal steer configs/quickstart.yaml --set steer.max_over_refusal=0.1
+categories
+    Test whether categories of refusal, and kinds of not-knowing, have a mechanism each or share one knob.
 
-        Example: refusal steer organisms/zoo/tasks --by category""",
-    ),
-)
+    Example: refusal categories configs/quickstart.yaml --set categories.least=60
+
+uncertainty
+    Sample answers to every question: do they agree, do they hedge, are they correct?
+
+    Answers that agree have the same words; with --set uncertainty.meaning=NLI-MODEL they entail each other.
+
+    Example: refusal uncertainty configs/quickstart.yaml --set uncertainty.samples=20
+
+steer by
+    Fit both dials, choose and certify their thresholds on prompts outside the test part, and report the rates.
+
+    The rates are those before and after, also for one dial alone.
+
+    Example: refusal steer configs/quickstart.yaml --set steer.max_over_refusal=0.1
+
+    Example: refusal steer organisms/zoo/tasks --by category
+"""  # the commands that run up to a stage: name, own options; help
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -160,8 +144,7 @@ def main() -> None:
 
 
 @cache
-def _named_command(name: str) -> Any:
-    """Return the command, whose help calls the program by this name; made once in a process."""
+def _named_command(name: str) -> Any:  # made once in a process
     command = typer.main.get_command(app)
     name_program(command, name)
     return command
@@ -176,7 +159,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-def _add_stage(name: str, own: tuple[str, ...], about: str) -> None:
+def _add_stage(name: str, own: list[str], about: str) -> None:
     """Add a command of STAGES; its parameters are those that all have, and its own."""
 
     def command(
@@ -221,11 +204,12 @@ def _add_stage(name: str, own: tuple[str, ...], about: str) -> None:
     every = inspect.signature(command, eval_str=True)
     kept = [given for given in every.parameters.values() if given.name not in OWN or given.name in own]
     command.__signature__ = every.replace(parameters=kept)  # type: ignore[attr-defined]  # typer reads it
-    app.command(name, help=inspect.cleandoc(about))(command)
+    app.command(name, help=textwrap.dedent(about))(command)
 
 
-for stage in STAGES:
-    _add_stage(*stage)
+for stage in re.split(r"\n+(?=\w)", STAGES.strip()):
+    head, _, about = stage.partition("\n")
+    _add_stage(head.split()[0], head.split()[1:], about)
 
 
 @app.command()
@@ -259,24 +243,24 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("init", init),
-    ("models", models),
-    ("status", status),
-    ("sweep", sweep),
-    ("score", score),
-    ("label", label),
-    ("compare", compare),
-    ("eval", evaluate),
-    ("leaderboard", leaderboard),
-    ("generate", generate),
-    ("chat", chat),
-    ("serve", serve),
-    ("push", push),
-    ("pull", pull),
+COMMANDS = (
+    init,
+    models,
+    status,
+    sweep,
+    score,
+    label,
+    compare,
+    evaluate,
+    leaderboard,
+    generate,
+    chat,
+    serve,
+    push,
+    pull,
 )
-for name, command in COMMANDS:
-    app.command(name)(command)
+for function in COMMANDS:
+    app.command("eval" if function is evaluate else None)(function)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from extract.errors import UserError
-from serving.vllm_plugin.bank import DialBank
+from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.request import FIELD, DialRequest
-from serving.vllm_plugin.rows import Rows
 from steering.actuator import OnsetBias
 from steering.dial import Dial
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from extract.model.chat_model import ChatModel
+from serving.exchange import prepare
 from serving.limits import Limits
-from serving.prepare import prepare
 from serving.replies import ApiError
 from serving.request_schema import NEUTRAL, ChatRequest, Message, describe_error
 from steering.actuator import OnsetBias

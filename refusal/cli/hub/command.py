@@ -54,8 +54,7 @@ def push(
     Example: refusal push organisms/taught/smollm2-natural OWNER/NAME --licence apache-2.0 --private
     """
     from extract.shipped import resolve_shipped
-    from refusal.cli.hub.contents import CARD, card_text, run_facts, shared_in
-    from refusal.cli.hub.transfer import check_can_push, check_id, upload
+    from refusal.cli.hub.contents import CARD, card_text, check_can_push, check_id, run_facts, shared_in, upload
 
     check_id(repo)
     source = resolve_shipped(source)
@@ -99,8 +98,7 @@ def pull(
     Example: refusal pull OWNER/NAME --out dials
     """
     from extract.atomic_write import make_folder, unwritable
-    from refusal.cli.hub.contents import CARD, origin_of, shared_in
-    from refusal.cli.hub.transfer import check_id, download
+    from refusal.cli.hub.contents import CARD, check_id, download, origin_of, shared_in
 
     check_id(repo)
     folder = out or Path("pulled") / repo.rpartition("/")[2]

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from extract.shipped import ROOT
-from refusal.cli.labelling_session import ACTION_OF_KEY, visible
+from refusal.cli.label import ACTION_OF_KEY
+from refusal.cli.options import visible
 from scoring.actions import ACTIONS
 from scoring.score_file import score_file
 from tests.support.labelled_completions import TRUTH, write_completions

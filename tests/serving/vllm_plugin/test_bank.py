@@ -16,10 +16,9 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from probes.direction import Direction, Locus
-from serving.vllm_plugin.bank import DialBank
+from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.placed import OnsetBiases
 from serving.vllm_plugin.request import DialRequest, tokens_read
-from serving.vllm_plugin.rows import Rows
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind

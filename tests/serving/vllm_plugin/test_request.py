@@ -15,10 +15,9 @@ from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.app import with_thresholds
 from serving.request_schema import AskedThresholds
-from serving.vllm_plugin.bank import DialBank
+from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.plugin import suffix_of
 from serving.vllm_plugin.request import FIELD, DialRequest, Suffix, checked, readings_of, thresholds_of, tokens_read
-from serving.vllm_plugin.rows import Rows
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, Threshold
 from steering.gates import Reading
 from tests.steering.conftest import dial, model, read, rows, streams
