@@ -122,7 +122,7 @@ def ours(device: str) -> Implementation:
     def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
         scores = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), Cs, device=device).scores
         held = [of_fold[:, ~inside] for of_fold, inside in zip(scores, train, strict=True)]
-        return np.array([aurocs(f.T, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
+        return np.array([aurocs(f, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
 
     return fit
 

@@ -47,9 +47,13 @@ class Contrast:
         n_groups = len(set(self.groups.tolist()))
         return f"Contrast({self.name!r}, {int(self.y.sum())} positive of {len(self.y)} samples, {n_groups} groups)"
 
-    def within(self, part: str) -> Integer[np.ndarray, " part"]:
-        """Return the indices, into `rows`, of one part."""
-        return np.flatnonzero(self.part == part)
+    def within(self, part: str, *, both_classes: bool = False) -> Integer[np.ndarray, " part"]:
+        """Return the indices, into `rows`, of one part; ValueError if it lacks a class that is needed."""
+        inside = np.flatnonzero(self.part == part)
+        if both_classes and len(set(self.y[inside].tolist())) < 2:
+            given = f"{int(self.y[inside].sum())} positive of {len(inside)}"
+            raise ValueError(f"contrast {self.name!r} needs both classes in its {part} part; got {given}")
+        return inside
 
     def _check_rows(self) -> None:
         rows = self.rows

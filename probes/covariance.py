@@ -1,4 +1,4 @@
-"""Shrunk covariance of activations, invertible also with fewer samples than dimensions."""
+"""Shrunk covariance of activations, invertible also with fewer samples than dimensions, and LEACE by it."""
 
 from __future__ import annotations
 
@@ -75,6 +75,33 @@ def shrunk_covariance(X: Float[np.ndarray, "samples features"], shrinkage: Shrin
         case Real() if 0 <= shrinkage <= 1:
             return ShrunkCovariance(centred, float(shrinkage))
     raise ValueError(f"shrinkage must be 'ledoit_wolf', 'oas', 'bodnar' or a number in [0, 1], got {shrinkage!r}")
+
+
+@dataclass(frozen=True)
+class Eraser:
+    """LEACE of binary labels, each x -> x - theta (c . (x - mean)), with c = C^-1 theta / (theta . C^-1 theta).
+
+    This is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form, with the covariance C
+    shrunk as in the concept-erasure package and factored once for all labellings; the package decomposes a (d_model,
+    d_model) matrix for each. Its `constrain_cov_trace`, which trades erasure for a smaller trace, is not used.
+    """
+
+    theta: Float[np.ndarray, "erasers features"]
+    covector: Float[np.ndarray, "erasers features"]
+    mean: Float[np.ndarray, " features"]  # mean of the samples; a sample at the mean does not change
+
+    def __call__(self, X: Float[np.ndarray, "samples features"]) -> Float[np.ndarray, "samples features"]:
+        """Erase the first label from samples."""
+        return X - np.outer((X - self.mean) @ self.covector[0], self.theta[0])
+
+
+def leace(
+    theta: Float[np.ndarray, "erasers features"], covariance: ShrunkCovariance, mean: Float[np.ndarray, " features"]
+) -> Eraser:
+    """Return the erasers of labels, from their differences in means, the covariance and the mean of the samples."""
+    solved = covariance.solve(theta)
+    along = (theta * solved).sum(axis=1, keepdims=True)
+    return Eraser(theta, solved / np.where(along > 0, along, np.inf), mean)
 
 
 def ledoit_wolf(X: Float[np.ndarray, "samples features"]) -> float:

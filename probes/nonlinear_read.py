@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from probes.statistics.metrics import paired_aurocs
+from probes.statistics.metrics import aurocs
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
@@ -84,5 +84,5 @@ def _aurocs(kernel: np.ndarray, labels: np.ndarray, folds: np.ndarray, strata: n
         ridge = kernel[np.ix_(train, train)] + PENALTY * np.trace(kernel) / len(kernel) * np.eye(len(train))
         weights = np.linalg.solve(ridge, target[:, train].T)
         scores = (kernel[np.ix_(held, train)] @ weights).T
-        each.append(paired_aurocs(scores, labels[:, held]))
+        each.append(aurocs(scores, labels[:, held]))
     return np.nanmean(np.array(each), axis=0)

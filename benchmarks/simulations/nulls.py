@@ -23,7 +23,7 @@ from experiments.run.behaviour import WriteSamples
 from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.cosines import compare_directions
-from probes.geometry.cross_reading import cross_erasure, fit_erasers, transfer
+from probes.geometry.cross_reading import cross_erasure, transfer
 from probes.geometry.fitted_direction import fit_with_null
 from probes.grid.nulls import null_auroc
 from probes.means import difference_in_means
@@ -192,7 +192,7 @@ def geometry(setting: Setting, rng: np.random.Generator) -> dict[str, float]:
         "cosine with a real direction": compare_directions(noise, real).p_a,
         "transfer, training labels": transfer(noise, real).p_fitted,
         "transfer, test labels": transfer(real, noise).p_tested,
-        "erasure": cross_erasure(noise, real, fit_erasers(noise)).p,
+        "erasure": cross_erasure(noise, real).p,
     }
 
 

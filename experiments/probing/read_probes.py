@@ -20,7 +20,7 @@ from probes.contrast import Contrast
 from probes.direction import Direction, Locus
 from probes.grid.baselines import bag_of_words_auroc, length_auroc
 from probes.grid.logistic import fit_platt
-from probes.grid.nulls import control_auroc, logistic_null, null_auroc
+from probes.grid.nulls import control_auroc, null_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus
 from probes.means import difference_in_means, unit
 from probes.statistics.metrics import brier, expected_calibration_error
@@ -143,7 +143,7 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Se
         p_permutation=label_permutation_p(y[test], score[test], groups[test], seed=seed),
         control_auroc=None if np.isnan(control) else control,
         selectivity=None if np.isnan(control) else row.auroc - control,
-        refitted_on_permuted_labels=logistic_null(*fitted, C=C, **within),
+        refitted_on_permuted_labels=null_auroc(*fitted, C=C, **within),
         difference_in_means=null_auroc(*fitted, **within),
     )
     return ReadProbe(contrast, tuple(rows), record)

@@ -30,8 +30,7 @@ from experiments.triggers.quadruples import MEMBERS, Quadruples, quadruples
 from experiments.triggers.results import ERASED, OnsetChange, TriggerErasure
 from extract.errors import UserError
 from extract.model.edit import Edit, site
-from probes.covariance import shrunk_covariance
-from probes.geometry.cross_reading import Eraser, leace
+from probes.covariance import Eraser, leace, shrunk_covariance
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import discrimination, enough

@@ -15,7 +15,6 @@ from probes.statistics.intervals import Estimate
 
 N_BLOCKS = 60  # of groups, left out one after the other for the interval
 LEAST = 5  # groups of each class
-Products = Float[np.ndarray, "3 3"]
 
 
 def place_between(
@@ -23,7 +22,6 @@ def place_between(
     kind: Int[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
     rng: np.random.Generator,
-    alpha: float = 0.05,
 ) -> Estimate | None:
     """Return the mean place of samples of kind 2 between the means of kinds 0 and 1; None with too few groups.
 
@@ -47,7 +45,7 @@ def place_between(
         return Estimate(place, -np.inf, np.inf)
     left = np.array([_place(*(of - part for of, part in zip(whole, each, strict=True)))[0] for each in parts])
     error = float(np.sqrt((len(left) - 1) / len(left) * ((left - left.mean()) ** 2).sum()))
-    half = error * float(stdtrit(len(left) - 1, 1 - alpha / 2))
+    half = error * float(stdtrit(len(left) - 1, 0.975))
     return Estimate(place, place - half, place + half)
 
 
@@ -64,12 +62,8 @@ def _sums(x: np.ndarray, kind: np.ndarray, code: np.ndarray) -> tuple[np.ndarray
 def _place(
     size: Float[np.ndarray, " 3"], total: Float[np.ndarray, "3 d_model"], pairs: Float[np.ndarray, "2 3 3"]
 ) -> tuple[float, float]:
-    """Return the place, and the squared distance of the two classes' means without noise.
-
-    `size` and `total` are number and sum of the samples of each kind, `pairs` the number and the sum of the products of
-    the pairs within groups, for each two kinds.
-    """
+    """Return the place, and the squared distance of the two classes' means without noise, from `_sums`."""
     n, product = np.outer(size, size) - pairs[0], total @ total.T - pairs[1]
-    means: Products = product / n
+    means = product / n
     apart = float(means[1, 1] - 2 * means[0, 1] + means[0, 0])
     return float(means[2, 1] - means[2, 0] - means[0, 1] + means[0, 0]) / apart, apart

@@ -2,10 +2,9 @@
 
 A fitted difference in means is the true one plus noise, and in many dimensions most of its length is noise. Its squared
 length exceeds the true one by the trace of its covariance; the product of two fits exceeds the true product by the
-trace of their cross-covariance (zero unless they share groups). Groups are replicates, so both traces can be estimated
-and subtracted. This is Spearman's (1904) correction for attenuation, over all pairs of groups and not over one split
-into halves. For minimal pairs the product and both squared lengths are unbiased (U-statistics), otherwise nearly so;
-their ratio is consistent.
+trace of their cross-covariance (zero unless they share groups). Groups are replicates, so both traces are estimated and
+subtracted: Spearman's (1904) correction for attenuation, over all pairs of groups. For minimal pairs the product and
+both squared lengths are unbiased (U-statistics), otherwise nearly so; their ratio is consistent.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from probes.geometry.fitted_direction import (
     PermutedP,
     against_permuted,
     check_same_locus,
-    jointly_permuted,
     shared_rows,
 )
 from probes.means import mean_weights
-from probes.statistics.intervals import Estimate, Number
+from probes.statistics.intervals import NO_DIFFERENCE, Estimate, Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +32,7 @@ class Cosine(PermutedP):
 
     `fitted` is the cosine of the two fitted vectors. Sampling noise biases it towards 0 (or, if the contrasts share
     rows, towards a value caused by those rows), so it does not estimate the cosine of the true directions. `noise_free`
-    does (see `cosine_noise`); its interval is over groups. `reliability_a` and `_b` are the noise-free shares of the
-    squared lengths.
+    does; its interval is over groups. `reliability_a` and `_b` are the noise-free shares of the squared lengths.
     """
 
     a: str
@@ -47,19 +44,12 @@ class Cosine(PermutedP):
     n_shared: int
 
 
-def compare_directions(a: FittedDirection, b: FittedDirection, *, alpha: float = 0.05) -> Cosine:
+def compare_directions(a: FittedDirection, b: FittedDirection) -> Cosine:
     """Return the cosine of two contrasts' directions with its null."""
     check_same_locus(a, b)
-    free, reliability = noise_free_cosine(a, b, alpha)
-    permuted = against_permuted(
-        lambda u, v: np.abs(_cosines(u, v)),
-        (a.vector, a.permuted),
-        (b.vector, b.permuted),
-        jointly_permuted(a, b),
-        (a.n_labellings, b.n_labellings),
-    )
+    free, reliability = noise_free_cosine(a, b)
     return Cosine(
-        **vars(permuted),
+        **vars(against_permuted(lambda u, v: np.abs(_cosines(u, v)), (a, a.means()), (b, b.means()))),
         a=a.contrast.name,
         b=b.contrast.name,
         fitted=float(_cosines(a.vector[None], b.vector[None])[0]),
@@ -76,16 +66,14 @@ def _cosines(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return (u * v).sum(axis=-1) / np.where(length > 0, length, 1.0)
 
 
-def noise_free_cosine(
-    a: FittedDirection, b: FittedDirection, alpha: float = 0.05
-) -> tuple[Estimate, tuple[float, ...]]:
+def noise_free_cosine(a: FittedDirection, b: FittedDirection) -> tuple[Estimate, tuple[float, ...]]:
     """Return the noise-free cosine with its jackknife interval over groups, and both reliabilities.
 
     The interval is [-1, 1] if a squared length is not significantly above zero, since the ratio is then undefined. The
     reliability of a direction is the noise-free share of its squared length; the fitted cosine is close to the
     noise-free one times the square root of both reliabilities. Groups have the same names in all contrasts.
     """
-    fits, nothing = (a, b), Estimate(float("nan"), -1.0, 1.0)
+    fits = a, b
     names = np.unique(np.concatenate([f.contrast.groups[f.contrast.within("train")] for f in fits]))
     parts = [_influences(f, names) for f in fits]
     pairs = ((0, 1), (0, 0), (1, 1))
@@ -96,8 +84,8 @@ def noise_free_cosine(
     reliability = tuple(square / float(f.vector @ f.vector) for square, f in zip(squares, fits, strict=True))
     degrees = min(int((part != 0).any(axis=1).sum()) for part in parts) - 1
     if degrees < 3 or min(squares) <= 0:
-        return nothing, reliability
-    quantile = float(student.ppf(1 - alpha / 2, degrees))
+        return NO_DIFFERENCE, reliability
+    quantile = float(student.ppf(0.975, degrees))
     scale = float(np.sqrt(squares[0] * squares[1]))
     estimate = float(product[0]) / scale
     shown = [length[0] > quantile * _error(length[1:], k) for length, k in zip(lengths, kernels[1:], strict=True)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
-from probes.covariance import ShrunkCovariance, shrunk_covariance
-from probes.geometry.fitted_direction import FittedDirection, check_no_leakage, check_same_locus, held_out
+from probes.covariance import Eraser
+from probes.geometry.fitted_direction import FittedDirection, Samples, check_no_leakage, check_same_locus
 from probes.means import differences_in_means
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
-from probes.statistics.metrics import aurocs, aurocs_of_labels, discrimination
+from probes.statistics.metrics import aurocs, discrimination
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
 
@@ -20,10 +19,9 @@ from probes.statistics.seeds import named_rng
 class Transfer:
     """The AUROC of the direction of `fitted_on` on the test rows of `tested_on`.
 
-    An AUROC far below 0.5 is as informative as one far above; it is reported unchanged, and p-values are two-sided, for
-    its distance from 0.5. Report `p`, the larger of two: `p_fitted` compares with directions of permuted training
-    labels (is *this* contrast needed, or is any direction enough?), `p_tested` with permuted test labels (do these
-    classes differ along the direction?).
+    An AUROC far below 0.5 is as informative as one far above, so p-values are two-sided, for its distance from 0.5.
+    Report `p`, the larger of two: `p_fitted` compares with directions of permuted training labels (is *this* contrast
+    needed?), `p_tested` with permuted test labels (do these classes differ along the direction?).
     """
 
     fitted_on: str
@@ -37,16 +35,16 @@ class Transfer:
     n: int
 
 
-def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Transfer:
+def transfer(a: FittedDirection, b: FittedDirection) -> Transfer:
     """Test the direction of `a` on the test rows of `b`, with the permuted directions of `a` as null."""
     check_same_locus(a, b)
     check_no_leakage(a.contrast, b.contrast)
-    X, y, groups = held_out(b)
-    scores = X @ np.vstack([a.vector, a.permuted]).T
-    measured = discrimination(y, scores[:, 0], groups, alpha=alpha)
-    observed, null = abs(measured.auroc.estimate - 0.5), aurocs(scores[:, 1:], y)
+    X, y, groups = _centred_test(b)
+    scores = (X @ a.means().T).T
+    auroc = discrimination(y, scores[0], groups).auroc
+    observed, null = abs(auroc.estimate - 0.5), aurocs(scores[1:], y)
     rng = named_rng(a.seed, "transfer", a.contrast.name, b.contrast.name)
-    relabelled = aurocs_of_labels(scores[:, 0], permuted_labels(y, len(null), rng, groups=groups))
+    relabelled = aurocs(scores[0], permuted_labels(y, len(null), rng, groups=groups))
     p_fitted, p_tested = (
         float(permutation_p(np.abs(values - 0.5), observed, labellings=labellings))
         for values, labellings in ((null, a.n_labellings), (relabelled, n_labellings(y, groups=groups)))
@@ -55,7 +53,7 @@ def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Tra
     return Transfer(
         fitted_on=a.contrast.name,
         tested_on=b.contrast.name,
-        auroc=measured.auroc,
+        auroc=auroc,
         p=float(np.max([p_fitted, p_tested])),  # NaN if either is
         p_fitted=p_fitted,
         p_tested=p_tested,
@@ -63,26 +61,6 @@ def transfer(a: FittedDirection, b: FittedDirection, alpha: float = 0.05) -> Tra
         null_high=float(high),
         n=len(null),
     )
-
-
-@dataclass(frozen=True)
-class Eraser:
-    """LEACE of one binary label: x -> x - theta (c . (x - mean)), with c = C^-1 theta / (theta . C^-1 theta).
-
-    This is the least-squares erasure of Belrose et al. (2023, arXiv 2306.03819) in closed form, with the covariance C
-    shrunk as in the concept-erasure package and factored once for all labellings; the package decomposes a (d_model,
-    d_model) matrix for each. Its `constrain_cov_trace`, which trades erasure for a smaller trace, is not used.
-    """
-
-    theta: Float[np.ndarray, "erasers features"]
-    covector: Float[np.ndarray, "erasers features"]
-    mean: Float[np.ndarray, " features"]  # mean of the samples; a sample at the mean does not change
-
-    def __call__(
-        self, X: Float[np.ndarray, "samples features"], which: int = 0
-    ) -> Float[np.ndarray, "samples features"]:
-        """Erase a label from samples."""
-        return X - np.outer((X - self.mean) @ self.covector[which], self.theta[which])
 
 
 @dataclass(frozen=True)
@@ -110,53 +88,43 @@ class Erasure:
     n: int
 
 
-def fit_erasers(a: FittedDirection, covariance: ShrunkCovariance | None = None) -> Eraser:
-    """Fit LEACE on the training rows of `a`, for its labels and then for each permuted labelling; (1 + n) erasers."""
-    X = a.samples("train")[0]
-    return leace(a.means(), covariance or shrunk_covariance(X), X.mean(axis=0))
-
-
-def leace(
-    theta: Float[np.ndarray, "erasers features"], covariance: ShrunkCovariance, mean: Float[np.ndarray, " features"]
-) -> Eraser:
-    """Return the erasers of labels, from their differences in means, the covariance and the mean of the samples."""
-    solved = covariance.solve(theta)
-    along = (theta * solved).sum(axis=1, keepdims=True)
-    return Eraser(theta, solved / np.where(along > 0, along, np.inf), mean)
-
-
-def cross_erasure(
-    a: FittedDirection, b: FittedDirection, erasers: Eraser | None = None, alpha: float = 0.05
-) -> Erasure:
-    """Erase `a` (by `fit_erasers(a)` if not given), then fit and test `b`; the null erases permuted labels of `a`."""
+def cross_erasure(a: FittedDirection, b: FittedDirection) -> Erasure:
+    """Erase `a`, then fit and test `b`; the null erases permuted labels of `a`."""
     check_same_locus(a, b)
     for trained in (a.contrast, b.contrast):
         check_no_leakage(trained, b.contrast)
-    erasers = erasers or fit_erasers(a)
-    X, y, groups = held_out(b)
-    after = _scores(erasers, b, "train", X)
-    null = aurocs(after[:, 1:], y)
+    X, y, groups = _centred_test(b)
+
+    def measured(scores: np.ndarray) -> Estimate:
+        return discrimination(y, scores, groups).auroc
+
+    after = _scores(a.erasers, b, "train", X)
+    null = aurocs(after[:, 1:].T, y)
     fresh = [NO_ESTIMATE, NO_ESTIMATE]
     if 0 < b.contrast.y[b.contrast.within("validation")].sum() < len(b.contrast.within("validation")):
         check_no_leakage(a.contrast, b.contrast, "validation")
         validation, label, _ = b.samples("validation")
         own = differences_in_means(validation, label[None])[0]
-        first = Eraser(erasers.theta[:1], erasers.covector[:1], erasers.mean)
-        scores = X @ own, _scores(first, b, "validation", X)[:, 0]
-        fresh = [discrimination(y, s, groups, alpha=alpha).auroc for s in scores]
-    measured = discrimination(y, after[:, 0], groups, alpha=alpha).auroc
+        first = Eraser(a.erasers.theta[:1], a.erasers.covector[:1], a.erasers.mean)
+        fresh = [measured(X @ own), measured(_scores(first, b, "validation", X)[:, 0])]
+    erased = measured(after[:, 0])
     return Erasure(
         erased=a.contrast.name,
         read=b.contrast.name,
-        before=discrimination(y, X @ b.vector, groups, alpha=alpha).auroc,
-        after=measured,
+        before=measured(X @ b.vector),
+        after=erased,
         fresh_before=fresh[0],
         fresh_after=fresh[1],
-        p=float(permutation_p(-null, -measured.estimate, labellings=a.n_labellings)),
+        p=float(permutation_p(-null, -erased.estimate, labellings=a.n_labellings)),
         null_after=float(np.median(null)),
         null_after_low=float(np.quantile(null, 0.05)),
         n=len(null),
     )
+
+
+def _centred_test(b: FittedDirection) -> Samples:
+    X, y, groups = b.samples("test")
+    return X - X.mean(axis=0), y, groups
 
 
 def _scores(erasers: Eraser, b: FittedDirection, part: str, X: np.ndarray) -> np.ndarray:

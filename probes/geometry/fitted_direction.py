@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Real, Shaped
 
 from probes.contrast import Contrast
+from probes.covariance import Eraser, ShrunkCovariance, leace, shrunk_covariance
 from probes.means import differences_in_means, mean_weights, weighted_sums
 from probes.statistics.permutation import PValue, n_labellings, permutation_p, permuted_labels
 from probes.statistics.seeds import named_rng
@@ -30,12 +31,22 @@ class FittedDirection:
     n_labellings: float = float("inf")  # distinct labellings behind `permuted`
 
     def samples(self, part: str) -> Samples:
-        """Return X (float64), y and groups of one part."""
-        return samples_of(self.X, self.contrast, part)
+        """Return X (float64), y and groups of one part; ValueError if the train or test part lacks a class."""
+        return _samples_of(self.X, self.contrast, part)
 
     def means(self) -> Float[np.ndarray, "fits features"]:
         """Return the differences in means of the given labels, then of the permuted ones."""
         return np.vstack([self.vector, self.permuted])
+
+    @cached_property
+    def covariance(self) -> ShrunkCovariance:
+        """The shrunk covariance of the training rows."""
+        return shrunk_covariance(self.samples("train")[0])
+
+    @cached_property
+    def erasers(self) -> Eraser:
+        """LEACE of the given labels, then of the permuted ones."""
+        return leace(self.means(), self.covariance, self.samples("train")[0].mean(axis=0))
 
 
 def fit_with_null(X: Shaped[np.ndarray, ...], contrast: Contrast, *, n: int = 199, seed: int = 0) -> FittedDirection:
@@ -44,12 +55,15 @@ def fit_with_null(X: Shaped[np.ndarray, ...], contrast: Contrast, *, n: int = 19
     The random stream depends on the contrast's name, so two contrasts of one shape are permuted independently. Raises
     ValueError if shapes disagree, a value is not finite, a class has no training row, or the vector is zero.
     """
-    _check(X, contrast, n)
-    train, y, groups = samples_of(X, contrast, "train")
-    if y.all() or not y.any():
-        raise ValueError(
-            f"contrast {contrast.name!r} needs both classes in its train part; got {int(y.sum())} positive of {len(y)}"
-        )
+    if X.ndim != 2:
+        raise ValueError(f"X must be (n_samples, d_model); got shape {X.shape}")
+    if len(contrast.rows) and not 0 <= contrast.rows.min() <= contrast.rows.max() < len(X):
+        raise ValueError(f"contrast {contrast.name!r} uses rows outside the {len(X)} samples of X")
+    if n < 19:
+        raise ValueError(f"a null needs at least 19 permutations to reach p = 0.05; got {n}")
+    if not np.isfinite(X[contrast.rows]).all():
+        raise ValueError(f"the rows of contrast {contrast.name!r} have NaN or infinite activations; leave them out")
+    train, y, groups = _samples_of(X, contrast, "train")
     drawn = permuted_labels(y, n, named_rng(seed, "permuted labels", contrast.name), groups=groups)
     labels = np.vstack([y, drawn])
     fitted = differences_in_means(train, labels)
@@ -60,19 +74,8 @@ def fit_with_null(X: Shaped[np.ndarray, ...], contrast: Contrast, *, n: int = 19
     return FittedDirection(X, contrast, fitted[0], labels, fitted[1:], seed, n_labellings(y, groups=groups))
 
 
-def held_out(b: FittedDirection) -> Samples:
-    """Return centred X, y and groups of the test part; raises ValueError if it lacks a class."""
-    X, y, groups = b.samples("test")
-    if y.all() or not y.any():
-        raise ValueError(
-            f"contrast {b.contrast.name!r} needs both classes in its test part; got {int(y.sum())} positive of {len(y)}"
-        )
-    return X - X.mean(axis=0), y, groups
-
-
-def samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: str) -> Samples:
-    """Return X (float64), y and groups of one part of a contrast."""
-    inside = contrast.within(part)
+def _samples_of(X: Real[np.ndarray, "all features"], contrast: Contrast, part: str) -> Samples:
+    inside = contrast.within(part, both_classes=part != "validation")
     rows = X[contrast.rows[inside]].astype(np.float64, copy=False)
     return rows, contrast.y[inside], contrast.groups[inside]
 
@@ -96,27 +99,15 @@ def check_no_leakage(a: Contrast, b: Contrast, part: str = "test") -> None:
         )
 
 
-def _check(X: np.ndarray, contrast: Contrast, n: int) -> None:
-    if X.ndim != 2:
-        raise ValueError(f"X must be (n_samples, d_model); got shape {X.shape}")
-    if len(contrast.rows) and not 0 <= contrast.rows.min() <= contrast.rows.max() < len(X):
-        raise ValueError(f"contrast {contrast.name!r} uses rows outside the {len(X)} samples of X")
-    if n < 19:
-        raise ValueError(f"a null needs at least 19 permutations to reach p = 0.05; got {n}")
-    if not np.isfinite(X[contrast.rows]).all():
-        raise ValueError(f"the rows of contrast {contrast.name!r} have NaN or infinite activations; leave them out")
-
-
 @dataclass(frozen=True, kw_only=True)
 class PermutedP:
     """P-values for two contrasts' directions being closer than those of permuted labels.
 
     Report `p`, the larger of `p_a` and `p_b`: a small `p` excludes that *either* label is unrelated to the activations.
-    `p_both` excludes only that both are unrelated: if one direction is real and lies along the stream's largest
-    component, any noise correlates with it, and `p_both` is small even for a second label without information. Permuted
-    directions follow whatever varies most, including the contrasts' own axes, so a strong contrast in few dimensions
-    has a wide null. Contrasts that share training rows are permuted together (`jointly_permuted`); then `p` is `p_both`
-    and the others are NaN.
+    `p_both` excludes only that both are: any noise correlates with a real direction along the stream's largest
+    component. Permuted directions follow whatever varies most, including the contrasts' own axes, so a strong contrast
+    in few dimensions has a wide null. Contrasts that share training rows are permuted together (`jointly_permuted`);
+    then `p` is `p_both` and the others are NaN.
     """
 
     p: PValue
@@ -127,41 +118,33 @@ class PermutedP:
     n: int
 
 
-Fits = Float[np.ndarray, "..."]  # (permutations or 1, ...) fitted vectors or subspaces
-Statistic = Callable[[Fits, Fits], Float[np.ndarray, " permutations"]]
-
-
-class JointNull(NamedTuple):
-    """Fits of two contrasts on jointly permuted labels, and the number of distinct joint labellings."""
-
-    a: Float[np.ndarray, "permutations ..."]
-    b: Float[np.ndarray, "permutations ..."]
-    n_labellings: float
+Fits = Float[np.ndarray, "fits ..."]  # fitted vectors, or rows of subspaces
 
 
 def against_permuted(
-    statistic: Statistic,
-    of_a: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
-    of_b: tuple[Float[np.ndarray, ...], Float[np.ndarray, "permutations ..."]],
-    of_both: JointNull | None = None,
-    labellings: tuple[float, float] = (float("inf"), float("inf")),
+    statistic: Callable[[Fits, Fits], Float[np.ndarray, " fits"]],
+    of_a: tuple[FittedDirection, Fits],
+    of_b: tuple[FittedDirection, Fits],
+    fit: Callable[[Fits, FittedDirection], Fits] = lambda means, _of: means,
 ) -> PermutedP:
-    """Compare a statistic of two fits, larger for closer fits, with its values for permuted labels.
+    """Compare a statistic of two contrasts' fits, larger for closer ones, with its values for permuted labels.
 
-    `of_a` and `of_b` are the fit of each contrast and its fits on permuted labels; `of_both` those on jointly permuted
-    labels, if the contrasts share rows. A p-value is NaN where distinct labellings are too few.
+    The fits are those of the given labels, then of the permuted ones, and `fit` makes them from a contrast's
+    differences in means. A p-value is NaN with too few distinct labellings.
     """
-    (a, null_a), (b, null_b) = of_a, of_b
-    observed = float(statistic(a[None], b[None])[0])
-    both = statistic(null_a, null_b) if of_both is None else statistic(of_both.a, of_both.b)
-    of_pairs = labellings[0] * labellings[1] if of_both is None else of_both.n_labellings
+    (a, fits_a), (b, fits_b) = of_a, of_b
+    one_a, null_a, one_b, null_b = fits_a[:1], fits_a[1:], fits_b[:1], fits_b[1:]
+    observed, joint = float(statistic(one_a, one_b)[0]), jointly_permuted(a, b)
+    if joint is None:
+        both, of_pairs = statistic(null_a, null_b), a.n_labellings * b.n_labellings
+        nulls = (statistic(null_a, one_b), a.n_labellings), (statistic(one_a, null_b), b.n_labellings)
+        alone = [float(permutation_p(null, observed, labellings=n)) for null, n in nulls]
+    else:
+        means_a, means_b, of_pairs = joint
+        both, alone = statistic(fit(means_a, a), fit(means_b, b)), [np.nan, np.nan]
     p_both = float(permutation_p(both, observed, labellings=of_pairs))
-    alone = [np.nan, np.nan]
-    if of_both is None:
-        nulls = statistic(null_a, b[None]), statistic(a[None], null_b)
-        alone = [float(permutation_p(null, observed, labellings=n)) for null, n in zip(nulls, labellings, strict=True)]
     return PermutedP(
-        p=float(np.max(alone)) if of_both is None else p_both,  # NaN if either is
+        p=float(np.max(alone)) if joint is None else p_both,  # NaN if either is
         p_a=alone[0],
         p_b=alone[1],
         p_both=p_both,
@@ -175,13 +158,16 @@ def shared_rows(a: FittedDirection, b: FittedDirection) -> Integer[np.ndarray, "
     return np.intersect1d(*(f.contrast.rows[f.contrast.within("train")] for f in (a, b)))
 
 
-def jointly_permuted(a: FittedDirection, b: FittedDirection) -> JointNull | None:
-    """Fit both contrasts on jointly permuted labels; None if they share no training row.
+def jointly_permuted(
+    a: FittedDirection, b: FittedDirection
+) -> tuple[Float[np.ndarray, "fits features"], Float[np.ndarray, "fits features"], float] | None:
+    """Return both differences in means of jointly permuted labels, and the number of distinct joint labellings.
+
+    None if the contrasts share no training row.
 
     Two contrasts that share samples (the same benign prompts as negatives of both) have directions with shared noise,
     so their cosine is not zero for labels without information: with equal class sizes it is near 0.5. Permuting each
-    contrast's labels alone would lose this. So the pair of roles of a sample (positive, negative or absent in each) is
-    permuted as one label, by the same rule as all labels (`permuted_labels`).
+    contrast's labels alone would lose this, so a sample's roles (positive, negative or absent in each) are one label.
     """
     if not len(shared_rows(a, b)):
         return None
@@ -197,4 +183,4 @@ def jointly_permuted(a: FittedDirection, b: FittedDirection) -> JointNull | None
     X = a.X[rows].astype(np.float64)
     # of each role, 2 is positive, 1 negative, 0 absent
     of_a, of_b = (weighted_sums(X, mean_weights(r == 2, r == 1)) for r in (drawn // 3, drawn % 3))
-    return JointNull(of_a, of_b, n_labellings(roles, groups=groups))
+    return of_a, of_b, n_labellings(roles, groups=groups)

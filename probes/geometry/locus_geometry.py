@@ -14,29 +14,17 @@ from jaxtyping import Float, Real
 from scipy.linalg import subspace_angles
 
 from probes.contrast import Contrast
-from probes.covariance import ShrunkCovariance, shrunk_covariance
 from probes.geometry.cosines import Cosine, compare_directions
-from probes.geometry.cross_reading import Erasure, Transfer, cross_erasure, fit_erasers, transfer
+from probes.geometry.cross_reading import Erasure, Transfer, cross_erasure, transfer
 from probes.geometry.fitted_direction import (
+    Fits,
     FittedDirection,
-    JointNull,
     PermutedP,
     against_permuted,
     check_same_locus,
     fit_with_null,
-    jointly_permuted,
 )
 from probes.subspace import nullspace_directions
-
-
-@dataclass(frozen=True)
-class ReadingSubspace:
-    """Orthonormal rows of a contrast's reading subspace, and those of its permuted labels."""
-
-    fitted: FittedDirection
-    rows: Float[np.ndarray, "k features"]
-    permuted: Float[np.ndarray, "permutations k features"]
-    covariance: ShrunkCovariance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,61 +36,43 @@ class Angles(PermutedP):
     angles: tuple[float, ...]
 
 
-def reading_subspace(fitted: FittedDirection, k: int) -> ReadingSubspace:
-    """Return the k directions of iterated nullspace projection (INLP; Ravfogel et al. 2020, arXiv 2004.07667).
+def reading_subspaces(fitted: FittedDirection, k: int) -> Float[np.ndarray, "fits k features"]:
+    """Return orthonormal rows of iterated nullspace projection (INLP; arXiv 2004.07667), of each labelling.
 
     The classifier is the mass-mean probe w = C^-1 (mu+ - mu-) (Marks & Tegmark, arXiv 2310.06824), with C the shrunk
-    covariance of the training rows; each further probe is fitted after projecting out the earlier ones. For this
-    classifier the k directions span C^-1 theta, ..., C^-k theta, so all permuted labellings are fitted at once. (With C
-    pooled within classes, w is the same up to scale; the shrinkage is held fixed.) If the covariance is nearly
-    isotropic, the further directions are zero, because they are not determined.
-
-    Two other definitions are not suitable: after projecting out a difference in means there is no difference in means
-    left; and the principal components of the pairs' differences (Zou et al. 2023, arXiv 2310.01405) do not depend on
-    signs, so permuting labels within pairs gives the same subspace.
+    covariance of the training rows, so the k directions span C^-1 theta, ..., C^-k theta. (With C pooled within
+    classes, w is the same up to scale; the shrinkage is held fixed.) If the covariance is nearly isotropic, the further
+    directions are zero, because they are not determined. Two other definitions are not suitable: after projecting out a
+    difference in means there is none left; and the principal components of the pairs' differences (Zou et al. 2023,
+    arXiv 2310.01405) do not depend on signs, so permuting labels within pairs gives the same subspace.
     """
-    X, _, _ = fitted.samples("train")
-    if not 1 <= k <= X.shape[1]:
-        raise ValueError(f"k must be between 1 and d_model = {X.shape[1]}; got {k}")
-    covariance = shrunk_covariance(X)
-    rows = _iterated(fitted.means(), covariance, k)
-    return ReadingSubspace(fitted, rows[0], rows[1:], covariance)
+    if not 1 <= k <= fitted.X.shape[1]:
+        raise ValueError(f"k must be between 1 and d_model = {fitted.X.shape[1]}; got {k}")
+    return _iterated(fitted.means(), fitted, k)
 
 
-def compare_reading_subspaces(a: ReadingSubspace, b: ReadingSubspace) -> Angles:
+def _iterated(means: Fits, fitted: FittedDirection, k: int) -> Fits:
+    def fit(earlier: np.ndarray) -> np.ndarray:
+        return fitted.covariance.solve(earlier[:, -1] if earlier.shape[1] else means)
+
+    return nullspace_directions(fit, len(means), k, means.shape[1])
+
+
+def compare_reading_subspaces(a: FittedDirection, b: FittedDirection, rows_a: Fits, rows_b: Fits) -> Angles:
     """Return the principal angles between two contrasts' reading subspaces, with a permutation null.
 
     If the contrasts share rows, both are permuted together; each keeps the covariance of its own rows.
     """
-    check_same_locus(a.fitted, b.fitted)
-    joint: JointNull | None = jointly_permuted(a.fitted, b.fitted)
-    if joint is not None:
-        fits = _iterated(joint.a, a.covariance, len(a.rows)), _iterated(joint.b, b.covariance, len(b.rows))
-        joint = JointNull(*fits, joint.n_labellings)
-    labellings = a.fitted.n_labellings, b.fitted.n_labellings
+    check_same_locus(a, b)
 
     def largest_cosine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
         return np.linalg.norm(A @ np.swapaxes(B, -1, -2), ord=2, axis=(-2, -1))  # of orthonormal rows
 
-    permuted = against_permuted(largest_cosine, (a.rows, a.permuted), (b.rows, b.permuted), joint, labellings)
-    angles = tuple(principal_angles(a.rows, b.rows).tolist())
-    return Angles(**vars(permuted), a=a.fitted.contrast.name, b=b.fitted.contrast.name, angles=angles)
-
-
-def principal_angles(
-    A: Float[np.ndarray, "k features"], B: Float[np.ndarray, "m features"]
-) -> Float[np.ndarray, " angles"]:
-    """Return the principal angles in radians between two row spaces, smallest first; as many as the smaller rank."""
-    return subspace_angles(A.T.astype(np.float64), B.T.astype(np.float64))[::-1]
-
-
-def _iterated(means: np.ndarray, covariance: ShrunkCovariance, k: int) -> np.ndarray:
-    """Return orthonormal rows of the first k fits for each difference in means, (fits, k, features)."""
-
-    def fit(earlier: np.ndarray) -> np.ndarray:
-        return covariance.solve(earlier[:, -1] if earlier.shape[1] else means)
-
-    return nullspace_directions(fit, len(means), k, means.shape[1])
+    permuted = against_permuted(
+        largest_cosine, (a, rows_a), (b, rows_b), lambda means, of: _iterated(means, of, rows_a.shape[1])
+    )
+    angles = subspace_angles(rows_a[0].T, rows_b[0].T)[::-1]
+    return Angles(**vars(permuted), a=a.contrast.name, b=b.contrast.name, angles=tuple(angles.tolist()))
 
 
 @dataclass(frozen=True)
@@ -148,15 +118,15 @@ def _geometry(
     used = np.unique(np.concatenate([c.rows for c in contrasts]))
     X = np.asarray(X)[used].astype(np.float64)
     fits = [fit_with_null(X, replace(c, rows=np.searchsorted(used, c.rows)), n=n, seed=seed) for c in contrasts]
-    spaces = [reading_subspace(f, k) for f in fits]
-    erasers = [fit_erasers(s.fitted, s.covariance) for s in spaces]
+    spaces = [reading_subspaces(f, k) for f in fits]
     return LocusGeometry(
         layer=layer,
         position=position,
         cosines=tuple(compare_directions(a, b) for a, b in itertools.combinations(fits, 2)),
-        angles=tuple(compare_reading_subspaces(a, b) for a, b in itertools.combinations(spaces, 2)),
-        transfers=tuple(transfer(a, b) for a, b in itertools.product(fits, fits)),
-        erasures=tuple(
-            cross_erasure(a, b, e) for (a, e), b in itertools.product(zip(fits, erasers, strict=True), fits)
+        angles=tuple(
+            compare_reading_subspaces(a, b, of_a, of_b)
+            for (a, of_a), (b, of_b) in itertools.combinations(zip(fits, spaces, strict=True), 2)
         ),
+        transfers=tuple(transfer(a, b) for a, b in itertools.product(fits, fits)),
+        erasures=tuple(cross_erasure(a, b) for a, b in itertools.product(fits, fits)),
     )

@@ -38,17 +38,9 @@ def cross_validation(contrast: Contrast, n_folds: int = 5, n_inner: int = 3, see
 def held_out(contrast: Contrast, n_inner: int = 3, seed: int = 0) -> tuple[Fold]:
     """Return the single fold given by a contrast's parts: train, validation (chooses the locus) and test.
 
-    If a class has fewer training groups than `n_inner`, there are as many inner folds as groups, but at least two. They
-    only choose C, so few are acceptable for small sets of prompts.
+    If a class has fewer training groups than `n_inner`, there are as many inner folds (to choose C), but at least two.
     """
-    parts = {name: contrast.within(name) for name in ("train", "validation", "test")}
-    for name, rows in parts.items():
-        positive = int(contrast.y[rows].sum())
-        if positive in (0, len(rows)):
-            raise ValueError(
-                f"contrast {contrast.name!r} needs both classes in its {name} part; "
-                f"got {positive} positive of {len(rows)}"
-            )
+    parts = {name: contrast.within(name, both_classes=True) for name in ("train", "validation", "test")}
     for one, other in itertools.combinations(parts, 2):
         if len(both := np.intersect1d(contrast.groups[parts[one]], contrast.groups[parts[other]])):
             raise ValueError(

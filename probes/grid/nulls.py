@@ -44,47 +44,47 @@ def null_auroc(
     X_test: Float[np.ndarray, "test features"],
     y_test: Bool[np.ndarray, " test"],
     *,
+    C: float | None = None,
     groups: Shaped[np.ndarray, " train"] | None = None,
     test_groups: Shaped[np.ndarray, " test"] | None = None,
     n: int = 199,
     seed: int = 0,
 ) -> NullAUROC:
-    """Compare the test AUROC of the difference in means with n permuted fits and n isotropic random directions.
-
-    Args:
-        groups, test_groups: (n_train,) and (n_test,) groups of dependent rows; None treats rows as independent, which
-            makes p-values too small if rows of a group are similar.
-    """
-    permuted = differences_in_means(X_train, _permuted(y_train, groups, n, seed))
-    isotropic = named_rng(seed, "random directions").standard_normal((n, X_train.shape[1]))
-    X = X_test.astype(np.float64)
-    score = X @ difference_in_means(X_train, y_train)
-    null, random = (aurocs(X @ vectors.T, y_test) for vectors in (permuted, isotropic))
-    labellings = n_labellings(y_train, groups=groups)
-    return _null(score, null, labellings, y_test, test_groups, seed, float(np.quantile(random, 0.95)))
-
-
-def logistic_null(
-    X_train: Float[np.ndarray, "train features"],
-    y_train: Bool[np.ndarray, " train"],
-    X_test: Float[np.ndarray, "test features"],
-    y_test: Bool[np.ndarray, " test"],
-    *,
-    C: float,
-    groups: Shaped[np.ndarray, " train"] | None = None,
-    test_groups: Shaped[np.ndarray, " test"] | None = None,
-    n: int = 199,
-    seed: int = 0,
-) -> NullAUROC:
-    """Compare the test AUROC of a logistic probe with n fits on permuted training labels, all in one batch.
+    """Compare a probe's test AUROC with those of n fits on permuted training labels.
 
     The mean of the null is not 0.5 if the groups of one size are minimal pairs and those of another have one class
     only: labels stay among groups of one size, and separating the sizes is then part of the contrast.
+
+    Args:
+        C: of a logistic probe, all of whose fits are one batch; None: the difference in means, compared with n
+            isotropic random directions too.
+        groups, test_groups: groups of dependent rows; None treats rows as independent, which makes p-values too small
+            if rows of a group are similar.
     """
-    labels = np.concatenate([y_train[None], _permuted(y_train, groups, n, seed)])
-    scores = _logistic_scores(X_train, labels, X_test, C)
-    labellings = n_labellings(y_train, groups=groups)
-    return _null(scores[0], aurocs(scores[1:].T, y_test), labellings, y_test, test_groups, seed)
+    drawn = permuted_labels(y_train, n, named_rng(seed, "permuted training labels"), groups=groups)
+    random_95 = None
+    if C is None:
+        isotropic = named_rng(seed, "random directions").standard_normal((n, X_train.shape[1]))
+        X = X_test.astype(np.float64)
+        score = X @ difference_in_means(X_train, y_train)
+        null, random = (aurocs((X @ v.T).T, y_test) for v in (differences_in_means(X_train, drawn), isotropic))
+        random_95 = float(np.quantile(random, 0.95))
+    else:
+        scores = _logistic_scores(X_train, np.concatenate([y_train[None], drawn]), X_test, C)
+        score, null = scores[0], aurocs(scores[1:], y_test)
+    observed, independent = auroc(y_test, score), np.arange(len(y_test))
+    fitted = float(permutation_p(null, observed, labellings=n_labellings(y_train, groups=groups)))
+    tested = label_permutation_p(y_test, score, independent if test_groups is None else test_groups, n=n, seed=seed)
+    return NullAUROC(
+        observed=observed,
+        mean=float(null.mean()),
+        p_permutation=float(np.max([fitted, tested])),  # NaN if either is
+        p_fitted=fitted,
+        p_tested=tested,
+        permutation_95=float(np.quantile(null, 0.95)),
+        n=n,
+        random_direction_95=random_95,
+    )
 
 
 def _logistic_scores(X_train: np.ndarray, labels: np.ndarray, X_test: np.ndarray, C: float) -> np.ndarray:
@@ -94,34 +94,6 @@ def _logistic_scores(X_train: np.ndarray, labels: np.ndarray, X_test: np.ndarray
     train, y = np.zeros((2, len(labels), len(X)), dtype=bool)
     train[:, :n_train], y[:, :n_train] = True, labels
     return fit_logistic_batch(X, train, y, [C], tol=1e-3).scores[:, 0, n_train:]
-
-
-def _permuted(y: np.ndarray, groups: np.ndarray | None, n: int, seed: int) -> np.ndarray:
-    return permuted_labels(y, n, named_rng(seed, "permuted training labels"), groups=groups)
-
-
-def _null(
-    score: np.ndarray,
-    null: np.ndarray,
-    labellings: float,
-    y: np.ndarray,
-    groups: np.ndarray | None,
-    seed: int,
-    random_95: float | None = None,
-) -> NullAUROC:
-    observed = auroc(y, score)
-    fitted = float(permutation_p(null, observed, labellings=labellings))
-    tested = label_permutation_p(y, score, np.arange(len(y)) if groups is None else groups, n=len(null), seed=seed)
-    return NullAUROC(
-        observed=observed,
-        mean=float(null.mean()),
-        p_permutation=float(np.max([fitted, tested])),  # NaN if either is
-        p_fitted=fitted,
-        p_tested=tested,
-        permutation_95=float(np.quantile(null, 0.95)),
-        n=len(null),
-        random_direction_95=random_95,
-    )
 
 
 def control_auroc(
@@ -137,9 +109,8 @@ def control_auroc(
     """Return the mean held-out AUROC of logistic probes on n control tasks; NaN if there are too few types.
 
     A control task gives each *type* (for example a category of prompts) one random label, half of the types each label.
-    Types occur on both sides of the split, so a probe that separates types does well on it. The AUROC of the real task
-    minus this one is the probe's selectivity, which is small if the probe may only read types. Samples of types that
-    are not on both sides are left out; at least four types must remain.
+    The AUROC of the real task minus this one is the probe's selectivity, which is small if the probe may only read
+    types. Samples of types that are not on both sides of the split are left out; at least four types must remain.
     """
     shared = np.intersect1d(types_train, types_test)
     if len(shared) < MIN_TYPES:

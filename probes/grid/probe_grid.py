@@ -298,7 +298,7 @@ def _score(scores: np.ndarray, contrast: Contrast, folds: tuple[Fold, ...], Cs: 
     for fold in folds:
         inner, own = scores[at : at + len(fold.inner)], scores[at + len(fold.inner)]
         at += len(fold.inner) + 1
-        by_C = np.array([aurocs(s[:, rows].T, y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)])
+        by_C = np.array([aurocs(s[:, rows], y[rows]) for s, (_, rows) in zip(inner, fold.inner, strict=True)])
         c = simplest_of_the_best(by_C.mean(axis=0)) if Cs else 0
         if fold.validation is None:
             validated = [(s[c], rows) for s, (_, rows) in zip(inner, fold.inner, strict=True)]

@@ -39,11 +39,7 @@ class PartialEta:
 
 
 def partial_eta(
-    cells: Float[np.ndarray, "groups 4 measurements"],
-    contrast: Float[np.ndarray, " 4"],
-    *,
-    seed: int,
-    alpha: float = 0.05,
+    cells: Float[np.ndarray, "groups 4 measurements"], contrast: Float[np.ndarray, " 4"], *, seed: int
 ) -> PartialEta:
     """Return partial eta squared of a contrast (of CONTRASTS) of the four cells, in the order of CELLS.
 
@@ -63,14 +59,14 @@ def partial_eta(
     estimate = np.divide(total**2, n * squares, out=np.zeros_like(total), where=squares > 0)
     d = _standardised(total, squares, n)
     without = _standardised(total - c, squares - c**2, n - 1)  # the jackknife
-    half = student.ppf(1 - alpha / 2, n - 1) * np.sqrt(
-        (n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
-    )
+    error = np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+    half = student.ppf(0.975, n - 1) * error
     near = np.where(np.abs(d) > half, np.abs(d) - half, 0.0)
     signs = named_rng(seed, "sign flips").choice([-1.0, 1.0], size=(N_FLIPS, n))
     p = permutation_p(np.abs(signs @ c), np.abs(total), rounding=ROUNDING * np.abs(total), labellings=2.0**n)
     flipped = np.where(squares > 0, p, 1.0)
-    return PartialEta(estimate, _eta(near, n), _eta(np.abs(d) + half, n), flipped, total / n)
+    low, high = (at**2 / (at**2 + (n - 1) / n) for at in (near, np.abs(d) + half))
+    return PartialEta(estimate, low, high, flipped, total / n)
 
 
 def _standardised(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
@@ -79,7 +75,3 @@ def _standardised(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
     variance = np.maximum(squares - n * mean**2, 0) / (n - 1)
     floor = 1e-12 * np.maximum(squares / n, np.finfo(float).tiny)
     return np.asarray(mean / np.sqrt(np.maximum(variance, floor)))
-
-
-def _eta(d: np.ndarray, n: int) -> np.ndarray:
-    return np.asarray(d**2 / (d**2 + (n - 1) / n))

@@ -79,11 +79,7 @@ NO_RATE = Estimate(float("nan"), 0.0, 1.0, n=0, n_groups=0.0)
 
 
 def effective_number(sizes: Real[np.ndarray, " groups"]) -> float:
-    """Return the effective number of groups of these sizes, (sum m)^2 / sum m^2 (Kish 1965).
-
-    This is the number of equal groups with the same information, if samples within a group were identical: the number
-    of groups if all have one size, close to 1 if one group has nearly all samples.
-    """
+    """Return the effective number of groups of these sizes, (sum m)^2 / sum m^2 (Kish 1965): that of equal groups."""
     sizes = np.asarray(sizes, dtype=float)
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
@@ -121,7 +117,7 @@ def grouped_mean(
 def clopper_pearson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the interval of Clopper & Pearson (1934); no data give (nan, 0, 1).
 
-    Exact for n independent outcomes. At an effective number of groups, which may be a fraction, it is conservative.
+    Exact for n independent outcomes; at an effective number of groups, which may be a fraction, conservative.
     """
     if n <= 0:
         return Estimate(float("nan"), 0.0, 1.0)
@@ -145,11 +141,8 @@ def wilson(hits: float, n: float, alpha: float = 0.05) -> Estimate:
 
 
 def difference(a: Estimate, b: Estimate, correlation: float = 0.0) -> Estimate:
-    """Return the interval of a - b from the intervals of a and b (MOVER, Zou & Donner 2008)."""
-    al, au, bl, bu = a.estimate - a.low, a.high - a.estimate, b.estimate - b.low, b.high - b.estimate
-    below = float(np.sqrt(max(0.0, al**2 - 2 * correlation * al * bu + bu**2)))
-    above = float(np.sqrt(max(0.0, au**2 - 2 * correlation * au * bl + bl**2)))
-    return Estimate(a.estimate - b.estimate, a.estimate - b.estimate - below, a.estimate - b.estimate + above)
+    """Return the interval of a - b; see `combination`."""
+    return combination((1, -1), (a, b), np.array([[1, correlation], [correlation, 1]]))
 
 
 def combination(
@@ -157,7 +150,7 @@ def combination(
 ) -> Estimate:
     """Return the interval of sum(w_i p_i) (MOVER, Zou & Donner 2008); without `correlation` they are independent."""
     w = np.array(weights, dtype=float)
-    value, low, high = np.array([(r.estimate, r.low, r.high) for r in rates]).T
+    value, low, high = np.array([rate.limits() for rate in rates]).T
     R = np.eye(len(w)) if correlation is None else correlation
     below = w * (value - np.where(w > 0, low, high))
     above = w * (np.where(w > 0, high, low) - value)
@@ -199,7 +192,6 @@ def agreement(
     b: Shaped[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
     weights: Float[np.ndarray, " samples"],
-    alpha: float = 0.05,
 ) -> tuple[Estimate, Estimate]:
     """Return the share of samples with equal labels, and kappa: that share beyond chance (Cohen 1960).
 
@@ -208,14 +200,14 @@ def agreement(
     labels are equal. Kappa is NaN where both give every sample the same label: all agreement may be chance.
     """
     if len(a) == 0:
-        return Estimate(float("nan"), 0.0, 1.0), Estimate(float("nan"), -1.0, 1.0)
+        return Estimate(float("nan"), 0.0, 1.0), NO_DIFFERENCE
     share = weights / weights.sum()
     equal = float(share[a == b].sum())
     chance = sum(float(share[a == label].sum() * share[b == label].sum()) for label in np.unique(a))
     code = np.unique(groups, return_inverse=True)[1].reshape(-1)
     n = effective_number(np.bincount(code, weights))
-    raw = clopper_pearson(min(equal, 1.0) * n, n, alpha)
+    raw = clopper_pearson(min(equal, 1.0) * n, n)
     if chance > 1 - 1e-9:
-        return raw, Estimate(float("nan"), -1.0, 1.0)
+        return raw, NO_DIFFERENCE
     kappa = (np.array([equal, raw.low, raw.high]) - chance) / (1 - chance)
     return raw, Estimate(*kappa.tolist())

@@ -31,10 +31,7 @@ def zero_mean_score(
 ) -> Float[np.ndarray, "*tests"]:
     """Return mean^2 / variance per unit under a mean of zero; times the number of units, it is chi-squared with 1 df.
 
-    Args:
-        values: distinct values of the units.
-        shares: the share of the units with each value, summing to 1.
-        low, high: bounds of the values, low < 0 < high.
+    `values` are the distinct ones of the units, `shares` sum to 1; low < 0 < high are the bounds of the values.
     """
     mean = (shares * values).sum(-1)
     below, above = -(1 - 1e-12) / high, -(1 - 1e-12) / low
@@ -79,7 +76,6 @@ def ratio_of_means(
     numerator: Real[np.ndarray, " samples"],
     denominator: Real[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
-    alpha: float = 0.05,
 ) -> Estimate:
     """Return mean(numerator) / mean(denominator) of the same samples with Fieller's interval (1954) over groups.
 
@@ -93,7 +89,7 @@ def ratio_of_means(
     if n < 2:
         return Estimate(estimate, -np.inf, np.inf)
     (vxx, vxy), (_, vyy) = np.cov(x, y) / n
-    q = float(stdtrit(n - 1, 1 - alpha / 2)) ** 2
+    q = float(stdtrit(n - 1, 0.975)) ** 2
     a, b, c = y.mean() ** 2 - q * vyy, x.mean() * y.mean() - q * vxy, x.mean() ** 2 - q * vxx
     if a <= 0:
         return Estimate(estimate, -np.inf, np.inf)
@@ -106,7 +102,6 @@ def sum_of_means(
     strata: Shaped[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
     bounds: Mapping[str, float],
-    alpha: float = 0.05,
 ) -> Estimate:
     """Return the sum over strata of the mean of the values, with an interval over groups.
 
@@ -131,5 +126,5 @@ def sum_of_means(
         off += np.bincount(code[mine], values[mine] - middle, len(off)) * inflate * kept / mine.sum()
         variance += 2 * (bound**2 + middle**2) * (added**2) / (1 - added)
         estimate, centre, freedom = estimate + mean, centre + middle, min(freedom, independent - 1)
-    half = float(stdtrit(max(1.0, freedom), 1 - alpha / 2) * np.sqrt(variance + (off**2).sum()))
+    half = float(stdtrit(max(1.0, freedom), 0.975) * np.sqrt(variance + (off**2).sum()))
     return Estimate(estimate, max(-most, min(estimate, centre - half)), min(most, max(estimate, centre + half)))

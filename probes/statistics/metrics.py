@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Integer, Real, Shaped
 
 from probes.statistics.intervals import Estimate, auroc_interval, effective_groups
 
-Labels = Bool[np.ndarray, " samples"] | Integer[np.ndarray, " samples"]  # booleans, or 0 and 1
+Labels = Bool[np.ndarray, "*labellings samples"] | Integer[np.ndarray, "*labellings samples"]  # booleans, or 0 and 1
+LEAST_OF_CLASS = 5  # samples of each class that an AUROC takes to be reported
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,19 @@ class Discrimination:
     groups_negative: float
 
 
-def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discrimination:
+def average(folds: Sequence[Discrimination]) -> Discrimination:
     """Average over the folds of one cross-validation, each tested on its own samples.
 
-    Training samples of one fold are test samples of others, so without information a score is a sum over pairs of
-    samples, and every pair from two folds is counted twice. So the variance of the mean is (1 / K + 1 / (K - 1)) times
+    Training samples of one fold are test samples of others, so the variance of the mean is (1 / K + 1 / (K - 1)) times
     that of a fold, not 1 / K (Nadeau & Bengio 2003, Inference for the generalization error, section 4); conservative
-    with information. Folds have equal weight, so a fold with few groups makes the mean uncertain: the effective number
-    of groups is K^2 / sum(1 / n_k).
+    with information. Folds have equal weight: the effective number of groups is K^2 / sum(1 / n_k).
     """
     mean = float(np.mean([fold.auroc.estimate for fold in folds]))
     inflation = 1 + len(folds) / (len(folds) - 1) if len(folds) > 1 else 1.0
     positive = len(folds) ** 2 / sum(1 / fold.groups_positive for fold in folds)
     negative = len(folds) ** 2 / sum(1 / fold.groups_negative for fold in folds)
     return Discrimination(
-        auroc=auroc_interval(mean, positive / inflation, negative / inflation, alpha),
+        auroc=auroc_interval(mean, positive / inflation, negative / inflation),
         balanced_accuracy=float(np.mean([fold.balanced_accuracy for fold in folds])),
         recall_at_1pct_fpr=float(np.mean([fold.recall_at_1pct_fpr for fold in folds])),
         n_positive=sum(fold.n_positive for fold in folds),
@@ -51,17 +50,12 @@ def average(folds: Sequence[Discrimination], alpha: float = 0.05) -> Discriminat
 
 
 def discrimination(
-    y: Labels,
-    score: Real[np.ndarray, " samples"],
-    groups: Shaped[np.ndarray, " samples"],
-    threshold: float = 0.0,
-    alpha: float = 0.05,
+    y: Labels, score: Real[np.ndarray, " samples"], groups: Shaped[np.ndarray, " samples"]
 ) -> Discrimination:
-    """Measure a score on held-out samples.
+    """Measure a score on held-out samples; ValueError if a class is empty, or a score is not finite.
 
     The interval takes the effective number of *groups* of each class as its number of independent units. This is
-    conservative if samples of a group differ, and correct if they are copies of each other. Raises ValueError if a
-    class is empty, or a score is not finite.
+    conservative if samples of a group differ, and correct if they are copies of each other.
     """
     y, score = np.asarray(y, dtype=bool), np.asarray(score)
     if y.all() or not y.any():
@@ -76,17 +70,14 @@ def discrimination(
     false, true = np.append(0, 1 + last - above), np.append(0, above)
     positive, negative = effective_groups(groups[y]), effective_groups(groups[~y])
     return Discrimination(
-        auroc=auroc_interval(auroc(y, score), positive, negative, alpha),
-        balanced_accuracy=float((score[y] > threshold).mean() + (score[~y] <= threshold).mean()) / 2,
+        auroc=auroc_interval(auroc(y, score), positive, negative),
+        balanced_accuracy=float((score[y] > 0).mean() + (score[~y] <= 0).mean()) / 2,
         recall_at_1pct_fpr=float(true[false <= 0.01 * false[-1]].max() / true[-1]),
         n_positive=int(y.sum()),
         n_negative=int((~y).sum()),
         groups_positive=positive,
         groups_negative=negative,
     )
-
-
-LEAST_OF_CLASS = 5  # samples of each class that an AUROC takes to be reported
 
 
 def enough(n_positive: int, n_negative: int) -> bool:
@@ -96,39 +87,18 @@ def enough(n_positive: int, n_negative: int) -> bool:
 
 def auroc(y: Labels, score: Real[np.ndarray, " samples"]) -> float:
     """Return the AUROC of one score, with ties counted half (Mann & Whitney 1947); NaN if a class is empty."""
-    return float(aurocs(score[:, None], y)[0])
+    return float(aurocs(score, y))
 
 
-def aurocs(scores: Real[np.ndarray, "samples scores"], y: Labels) -> Float[np.ndarray, " scores"]:
-    """Return the AUROC of each column."""
+def aurocs(scores: Real[np.ndarray, "*scores samples"], y: Labels) -> Float[np.ndarray, "*scores_or_labellings"]:
+    """Return the AUROC of each row of scores against its labels; one row of either goes with all of the other."""
     from scipy.stats import rankdata  # it takes long to import, and reading results does not need it
 
     y = np.asarray(y, dtype=bool)
-    return _mann_whitney(rankdata(scores, axis=0)[y].sum(axis=0), int(y.sum()), len(y))
-
-
-def aurocs_of_labels(
-    score: Real[np.ndarray, " samples"], ys: Bool[np.ndarray, "labellings samples"]
-) -> Float[np.ndarray, " labellings"]:
-    """Return the AUROC of one score against each row of labels."""
-    from scipy.stats import rankdata
-
-    return _mann_whitney(ys @ rankdata(score), ys.sum(axis=1), ys.shape[1])
-
-
-def paired_aurocs(
-    scores: Real[np.ndarray, "labellings samples"], ys: Bool[np.ndarray, "labellings samples"]
-) -> Float[np.ndarray, " labellings"]:
-    """Return the AUROC of each row of scores against its own labels."""
-    from scipy.stats import rankdata
-
-    return _mann_whitney((rankdata(scores, axis=1) * ys).sum(axis=1), ys.sum(axis=1), ys.shape[1])
-
-
-def _mann_whitney(rank_sum: np.ndarray, n_positive: int | np.ndarray, n: int) -> np.ndarray:
-    pairs = np.asarray(n_positive * (n - n_positive), dtype=float)
+    n_positive, rank_sum = y.sum(axis=-1), (rankdata(scores, axis=-1) * y).sum(axis=-1)
+    pairs = np.asarray(n_positive * (y.shape[-1] - n_positive), dtype=float)
     above = rank_sum - n_positive * (n_positive + 1) / 2
-    return np.divide(above, pairs, out=np.full(np.shape(rank_sum), np.nan), where=pairs > 0)
+    return np.divide(above, pairs, out=np.full(np.shape(above), np.nan), where=pairs > 0)
 
 
 def expected_calibration_error(y: Labels, probability: Float[np.ndarray, " samples"], n_bins: int = 10) -> float:

@@ -14,33 +14,19 @@ is large, so there is no p-value below `MIN_LABELLINGS` distinct labellings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Real, Shaped
-from pydantic import BeforeValidator, PlainSerializer
+from jaxtyping import Bool, Float, Real, Shaped
 from scipy.special import gammaln
 
-from probes.statistics.metrics import auroc, aurocs_of_labels
+from probes.statistics.intervals import Number
+from probes.statistics.metrics import auroc, aurocs
 from probes.statistics.seeds import named_rng
 
 CHUNK = 250  # permutations at a time
 ROUNDING = 1e-9  # statistics that differ by less count as equal
 MIN_LABELLINGS = 1000  # with fewer distinct labellings a permutation test has no p-value
-PValue = Annotated[  # NaN (null in JSON): too few distinct labellings
-    float,
-    BeforeValidator(lambda p: float("nan") if p is None else p),
-    PlainSerializer(lambda p: None if p != p else p, when_used="json"),
-]
-
-
-@dataclass(frozen=True)
-class _EqualGroups:
-    """Groups of equal composition: their samples in one order of strata."""
-
-    samples: Integer[np.ndarray, "groups size"]
-    cell: Integer[np.ndarray, " size"]  # the stratum of each place; labels move freely within a cell of a group
+PValue = Number  # NaN (null in JSON): too few distinct labellings
 
 
 def permuted_labels(
@@ -57,14 +43,13 @@ def permuted_labels(
     Labels are of any type. Without groups every sample is its own; without strata there is a single one.
     """
     drawn = np.empty((n, len(labels)), dtype=labels.dtype)
-    for equal in _equal_groups(len(labels), groups, strata):
-        n_groups, size = equal.samples.shape
-        order = np.argsort(rng.random((n, n_groups)), axis=1)
-        vectors = labels[equal.samples][order]  # (labellings, groups, size)
-        if size > 1:  # the cells are sorted, so sorting by cell and chance shuffles within each
-            keys = equal.cell + rng.random(vectors.shape)
+    for samples, cell in _equal_groups(len(labels), groups, strata):
+        order = np.argsort(rng.random((n, len(samples))), axis=1)
+        vectors = labels[samples][order]  # (labellings, groups, size)
+        if len(cell) > 1:  # the cells are sorted, so sorting by cell and chance shuffles within each
+            keys = cell + rng.random(vectors.shape)
             vectors = np.take_along_axis(vectors, np.argsort(keys, axis=2), axis=2)
-        drawn[:, equal.samples] = vectors
+        drawn[:, samples] = vectors
     return drawn
 
 
@@ -77,8 +62,8 @@ def n_labellings(
     """Return the number of distinct labellings that `permuted_labels` draws from; infinity above 1e300."""
     code, log = _codes(labels), 0.0
     one_hot = np.eye(int(code.max()) + 1 if len(code) else 0)
-    for equal in _equal_groups(len(labels), groups, strata):
-        of_cell = [one_hot[code[equal.samples[:, equal.cell == c]]].sum(axis=1) for c in np.unique(equal.cell)]
+    for samples, cell in _equal_groups(len(labels), groups, strata):
+        of_cell = [one_hot[code[samples[:, cell == c]]].sum(axis=1) for c in np.unique(cell)]
         counts = np.stack(of_cell, axis=1)  # (groups, cells, kinds of label)
         log += float((gammaln(counts.sum(axis=2) + 1) - gammaln(counts + 1).sum(axis=2)).sum())  # within cells
         _, alike = np.unique(counts.reshape(len(counts), -1), axis=0, return_counts=True)
@@ -88,7 +73,10 @@ def n_labellings(
     return float(np.round(np.exp(log))) if log < 34 else float(np.exp(log))
 
 
-def _equal_groups(n: int, groups: np.ndarray | None, strata: np.ndarray | None) -> Iterator[_EqualGroups]:
+def _equal_groups(
+    n: int, groups: np.ndarray | None, strata: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the samples, (groups, size), of groups of equal composition, and the stratum of each place in a group."""
     group = np.arange(n) if groups is None else _codes(groups)
     stratum = np.zeros(n, dtype=int) if strata is None else _codes(strata)
     order = np.lexsort((stratum, group))
@@ -98,7 +86,7 @@ def _equal_groups(n: int, groups: np.ndarray | None, strata: np.ndarray | None) 
     for rows in members:
         by_composition.setdefault(tuple(stratum[rows].tolist()), []).append(rows)
     for cell, samples in by_composition.items():
-        yield _EqualGroups(np.stack(samples), np.array(cell))
+        yield np.stack(samples), np.array(cell)
 
 
 def _codes(values: np.ndarray) -> np.ndarray:
@@ -128,12 +116,9 @@ def label_permutation_p(
     n: int = 999,
     seed: int = 0,
 ) -> float:
-    """Return the one-sided p-value of a held-out AUROC: the score is fixed and the labels are permuted.
-
-    That is within minimal pairs, and between groups of equal size. NaN with too few distinct labellings.
-    """
+    """Return the one-sided p-value of a held-out AUROC: the score is fixed, labels are permuted; NaN with too few."""
     drawn = permuted_labels(y, n, named_rng(seed, "permuted test labels"), groups=groups)
-    null, labellings = aurocs_of_labels(score, drawn), n_labellings(y, groups=groups)
+    null, labellings = aurocs(score, drawn), n_labellings(y, groups=groups)
     return float(permutation_p(null, auroc(y, score), labellings=labellings))
 
 

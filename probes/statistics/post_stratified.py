@@ -23,34 +23,27 @@ UNLIKELY = 0.01  # a random draw misses a stratum of this share or more less oft
 
 @dataclass(frozen=True)
 class Stratum:
-    """Samples with the same guess.
+    """Samples with the same guess."""
 
-    `share` of all samples; `mean` truth of its drawn samples, between 0 and 1; their effective number `n`.
-    """
-
-    share: float
-    mean: float
-    n: float
+    share: float  # of all samples
+    mean: float  # truth of its drawn samples, between 0 and 1
+    n: float  # effective number of them
 
 
-def post_stratified_rate(strata: Sequence[Stratum], n_groups: float, alpha: float = 0.05) -> Estimate:
+def post_stratified_rate(strata: Sequence[Stratum], n_groups: float) -> Estimate:
     """Return the rate with its interval; (nan, 0, 1) where the drawn samples cannot be a random draw.
 
     A stratum of which nothing was drawn is joined with the others if it is so small that a random draw may miss it.
     `n_groups` is the effective number of groups of all samples, which limits the interval whatever is drawn.
     """
-    strata = _joined(strata)
-    if not strata:
+    if not (strata := _joined(strata)):
         return Estimate(float("nan"), 0.0, 1.0)
     estimate = sum(stratum.share * stratum.mean for stratum in strata)
     n = _effective_samples(strata, n_groups)
-    interval = clopper_pearson(min(estimate, 1.0) * n, n, alpha)
-    return Estimate(estimate, interval.low, interval.high)
+    return replace(clopper_pearson(min(estimate, 1.0) * n, n), estimate=estimate)
 
 
-def draws_to_halve(
-    strata: Sequence[Stratum], n_groups: float, drawn: int, samples: int, alpha: float = 0.05
-) -> int | None:
+def draws_to_halve(strata: Sequence[Stratum], n_groups: float, drawn: int, samples: int) -> int | None:
     """Return how many drawn samples would halve the interval's width; None if drawing all would not.
 
     More draws do not reduce the part of the width that comes from the number of groups of all samples.
@@ -62,7 +55,7 @@ def draws_to_halve(
     def width(factor: float) -> float:
         crowding = (1 + others * drawn / samples) / (1 + others * factor * drawn / samples)  # more draws share a group
         more = [replace(stratum, n=stratum.n * factor * crowding) for stratum in strata]
-        interval = post_stratified_rate(more, n_groups, alpha)
+        interval = post_stratified_rate(more, n_groups)
         return interval.high - interval.low
 
     half, most = width(1.0) / 2, samples / drawn

@@ -9,7 +9,7 @@ import pytest
 import torch
 from concept_erasure import LeaceFitter
 
-from probes.geometry.cross_reading import Erasure, cross_erasure, fit_erasers
+from probes.geometry.cross_reading import Erasure, cross_erasure
 from probes.geometry.fitted_direction import fit_with_null
 from probes.means import difference_in_means
 from tests.support.draws import draws
@@ -27,7 +27,7 @@ def _erasures(planted: Planted, seed: int, n: int = 39) -> tuple[Erasure, Erasur
 def test_the_eraser_is_the_packages(planted: Planted) -> None:
     X, a, _ = planted.draw(0)
     X[:, 0] *= 6
-    ours = fit_erasers(fit_with_null(X, a, n=19))
+    ours = fit_with_null(X, a, n=19).erasers
     rows = torch.tensor(X[a.rows])
     fitter = LeaceFitter(X.shape[1], 1, dtype=torch.float64, constrain_cov_trace=False)
     theirs = fitter.update(rows, torch.tensor(a.y.astype(float))).eraser(rows).numpy()
@@ -36,7 +36,7 @@ def test_the_eraser_is_the_packages(planted: Planted) -> None:
 
 def test_erasing_twice_is_erasing_once_and_class_means_meet() -> None:
     X, a, _ = Planted(n=100, offset=100.0).draw(0)
-    eraser = fit_erasers(fit_with_null(X, a, n=19))
+    eraser = fit_with_null(X, a, n=19).erasers
     once = eraser(X[a.rows])
     np.testing.assert_allclose(eraser(once), once, atol=1e-9)
     np.testing.assert_allclose(difference_in_means(once, a.y), 0, atol=1e-9)

@@ -190,9 +190,7 @@ def test_it_is_a_scaler_and_a_logistic_regression_of_each_fold(
     assert _off(fits.scores, expected) < TOL
     assert (fits.error <= 3e-5).all()
     for rows, scores, theirs in zip(train, fits.scores, expected, strict=True):
-        np.testing.assert_allclose(
-            aurocs(scores[:, ~rows].T, y[~rows]), aurocs(theirs[:, ~rows].T, y[~rows]), atol=1e-3
-        )
+        np.testing.assert_allclose(aurocs(scores[:, ~rows], y[~rows]), aurocs(theirs[:, ~rows], y[~rows]), atol=1e-3)
     raw = np.einsum("nd,scd->scn", X.astype(np.float64), fits.weight) + fits.intercept[..., None]
     assert _off(raw, fits.scores) < 1e-9
     np.testing.assert_array_equal(X, untouched)

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import norm
 
 from probes.contrast import Contrast
-from probes.grid.nulls import NullAUROC, logistic_null, null_auroc
+from probes.grid.nulls import NullAUROC, null_auroc
 from probes.grid.probe_grid import LOGISTIC, MEANS, ProbeGrid, choose_locus, choose_locus_by_fold, mean_scores
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.intervals import Estimate, auroc_interval, effective_number
@@ -213,10 +213,6 @@ def test_the_average_of_equal_folds_is_worth_their_groups_less_what_they_share()
     assert mean.balanced_accuracy == pytest.approx(np.mean([fold.balanced_accuracy for fold in folds]))
     assert mean.recall_at_1pct_fpr == pytest.approx(np.mean([fold.recall_at_1pct_fpr for fold in folds]))
     assert average(folds[:1]) == folds[0]
-    wide, narrow = (average(folds, alpha).auroc for alpha in (0.01, 0.2))
-    assert wide.low < mean.auroc.low < narrow.low < narrow.high < mean.auroc.high < wide.high
-    single = average(folds[:1], 0.2).auroc
-    assert single.low > folds[0].auroc.low
 
 
 def test_scores_of_different_folds_are_never_pooled() -> None:
@@ -247,7 +243,7 @@ def _null(
 ) -> NullAUROC:
     (X, y, groups), (Z, z, test_groups) = _two_sides(setting, seed, signal)
     together = {"groups": groups, "test_groups": test_groups, "n": n, "seed": seed}
-    return logistic_null(X, y, Z, z, C=1e-2, **together) if logistic else null_auroc(X, y, Z, z, **together)
+    return null_auroc(X, y, Z, z, C=1e-2 if logistic else None, **together)
 
 
 def _honest(p: list[float], exact: bool = True) -> None:
@@ -287,7 +283,7 @@ def test_p_values_are_small_on_a_planted_direction(setting: str, logistic: bool)
             sides.append((X + 2.5 * y[:, None] * np.eye(60)[1], y, groups))
         (X, y, groups), (Z, z, other) = sides
         given = {"groups": groups, "test_groups": other, "n": 19}
-        null = logistic_null(X, y, Z, z, C=1e-2, **given) if logistic else null_auroc(X, y, Z, z, **given)
+        null = null_auroc(X, y, Z, z, C=1e-2 if logistic else None, **given)
         small += null.p_permutation <= 0.05
     assert small >= 8
 
@@ -305,16 +301,15 @@ def test_the_larger_of_two_p_values_is_valid_where_one_alone_is_not(logistic: bo
     """A real fit on test labels that mean nothing; and labels that meant nothing, tested where any direction reads."""
     real, leaning = [], []
     for seed in range(300):
-        test = logistic_null if logistic else null_auroc
         given = {"n": 19, "seed": seed} | ({"C": 1e-2} if logistic else {})
         X, y, groups = _pairs_that_share_noise(2 * seed, 4.0)
         Z, z, other = _pairs_that_share_noise(2 * seed + 1, 0.0)
-        real.append(test(X, y, Z, z, groups=groups, test_groups=other, **given))
+        real.append(null_auroc(X, y, Z, z, groups=groups, test_groups=other, **given))
         if seed >= 60:
             continue
         (X, y, groups), (Z, z, other) = _two_sides("a dominant component", seed)
         Z = Z + 15 * z[:, None] * np.eye(D)[0]
-        leaning.append(test(X, y, Z, z, groups=groups, test_groups=other, **given))
+        leaning.append(null_auroc(X, y, Z, z, groups=groups, test_groups=other, **given))
     _honest([null.p_permutation for null in real], exact=False)
     _honest([null.p_permutation for null in leaning], exact=False)
     assert np.mean([null.p_fitted <= 0.05 for null in real]) > 0.05 + _margin(0.05, len(real))  # the controls

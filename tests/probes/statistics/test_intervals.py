@@ -161,7 +161,7 @@ def test_auroc_intervals_cover_normal_scores(truth: float, n_positive: int, n_ne
     rng = np.random.default_rng(n_negative)
     y = np.repeat([True, False], [n_positive, n_negative])
     scores = rng.standard_normal((len(y), 4000)) + np.sqrt(2) * norm.ppf(truth) * y[:, None]
-    seen, which = np.unique(np.round(aurocs(scores, y), 9), return_inverse=True)
+    seen, which = np.unique(np.round(aurocs(scores.T, y), 9), return_inverse=True)
     covered = np.array([_covers(auroc_interval(a, n_positive, n_negative), truth) for a in seen])[which]
     assert covered.mean() >= 0.92
 
@@ -170,7 +170,7 @@ def test_auroc_intervals_of_clustered_scores_cover_only_by_groups() -> None:
     """Each group repeats its one score six times: counting rows as units makes the interval far too short."""
     rng, copies, n = np.random.default_rng(0), 6, 12
     y = np.repeat([True, False], n)
-    estimates = aurocs(rng.standard_normal((2 * n, 1000)) + np.sqrt(2) * norm.ppf(0.8) * y[:, None], y)
+    estimates = aurocs((rng.standard_normal((2 * n, 1000)) + np.sqrt(2) * norm.ppf(0.8) * y[:, None]).T, y)
     by_group = np.mean([_covers(auroc_interval(a, n, n), 0.8) for a in estimates])
     by_row = np.mean([_covers(auroc_interval(a, n * copies, n * copies), 0.8) for a in estimates])
     assert by_group >= 0.93
