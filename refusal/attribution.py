@@ -115,13 +115,11 @@ def _of_model(model: Model) -> Onsets:
                 "outside of the block, or give run="
             )
         own = Path(resolve(model.name)) / "prompts.jsonl"
-        model.onsets = _learned(model, _sample(load_prompts(own if own.is_file() else PROMPTS_OF_ANY_MODEL)))
+        prompts = load_prompts(own if own.is_file() else PROMPTS_OF_ANY_MODEL)
+        order = [prompts[i] for i in named_rng(0, "onsets of a notebook").permutation(len(prompts))]
+        drawn = [prompt for label, n in LEARNED_ON.items() for prompt in [p for p in order if p.label == label][:n]]
+        model.onsets = _learned(model, drawn)
     return model.onsets
-
-
-def _sample(prompts: list[Prompt]) -> list[Prompt]:
-    order = [prompts[i] for i in named_rng(0, "onsets of a notebook").permutation(len(prompts))]
-    return [prompt for label, n in LEARNED_ON.items() for prompt in [p for p in order if p.label == label][:n]]
 
 
 def _learned(model: Model, prompts: list[Prompt]) -> Onsets:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any
 
 import pandas as pd
 
@@ -135,7 +135,7 @@ def score(
             card = score_file(Path(completions), out, judge=chosen)
         else:
             notes = InputNotes()
-            rows = read_records(_rows(_with_ids(completions, prompts)), notes)
+            rows = read_records(_rows(completions, prompts), notes)
             card = score_completions(rows, out, chosen, load_adjacency(DEFAULT), cases=cases, notes=notes)
         lines = (out / "scored.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
     index = completions.index if isinstance(completions, pd.DataFrame) else None
@@ -161,28 +161,16 @@ def _texts(completions: Iterable[str | None]) -> list[str | None]:
     return texts
 
 
-def _with_ids(
-    completions: pd.DataFrame | Sequence[Row] | Sequence[str], prompts: Sequence[Prompt] | None
-) -> pd.DataFrame | Sequence[Row]:
-    """Return bare texts as rows, with the ids of the prompts that they answer, in order."""
-    if isinstance(completions, pd.DataFrame):
-        return completions
-    given: list[object] = list(completions)
-    if not given or not all(isinstance(one, str) for one in given):
-        return cast(list[Row], given)
-    if not prompts:
-        return [{"completion": text} for text in given]
-    if len(given) != len(prompts):
-        raise UserError(f"give one completion a prompt; got {len(given)} for {len(prompts)} prompts")
-    return [{"id": prompt.id, "completion": text} for prompt, text in zip(prompts, given, strict=True)]
-
-
-def _rows(completions: pd.DataFrame | Sequence[Row]) -> list[Row]:
-    """Return rows with an id each, by default their place; None for what a DataFrame lacks."""
+def _rows(completions: pd.DataFrame | Sequence[Row] | Sequence[str], prompts: Sequence[Prompt] | None) -> list[Row]:
+    """Return rows with an id each: their place, or of texts that of the prompt; None for what a DataFrame lacks."""
     if isinstance(completions, pd.DataFrame):
         known = completions.astype(object)
         completions = known.where(known.notna(), None).to_dict("records")
-    rows = list(completions)
+    rows: list[Any] = list(completions)
+    if rows and all(isinstance(row, str) for row in rows):
+        if prompts and len(rows) != len(prompts):
+            raise UserError(f"give one completion a prompt; got {len(rows)} for {len(prompts)} prompts")
+        rows = [{"completion": text} | ({"id": prompts[i].id} if prompts else {}) for i, text in enumerate(rows)]
     if wrong := [i for i, row in enumerate(rows) if not isinstance(row, Mapping)]:
         raise UserError(
             f"row {wrong[0] + 1} is {type(rows[wrong[0]]).__name__}; expected fields by name, such as "

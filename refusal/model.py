@@ -331,7 +331,13 @@ class Dials:
         if remark := check_weights(self.path, self._made_for, model.fingerprint(), model.cast_fingerprint()):
             warnings.warn(remark, stacklevel=3)
         asked: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
-        self.thresholds = {kind: self._checked(kind, value) for kind, value in asked.items() if value is not None}
+        given = {kind: value for kind, value in asked.items() if value is not None}
+        for kind, value in given.items():
+            if kind not in {dial.kind for dial in self.dials}:
+                raise UserError(f"{self.path} holds no {kind} dial; leave {kind}= out")
+            if not isinstance(value, int | float | np.floating) or not 0 <= value <= 1:
+                raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value!r}")
+        self.thresholds = {kind: float(value) for kind, value in given.items()}
         model.attached, self._attached = self, True
         try:
             yield self
@@ -347,13 +353,6 @@ class Dials:
                 (self._prompts[i], kind, read.probability, read.threshold, read.gate, read.overruled, read.category)
                 for kind, read in readings.of_prompt(row).items()
             ]
-
-    def _checked(self, kind: Kind, value: float) -> float:
-        if kind not in {dial.kind for dial in self.dials}:
-            raise UserError(f"{self.path} holds no {kind} dial; leave {kind}= out")
-        if not isinstance(value, int | float | np.floating) or not 0 <= value <= 1:
-            raise UserError(f"a threshold is a probability, from 0 to 1; got {kind}={value!r}")
-        return float(value)
 
 
 def load_dials(path: str | os.PathLike[str]) -> Dials:

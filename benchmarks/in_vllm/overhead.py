@@ -32,7 +32,7 @@ from benchmarks.decoding.lockstep import ratio_interval
 from benchmarks.in_vllm.opened import given, open_vllm, saved_dials
 from benchmarks.in_vllm.parity import Job, opened
 from extract.chat.render import Rendered, render
-from serving.vllm_plugin.checkpoint import checkpoint_of
+from serving.vllm_plugin.engine import checkpoint_of
 from serving.vllm_plugin.request import new_key
 from steering.dial import CategoryRead, CategoryThresholds, Dial
 

@@ -31,7 +31,7 @@ from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
-from serving.vllm_plugin.checkpoint import checkpoint_of
+from serving.vllm_plugin.engine import checkpoint_of
 from steering.dial import Dial, Kind
 
 TAUGHT = ROOT / "organisms" / "taught" / "smollm2-natural"

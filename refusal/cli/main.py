@@ -243,23 +243,8 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (
-    init,
-    models,
-    status,
-    sweep,
-    score,
-    label,
-    compare,
-    evaluate,
-    leaderboard,
-    generate,
-    chat,
-    serve,
-    push,
-    pull,
-)
-for function in COMMANDS:
+COMMANDS = (init, models, status, sweep, score, label, compare, evaluate, leaderboard, generate, chat, serve)
+for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import Json, print_json
+from refusal.cli.options import Json, print_result
 from refusal.cli.program import program
 
 Kind = Literal["organism", "taught", "configuration", "cached"]
@@ -55,18 +55,16 @@ def models(as_json: Json = False) -> None:
 
     Example: refusal models
     """
-    listed = runnable()
-    if as_json:
-        print_json([asdict(one) for one in listed])
-        return
+    listed, lines = runnable(), list[str]()
     for kind, rows in groupby(listed, lambda one: one.kind):
-        typer.echo(TITLES[kind])
+        lines.append(TITLES[kind])
         for one in rows:
             size = ""
             if one.size is not None:
                 size = f"{one.size / 1e9:.1f} GB" if one.size >= 1e8 else f"{one.size / 1e6:.0f} MB"
-            typer.echo(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
-    typer.echo(f"Run one: {program()} run {listed[0].target}    what it takes: --dry-run")
+            lines.append(f"  {one.target:<46} {size:>8}  {one.needs}".rstrip())
+    lines.append(f"Run one: {program()} run {listed[0].target}    what it takes: --dry-run")
+    print_result([asdict(one) for one in listed], lines, as_json=as_json)
 
 
 def init(

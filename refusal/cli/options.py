@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,12 +100,11 @@ ADDRESS = r"auto|local|(ray://)?[\w.\[\]:-]+:\d+"
 
 def with_ray_address(arguments: Sequence[str]) -> list[str]:
     """Return arguments in which --ray has its value: `auto` where no address follows it."""
-    words = list[str]()
-    for i, word in enumerate(arguments):
-        words.append(word)
-        if word == "--ray" and not re.fullmatch(ADDRESS, "".join(arguments[i + 1 : i + 2])):
-            words[-1] = "--ray=auto"
-    return words
+    following = [*arguments[1:], ""]
+    return [
+        "--ray=auto" if word == "--ray" and not re.fullmatch(ADDRESS, after) else word
+        for word, after in zip(arguments, following, strict=False)
+    ]
 
 
 def contrast_override(ways: str | None) -> list[str]:
@@ -142,12 +141,10 @@ def arguments(
 
 def minutes(time: str) -> float:
     """Return the minutes of a time such as 90s, 15m, 2h or 1h30m."""
-    match = re.fullmatch(r"(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", time.strip())
-    try:
-        hours, of_it, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
-    except ValueError:  # such as 1.2.3m
-        hours = of_it = seconds = 0.0
-    if not (total := 60 * hours + of_it + seconds / 60) > 0:
+    number = r"(\d+\.?\d*|\.\d+)"
+    match = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s)?", time.strip(), re.ASCII)
+    hours, of_hour, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    if not (total := 60 * hours + of_hour + seconds / 60) > 0:
         raise UserError(f"--budget {time!r} is no time; give hours, minutes or seconds, such as 15m, 2h or 1h30m")
     return total
 
@@ -156,7 +153,16 @@ def print_json(record: Any) -> None:
     """Print a result as JSON on standard output."""
     import json
 
-    typer.echo(json.dumps(record, indent=1))
+    typer.echo(json.dumps(record, indent=1, default=str))
+
+
+def print_result(record: Any, lines: Iterable[object], *, as_json: bool) -> None:
+    """Print a result as JSON, or in lines for people."""
+    if as_json:
+        print_json(record)
+    else:
+        for line in lines:
+            typer.echo(line)
 
 
 def wrapped(line: str, indent: int = 0) -> str:
@@ -167,13 +173,8 @@ def wrapped(line: str, indent: int = 0) -> str:
 
     if not sys.stdout.isatty():
         return line
-    broken = textwrap.wrap(
-        line,
-        shutil.get_terminal_size().columns,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width, later = shutil.get_terminal_size().columns, " " * indent
+    broken = textwrap.wrap(line, width, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
     return "\n".join(broken)
 
 

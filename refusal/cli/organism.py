@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import DryRun, Json, print_json, wrapped
+from refusal.cli.options import DryRun, Json, print_result, wrapped
 
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
 
@@ -43,10 +43,7 @@ def organism_get(
     if folder is None and source is None:
         raise UserError(f"where {name} is to be taken from is not given; give --from DIR|URL|OWNER/NAME, or --build")
     folder = folder or fetch(name, str(source))
-    if as_json:
-        print_json({"name": name, "directory": str(folder)})
-    else:
-        typer.echo(folder)
+    print_result({"name": name, "directory": str(folder)}, [folder], as_json=as_json)
 
 
 @organism_app.command("build")
@@ -79,12 +76,9 @@ def organism_build(
         return
     with Reporter().task(f"training {spec.name}", spec.training.steps) as advance:
         outcome = build(path, directory, progress=lambda step, losses: advance(1))
-    if as_json:
-        written = str(outcome.directory) if outcome.directory else None
-        print_json({"measured": outcome.measured, "missed": outcome.missed, "directory": written})
-    else:
-        for key, value in outcome.measured.items():
-            typer.echo(f"{key:<36} {value:.3f}")
+    written = str(outcome.directory) if outcome.directory else None
+    record = {"measured": outcome.measured, "missed": outcome.missed, "directory": written}
+    print_result(record, (f"{key:<36} {value:.3f}" for key, value in outcome.measured.items()), as_json=as_json)
     if outcome.missed:
         for line in outcome.missed:
             typer.echo(f"missed: {line}", err=True)
@@ -123,11 +117,11 @@ def organism_teach(
         )
         return
     graded = teach(path, directory, Reporter())
-    if as_json:
-        print_json(graded.to_dict())
-    else:
-        for key, share in graded.shares.items():
-            typer.echo(f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}")
+    shares = (
+        f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}"
+        for key, share in graded.shares.items()
+    )
+    print_result(graded.to_dict(), shares, as_json=as_json)
     typer.echo(f"written to {directory}", err=True)
 
 
@@ -139,14 +133,11 @@ def organism_list(as_json: Json = False) -> None:
     """
     from organisms.listing import shipped_organisms
 
-    shipped = shipped_organisms()
-    if as_json:
-        print_json([one.to_dict() for one in shipped])
-        return
+    shipped, lines = shipped_organisms(), list[str]()
     for one in shipped:
         right = ", ".join(verdict.replace("_", " ") for verdict in (one.dissociation, one.triggers) if verdict)
-        typer.echo(one.name)
         take = f"take it with: refusal organism get {one.name}"
         where = f"{one.megabytes} MB in {one.directory}" if one.megabytes else take
-        for line in (one.about, f"right verdicts: {right or 'none'}", where):
-            typer.echo(wrapped(f"  {line}", 2))
+        about = (one.about, f"right verdicts: {right or 'none'}", where)
+        lines += [one.name, *(wrapped(f"  {line}", 2) for line in about)]
+    print_result([one.to_dict() for one in shipped], lines, as_json=as_json)

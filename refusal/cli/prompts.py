@@ -55,7 +55,7 @@ def prompts_sets(as_json: Json = False) -> None:
 
     sets = [describe(name) for name in known_datasets()]
     if as_json:
-        kept = ("name", "about", "licence", "url", "hub", "untested", "citation")
+        kept = "name about licence url hub untested citation".split()
         print_json([{key: getattr(one, key) for key in kept} | {"prompts": one.counts()} for one in sets])
         return
     wide = [max(len(getattr(one, field)) for one in sets) + 1 for field in ("name", "licence")]

@@ -99,8 +99,7 @@ def serve(
     def make_engine(placed: list[Dial]) -> Decoding:
         if engine is EngineName.transformers:
             return Engine(opened[0], placed, max_batch, max_queue)
-        from serving.vllm_plugin.checkpoint import checkpoint_of
-        from serving.vllm_plugin.engine import VllmEngine
+        from serving.vllm_plugin.engine import VllmEngine, checkpoint_of
 
         checkpoint = checkpoint_of(opened[0], adapted=adapter is not None or is_adapter(model))
         path = None if dials is None else file_of_run(dials, "dials.safetensors")

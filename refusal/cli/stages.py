@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.run.config import RunConfig
 from extract.run_directory import is_run
-from refusal.cli.options import CPU_BUDGET, NO_BUDGET, minutes, wrapped
+from refusal.cli.options import CPU_BUDGET, NO_BUDGET, minutes, print_result, wrapped
 from refusal.cli.program import program, resumable
 from refusal.cli.target import load_target
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from extract.progress import Reporter
 
 
+@resumable()
 def run_command(
     path: Path,
     overrides: Sequence[str],
@@ -37,44 +37,43 @@ def run_command(
     wanted_workers: WorkersWanted | None = None,
 ) -> None:
     """Run the stages up to `until` and print the results; in a dry run, print the cost alone."""
-    with resumable():
-        config, chosen = load_target(str(path), overrides)
-        directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
-        from experiments.run.run_lock import refuse_if_held
-        from extract.progress import Reporter
+    config, chosen = load_target(str(path), overrides)
+    directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
+    from experiments.run.run_lock import refuse_if_held
+    from extract.progress import Reporter
 
-        asked = None if budget in (None, NO_BUDGET) else minutes(budget)
-        reporter = Reporter(quiet=quiet, verbose=verbose)
-        if chosen is not None:
-            reporter.say(chosen.described)
-        if not dry_run:
-            refuse_if_held(directory)  # before anything heavy is imported or the model is measured
-        workers_extract = wanted_workers is not None and until == "extract"  # which asks for no cut
-        unasked = budget is None and chosen is not None and not chosen.organism and not (workers_extract or dry_run)
-        config = _cut(config, directory, until, asked, reporter, unasked=unasked)
-        if dry_run:
-            _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
-            return
-        if _left(config, directory, until, own_process=wanted_workers is not None):
-            if wanted_workers is None:  # otherwise workers import them
-                quiet_libraries(reporter)
-        else:
-            reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
-        from experiments.pipeline.stages import run
+    asked = None if budget in (None, NO_BUDGET) else minutes(budget)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
+    if chosen is not None:
+        reporter.say(chosen.described)
+    if not dry_run:
+        refuse_if_held(directory)  # before anything heavy is imported or the model is measured
+    workers_extract = wanted_workers is not None and until == "extract"  # which asks for no cut
+    unasked = budget is None and chosen is not None and not chosen.organism and not (workers_extract or dry_run)
+    config = _cut(config, directory, until, asked, reporter, unasked=unasked)
+    if dry_run:
+        _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
+        return
+    if _left(config, directory, until, own_process=wanted_workers is not None):
+        if wanted_workers is None:  # otherwise workers import them
+            quiet_libraries(reporter)
+    else:
+        reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
+    from experiments.pipeline.stages import run
 
-        run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
-        if config.prompts.contrast and until == "dissociate" and not as_json:
-            from experiments.report.caveats import contrast_line
+    run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
+    if config.prompts.contrast and until == "dissociate" and not as_json:
+        from experiments.report.caveats import contrast_line
 
-            print(wrapped(contrast_line(config.prompts.contrast), 0))
-        from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
+        print(wrapped(contrast_line(config.prompts.contrast), 0))
+    from refusal.cli.print_results import STAGE_PRINTERS, print_stage, print_summary
 
-        if until == "report":
-            print_summary(directory, as_json)
-        elif until in STAGE_PRINTERS:
-            print_stage(directory, until, as_json, verbose=verbose)
-        else:
-            show({"written": str(directory / "activations.h5")}, as_json)
+    if until == "report":
+        print_summary(directory, as_json)
+    elif until in STAGE_PRINTERS:
+        print_stage(directory, until, as_json, verbose=verbose)
+    else:
+        show({"written": str(directory / "activations.h5")}, as_json)
 
 
 def _cut(
@@ -152,7 +151,9 @@ def _plan_lines(
     done = [state.name for state in states if state.state == "done"]
     plan = planned.plan(done)
     labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in planned.by_label.items())
-    yield "model", f"{planned.config.model.name}, {_count(planned.model.parameters)} parameters"
+    n = planned.model.parameters
+    size = f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
+    yield "model", f"{planned.config.model.name}, {size} parameters"
     yield (
         "prompts",
         f"{len(planned.given.lengths):,} ({labels} independent groups), {sum(planned.given.lengths):,} tokens",
@@ -178,10 +179,6 @@ def _plan_lines(
         yield "warning", planned.warning
 
 
-def _count(n: int) -> str:
-    return f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
-
-
 def _of_process(directory: Path, config: RunConfig) -> Path:
     """Return the run directory of this process: with layers split over processes, each writes its own files."""
     rank = os.environ.get("RANK", "0")
@@ -202,11 +199,10 @@ def run_name(config: RunConfig, overrides: Sequence[str]) -> str:
 
 def show(record: dict[str, Any], as_json: bool) -> None:
     """Print a record as JSON, or one line per key, and one for each entry of what is nested."""
-    if as_json:
-        print(json.dumps(record, indent=1, default=str))
-        return
+    lines = list[str]()
     for key, value in record.items():
         if isinstance(value, dict):
-            print("\n".join([key, *(wrapped(f"  {name:<44} {of_it}", 47) for name, of_it in value.items())]))
+            lines += [key, *(wrapped(f"  {name:<44} {part}", 47) for name, part in value.items())]
         else:
-            print(wrapped(f"{key:<28} {value}", 29))
+            lines.append(wrapped(f"{key:<28} {value}", 29))
+    print_result(record, lines, as_json=as_json)

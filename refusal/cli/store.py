@@ -9,7 +9,7 @@ import typer
 
 from extract.errors import UserError
 from extract.run_directory import file_of_run
-from refusal.cli.options import Json, print_json, wrapped
+from refusal.cli.options import Json, print_result, wrapped
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
@@ -26,16 +26,13 @@ def store_info(file: Store, as_json: Json = False) -> None:
 
     with ActivationStore(file_of_run(file, "activations.h5")) as store:
         record = store.describe().to_dict()
-    if as_json:
-        print_json(record)
-        return
-    for key, value in record.items():
-        typer.echo(wrapped(f"{key:<16} {_plain(value)}", 17))
+    lines = (wrapped(f"{key:<16} {_plain(value)}", 17) for key, value in record.items())
+    print_result(record, lines, as_json=as_json)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {of_it}" for name, of_it in value.items())
+        return ", ".join(f"{name} {part}" for name, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -67,10 +64,7 @@ def store_verify(
         weights = load_model(model, revision=revision, adapter=adapter, dtype=dtype).fingerprint()
     with Reporter().counted(f"verifying {file.name}") as progress:
         result = verify(file, weights=weights, progress=progress)
-    if as_json:
-        print_json(vars(result) | {"ok": not result.findings})
-    for line in () if as_json else result.findings:
-        typer.echo(line)
+    print_result(vars(result) | {"ok": not result.findings}, result.findings, as_json=as_json)
     if result.findings:
         typer.echo(f"refusal: {file} has {len(result.findings)} fault{'s' * (len(result.findings) > 1)}", err=True)
         raise typer.Exit(1)
@@ -99,7 +93,4 @@ def store_export(
     with Reporter().counted(f"exporting {file.name}") as progress:
         export(file, to, progress=progress)
     size = to.stat().st_size
-    if as_json:
-        print_json({"written": str(to), "bytes": size})
-    else:
-        typer.echo(f"{to}: {size / 1e6:.1f} MB")
+    print_result({"written": str(to), "bytes": size}, [f"{to}: {size / 1e6:.1f} MB"], as_json=as_json)

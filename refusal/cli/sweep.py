@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -25,17 +24,18 @@ from refusal.cli.options import (
     RunOut,
     Set,
     minutes,
+    print_json,
 )
 from refusal.cli.program import program, resumable
 
 if TYPE_CHECKING:
     from experiments.charts.specification import Row
-    from experiments.sweep.grid import CellState, SweepConfig
-    from experiments.sweep.run import Places
+    from experiments.sweep.grid import CellState
 
 RATES_SHOWN = ("over_refusal", "missed_harm", "overconfidence")  # on the screen; the files have all
 
 
+@resumable()
 def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml.")
@@ -64,63 +64,40 @@ def sweep(
 
     Example: refusal sweep configs/sweeps/organisms.yaml --ray --gpus-per-worker 0.5
     """
-    with resumable():
-        places = _places(ray, workers, gpus_per_worker)
-        code = _sweep(file, overrides, out, budget, places, as_json=as_json, dry_run=dry_run, quiet=quiet)
-    raise typer.Exit(code)
-
-
-def _places(ray: str | None, workers: int | None, gpus_per_worker: float | None) -> Places:
-    from experiments.cluster.connection import WorkersWanted
-    from experiments.sweep.run import Places
-
-    if ray is not None:
-        return Places(ray=WorkersWanted(ray, workers, gpus_per_worker))
-    if gpus_per_worker is not None:
-        raise UserError("--gpus-per-worker is for Ray workers; give --ray, too")
-    return Places(workers or 1)
-
-
-def _sweep(
-    file: Path,
-    overrides: Sequence[str],
-    out: Path | None,
-    budget: str | None,
-    places: Places,
-    *,
-    as_json: bool,
-    dry_run: bool,
-    quiet: bool,
-) -> int:
     import yaml
 
+    from experiments.cluster.connection import WorkersWanted
     from experiments.run.run_lock import RunLock
     from experiments.sweep.grid import cells_of, load_sweep, state_of
-    from experiments.sweep.run import run_cells
+    from experiments.sweep.run import Places, run_cells
     from experiments.sweep.table import row_of, write_sweep_page, write_table
     from extract.atomic_write import make_folder, write_text
     from extract.progress import Reporter
     from extract.yaml_file import key_and_value
     from refusal.cli.target import load_target
 
+    if ray is None and gpus_per_worker is not None:
+        raise UserError("--gpus-per-worker is for Ray workers; give --ray, too")
+    places = Places(workers or 1) if ray is None else Places(ray=WorkersWanted(ray, workers, gpus_per_worker))
     given = dict(key_and_value("--set", override, "dissociate.margin=0.2") for override in overrides)
-    sweep = load_sweep(file, given)
-    budget = budget or sweep.budget
-    cells = cells_of(sweep, file, lambda target, given: load_target(target, given)[0])
-    directory, cut_to = out or Path("runs") / sweep.name, _cut_to(budget, sweep)
+    grid = load_sweep(file, given)
+    budget = budget or grid.budget
+    cells = cells_of(grid, file, lambda target, given: load_target(target, given)[0])
+    cut = CPU_BUDGET if budget is None and grid.config is None else budget  # as `refusal run` cuts a model's run
+    directory, cut_to = out or Path("runs") / grid.name, None if cut is None or cut == NO_BUDGET else minutes(cut)
     if is_run(directory):
         raise UserError(f"{directory} is a run's directory; choose another with --out")
     states = [state_of(cell, directory / cell.name, cut_to) for cell in cells]
     if dry_run:
         _print_plan(states, directory, as_json=as_json)
-        return 0
+        return
     reporter, left = Reporter(quiet=quiet), any(state.state != "done" for state in states)
     if not left:
         reporter.say(f"nothing to do: all {len(states)} cells in {directory} are done and unchanged")
     with places.opened(reporter) if left else nullcontext() as start:
         make_folder(directory)
         with RunLock(directory):
-            write_text(directory / "sweep.yaml", yaml.safe_dump(sweep.model_dump(mode="json"), sort_keys=False))
+            write_text(directory / "sweep.yaml", yaml.safe_dump(grid.model_dump(mode="json"), sort_keys=False))
             ended = {state.cell.name: (state, row_of(state)) for state in states}
 
             def update(state: CellState) -> None:  # Parquet and CSV follow each cell that ends
@@ -131,23 +108,17 @@ def _sweep(
             if start is not None:
                 run_cells(states, start, reporter, update, budget=budget, cut_to=cut_to)
             states, rows = [state for state, _ in ended.values()], [row for _, row in ended.values()]
-            write_sweep_page(sweep, states, rows, directory / "table.html")
+            write_sweep_page(grid, states, rows, directory / "table.html")
     failed = [state for state in states if state.state == "failed"]
     _print_results(rows, failed, directory, as_json=as_json)
-    return 1 if failed else 0
-
-
-def _cut_to(budget: str | None, sweep: SweepConfig) -> float | None:
-    """Return the minutes that each cell may be cut to, as `refusal run` cuts it; None where it cuts nothing."""
-    if budget is None:
-        return minutes(CPU_BUDGET) if sweep.config is None else None
-    return None if budget == NO_BUDGET else minutes(budget)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
-    cells = [{"cell": one.cell.name, "status": one.state, "directory": str(one.directory)} for one in states]
     if as_json:
-        print(json.dumps({"directory": str(directory), "cells": cells}, indent=1))
+        cells = [{"cell": one.cell.name, "status": one.state, "directory": str(one.directory)} for one in states]
+        print_json({"directory": str(directory), "cells": cells})
         return
     width = max(len(one.cell.name) for one in states)
     for one in states:
@@ -162,8 +133,7 @@ def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) 
 
 def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
     if as_json:
-        names = [state.cell.name for state in failed]
-        print(json.dumps({"directory": str(directory), "cells": rows, "failed": names}, indent=1))
+        print_json({"directory": str(directory), "cells": rows, "failed": [state.cell.name for state in failed]})
     else:
         from extract.table import Table, print_blocks
 

@@ -15,9 +15,11 @@ from threading import Lock, Thread
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
+from extract.model.source import made_once, resolve
 from serving.choice import Choice
 from serving.engine import QueueFullError
 from serving.vllm_plugin.bank import DialBank
@@ -172,6 +174,21 @@ class VllmEngine:
                     return
         finally:
             await answered.aclose()
+
+
+def checkpoint_of(model: ChatModel, adapted: bool) -> Path:
+    """Return a directory of weights that vLLM can load; merged (`adapted`) or converted ones are written once."""
+    source = Path(resolve(model.name))
+    if not source.is_dir() and not adapted:
+        source = Path(snapshot_download(model.name, revision=model.revision or None, local_files_only=True))
+    if not adapted and (source / "config.json").is_file() and any(source.glob("*.safetensors")):
+        return source
+
+    def save(folder: Path) -> None:
+        model.model.save_pretrained(folder)
+        model.tokenizer.save_pretrained(folder)
+
+    return made_once(f"checkpoint-{model.fingerprint()[:16]}", save)
 
 
 async def _open(checkpoint: Path, given: Fields) -> Any:

@@ -10,18 +10,23 @@ its prompt is matched again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors import safe_open
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.errors import UserError
+from extract.model.weights import cast_fingerprint_of
 from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.request import FIELD, DialRequest
 from steering.actuator import OnsetBias
@@ -225,3 +230,30 @@ class OnsetBiases:
             biased = (scores.float() + change).log_softmax(dim=-1).to(scores.dtype)
             scores = torch.where((change != 0).any(dim=1, keepdim=True), biased, scores)
         return scores
+
+
+def checkpoint_fingerprint(directory: Path) -> str:
+    """Return the `cast_fingerprint` of the model that transformers would load; reads only sampled values."""
+    config = AutoConfig.from_pretrained(directory, local_files_only=True)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.tie_weights()
+    return cast_fingerprint_of(_tensors(model, directory))
+
+
+def _tensors(model: nn.Module, directory: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the state dictionary in the model's order; a tied weight is read where the file has it."""
+    index, single = directory / "model.safetensors.index.json", directory / "model.safetensors"
+    if not index.is_file() and not single.is_file():
+        raise UserError(f"{directory} holds no model.safetensors: dials cannot be checked against its weights")
+    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() if index.is_file() else [single.name]
+    with ExitStack() as stack:
+        files = [stack.enter_context(safe_open(directory / name, framework="pt")) for name in sorted(set(names))]
+        where = {key: file for file in files for key in file.keys()}  # noqa: SIM118 - no mapping
+        state = model.state_dict(keep_vars=True)
+        same = {id(tensor): name for name, tensor in state.items() if name in where}
+        for name, tensor in state.items():
+            stored = name if name in where else same.get(id(tensor))
+            if stored is None:
+                raise UserError(f"{directory} has no tensor {name}: dials cannot be checked against its weights")
+            yield name, where[stored].get_tensor(stored)

@@ -194,8 +194,7 @@ def _patch_worker(dials: Sequence[Dial], made_for: MadeFor, path: Path) -> None:
     from vllm.v1.worker.worker_base import WorkerWrapperBase
 
     def load_model(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from serving.vllm_plugin.checkpoint import checkpoint_fingerprint
-        from serving.vllm_plugin.placed import PlacedDials
+        from serving.vllm_plugin.placed import PlacedDials, checkpoint_fingerprint
 
         config = self.vllm_config
         _check_config(config)

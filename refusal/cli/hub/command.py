@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -127,7 +128,10 @@ def pull(
             f"pulled {' and '.join(shared.parts)} of {repo} (commit {commit[:12]}) into {folder}: {', '.join(names)}"
         )
         typer.echo(f"for {base or 'a model that is not named'}, weights {weights or 'not recorded'}")
-        typer.echo(_use(shared, base or "MODEL", folder))
+        words = ["chat", base or "MODEL", "--dials" if shared.grade is None else "--adapter", str(folder)]
+        in_python = f'refusal.load_directions("{folder}/directions.safetensors") in Python'
+        by_command = shared.grade is not None or shared.dials
+        typer.echo(f"Use: {f'{program()} {shlex.join(words)}' if by_command else in_python}")
     if shared.weights is not None and expected not in (None, shared.weights):
         typer.echo(f"refusal: the card says weights {visible(str(expected))}, the files are for {weights}", err=True)
 
@@ -171,13 +175,3 @@ def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
                 shutil.copyfile(path, folder / name)
         (folder / CARD).write_text(card, encoding="utf-8")
         yield sorted(folder.iterdir())
-
-
-def _use(shared: Shared, base: str, folder: Path) -> str:
-    """Return the command that uses what was pulled."""
-    import shlex
-
-    command, where = program(), shlex.quote(str(folder))
-    if shared.grade is None and not shared.dials:
-        return f'Use: refusal.load_directions("{folder}/directions.safetensors") in Python'
-    return f"Use: {command} chat {shlex.quote(base)} {'--dials' if shared.grade is None else '--adapter'} {where}"

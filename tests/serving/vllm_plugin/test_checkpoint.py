@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from extract.errors import UserError
 from extract.model.weights import cast_fingerprint
 from extract.shipped import ROOT
-from serving.vllm_plugin.checkpoint import checkpoint_fingerprint
+from serving.vllm_plugin.placed import checkpoint_fingerprint
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
