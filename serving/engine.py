@@ -21,7 +21,6 @@ from extract.backoff import is_out_of_memory
 from extract.model.chat_model import ChatModel
 from serving.choice import Choice, read_tokens
 from steering.controller import steering
-from steering.conversation import context_length
 from steering.dial import Dial
 
 GATHER_S = 0.01  # an idle engine waits this long to gather a batch
@@ -112,7 +111,7 @@ class Engine:
         """Return the next batch: it fits into memory, and into the context even at its longest prompt and answer."""
         taken: list[Choice] = []
         prompt = steps = 0
-        context = context_length(self.model) or math.inf
+        context = self.model.context or math.inf
         while self._waiting and len(taken) < self._max_batch:
             settings = self._waiting[0].settings
             prompt = max(prompt, len(self._waiting[0].row.token_ids))

@@ -33,7 +33,6 @@ from serving.replies import (
 )
 from serving.request_schema import ChatRequest
 from steering.actuator import OnsetBias
-from steering.conversation import context_length
 from steering.dial import Dial, read_places, reads_at
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def prepare(
     row = _rendered(asked, model, dials, name)
     prefixes = [dial.actuator.prefixes for dial in dials if dial.read is None and isinstance(dial.actuator, OnsetBias)]
     n_ahead = max((len(prefix) - 1 for each in prefixes for prefix in each), default=0)  # tokens read after the prompt
-    max_new_tokens = _max_new_tokens(asked, len(row.token_ids), n_ahead, context_length(model), limits)
+    max_new_tokens = _max_new_tokens(asked, len(row.token_ids), n_ahead, model.context, limits)
     seeds = np.random.SeedSequence(secrets.randbits(64) if asked.seed is None else asked.seed % 2**64)
     settings = [
         DecodingSettings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from extract.model.edit import Edit, site
 from probes.direction import Direction, vector_digest
@@ -25,7 +26,7 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
     def intervention(amount: float) -> Intervention:
         if variant.form == "additive":
-            return _adding(DeviceCopies(amount * direction.vector.astype(np.float64)), 1.0)
+            return adding(amount * direction.vector.astype(np.float64))
         r = DeviceCopies(direction.vector)
         return lambda x: affine(x, r.on(x.device), amount)
 
@@ -38,8 +39,7 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     """Contrastive activation addition (arXiv 2312.06681): add the class-mean difference at the direction's layer."""
     gap = direction.mean_positive - direction.mean_negative
-    adding = _adding(DeviceCopies(direction.vector), gap)
-    return [_edit(direction, direction.locus.layer, variant.tokens, adding, f"add {gap!r}")]
+    return [_edit(direction, direction.locus.layer, variant.tokens, adding(direction.vector, gap), f"add {gap!r}")]
 
 
 def ablation_at_every_layer(direction: Direction, n_layers: int) -> list[Edit]:
@@ -79,7 +79,7 @@ def subspace_ablation(subspace: Subspace, variant: Variant = DEFAULT) -> list[Ed
         goals |= {layer: means[1] for layer, means in subspace.later_means.items()}
     if variant.form == "zero":
         goals = {layer: np.zeros(subspace.rank) for layer in goals}
-    return [_setting(subspace, variant, layer, goal) for layer, goal in sorted(goals.items())]
+    return [setting(subspace, layer, goal, variant.tokens) for layer, goal in sorted(goals.items())]
 
 
 def subspace_addition(subspace: Subspace, variant: Variant = DEFAULT) -> list[Edit]:
@@ -89,7 +89,9 @@ def subspace_addition(subspace: Subspace, variant: Variant = DEFAULT) -> list[Ed
     return [_adding_gaps(subspace, variant, 1.0)]
 
 
-def _adding(r: DeviceCopies, amount: float) -> Intervention:
+def adding(vector: Float[np.ndarray, " d_model"], amount: float = 1.0) -> Intervention:
+    """Return the intervention that adds a vector."""
+    r = DeviceCopies(vector)
     return lambda x: add(x, r.on(x.device), amount)
 
 
@@ -98,20 +100,27 @@ def _edit(direction: Direction, layer: int, tokens: TokenScope, intervention: In
     return place(site(direction.locus.site), layer, tokens, intervention, key)
 
 
-def _setting(subspace: Subspace, variant: Variant, layer: int, goal: Float[np.ndarray, " k"]) -> Edit:
+def setting(
+    subspace: Subspace, layer: int, goal: Float[np.ndarray, " k"], tokens: TokenScope, strength: float = 1.0
+) -> Edit:
+    """Set the projections on a subspace to a goal, by the share `strength` of the way."""
     R, target = DeviceCopies(subspace.basis), DeviceCopies(np.asarray(goal, dtype=np.float32))
     solve = DeviceCopies(np.eye(subspace.rank, dtype=np.float32))
-    return place(
-        site(subspace.locus.site),
-        layer,
-        variant.tokens,
-        lambda x: set_projections(x, R.on(x.device), target.on(x.device), solve.on(x.device)),
-        f"set to {', '.join(repr(float(value)) for value in goal)} in {subspace.digest}",
-    )
+
+    def intervention(x: Tensor) -> Tensor:
+        return set_projections(x, R.on(x.device), target.on(x.device), solve.on(x.device), strength)
+
+    way = "set" if strength == 1 else f"{strength:g} of the way"
+    key = f"{way} to {_numbers(goal)} in {subspace.digest}"
+    return place(site(subspace.locus.site), layer, tokens, intervention, key)
 
 
 def _adding_gaps(subspace: Subspace, variant: Variant, sign: float) -> Edit:
     gap = sign * (np.asarray(subspace.mean_positive) - np.asarray(subspace.mean_negative))
-    vector = DeviceCopies((gap @ subspace.basis.astype(np.float64)).astype(np.float32))
-    key = f"add {', '.join(repr(float(value)) for value in gap)} in {subspace.digest}"
-    return place(site(subspace.locus.site), subspace.locus.layer, variant.tokens, _adding(vector, 1.0), key)
+    vector = (gap @ subspace.basis.astype(np.float64)).astype(np.float32)
+    key = f"add {_numbers(gap)} in {subspace.digest}"
+    return place(site(subspace.locus.site), subspace.locus.layer, variant.tokens, adding(vector), key)
+
+
+def _numbers(values: Float[np.ndarray, " k"]) -> str:
+    return ", ".join(repr(float(value)) for value in values)

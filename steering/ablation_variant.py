@@ -1,13 +1,8 @@
-"""Variants of ablating a direction: form, layers and tokens.
+"""Variants of ablating a direction: form, layers and tokens (docs/dissociation.md).
 
-The forms are `affine` (affine concept editing), `zero` (directional ablation) and `additive` (activation addition with
-a negative sign). The default (affine, the direction's own layer, from the last prompt token on) is the same edit in
-selection, in its null, in the dissociation matrix and in the dials. It edits one layer, where Arditi et al. edit all,
-because a verdict on two mechanisms depends on which layer carries which. If later layers compute the decision again,
-editing one layer has little effect and `later` shows it; the run can then use that variant (dissociate.layers).
-
-An additive ablation edits its own layer only: the subtracted vector is gone from all later layers too, so subtracting
-it at each of them would remove it several times.
+The default edits the direction's own layer only, where Arditi et al. edit all, because a verdict on two mechanisms
+depends on which layer carries which. An additive ablation is at its own layer only: what it subtracts is gone from all
+later layers too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Actuators: the four ways in which a dial writes, as values, and what each adds to the stream or bounds in it.
-
-How long a dial writes is set by its number of steps (`Dial.steps`), the first of which is the prefill: 1 is the prefill
-only, a few steps cover the onset of the response, and None is every step.
+"""Actuators: the four ways in which a dial writes, and what each adds to the stream or bounds in it.
 
 A `strength` of 0 writes nothing: the output is bitwise unchanged.
 """

@@ -1,9 +1,7 @@
 """Dials on a running model: read at prefill, decide per row, write from the last prompt token on.
 
-Both reads come before both writes, and the normative gate decides first: where it declines, the epistemic gate leaves
-the row. What both write at one layer is one write (`writer`). Writes are at absolute token positions, so they are
-repeated whenever those tokens are run again: with the key-value cache, without it, and under beam search, where the
-beams of a prompt are adjacent rows.
+Writes are at absolute token positions, so they are repeated whenever those tokens are run again: with the key-value
+cache, without it, and under beam search, where the beams of a prompt are adjacent rows.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit, Pass, site
+from extract.model.edit import Edit, Pass, reader, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
@@ -63,7 +61,7 @@ def steering(
             edits.append(_reader(dial.read, batch, rows, gates, partial(gates.read, dial)))
             edits += [_rereader(dial, dial.read, batch, gates)] if dial.reread else []
     if (categories := category_read(ordered)) is not None:
-        edits.append(_reader(categories.locus, batch, rows, gates, partial(gates.read_categories, categories)))
+        edits.append(_reader(categories.locus, batch, rows, gates, partial(gates.read, categories)))
     edits += joint_edits([GatedWriter(dial.writer, partial(gates.at, dial.kind)) for dial in ordered])
     biases = []
     for dial in ordered:
@@ -75,19 +73,11 @@ def steering(
 def token_log_odds(
     model: ChatModel, dials: Sequence[Dial], rows: Sequence[Sequence[int]]
 ) -> dict[Kind, list[Float[np.ndarray, " tokens"]]]:
-    """Read each dial's probe at every token of some rows, in a forward pass without interventions.
+    """Read each dial's probe at every token of some rows of token ids, without interventions: an array a row.
 
     A dial was calibrated at one position: only there are these the log-odds of its probability. Since dials read at or
-    below the first layer that any of them writes, tokens that were generated with the dials read the same here.
-
-    Args:
-        rows: token ids, of prompts or of prompts with their answers.
-
-    Returns:
-        An array a row, by kind; dials that read the probability of onset prefixes are absent.
-
-    Raises:
-        UserError: a row is longer than the model's context.
+    below the first layer that any of them writes, tokens that were generated with the dials read the same here. Dials
+    that read the probability of onset prefixes are absent; UserError if a row is longer than the model's context.
     """
     batch, log_odds = model.pad(rows, "right"), dict[Kind, list[np.ndarray]]()
     reading = [(dial, dial.read) for dial in dials if dial.read is not None]
@@ -124,12 +114,12 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
 def _reader(
     locus: Locus, batch: Batch, rows: Sequence[Rendered], gates: Gates, keep: Callable[[np.ndarray], None]
 ) -> Edit:
-    """Pass the stream of each prompt at a locus on, the mean where it has several tokens, whenever prompts are run."""
+    """Keep the stream of each prompt at a locus, the mean where it has several tokens, whenever prompts are run."""
     pads = batch.n_pad.tolist()
     places = [torch.tensor(row.roles[locus.position]) + pad for row, pad in zip(rows, pads, strict=True)]  # absolute
     earliest = min(int(place.min()) for place in places)
 
-    def function(stream: Tensor, pass_: Pass) -> Tensor:
+    def see(stream: Tensor, pass_: Pass) -> None:
         run_again = gates.decided and pass_.start + pass_.length > batch.prompt_length  # at every step without a cache
         if pass_.is_prefill and not run_again and pass_.start <= earliest:
             of_prompts = stream[:: len(stream) // len(places)]  # the beams of a prompt are equal here
@@ -138,17 +128,15 @@ def _reader(
                 for i, place in enumerate(places)
             ]
             keep(torch.stack(read).cpu().numpy())
-        return stream
 
-    return Edit(site(locus.site), locus.layer, function)
+    return reader(site(locus.site), locus.layer, see)
 
 
 def _rereader(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
-    def function(stream: Tensor, pass_: Pass) -> Tensor:
+    def see(stream: Tensor, pass_: Pass) -> None:
         n_prompt = max(batch.prompt_length - pass_.start, 0)  # tokens of this pass that belong to the prompt
         if n_prompt < pass_.length:
             probability = dial.probability(stream[:, n_prompt:].float().cpu().numpy())
             gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
-        return stream
 
-    return Edit(site(locus.site), locus.layer, function)
+    return reader(site(locus.site), locus.layer, see)

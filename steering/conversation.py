@@ -36,15 +36,12 @@ class Turn:
 
 @dataclass
 class Conversation:
-    """The messages so far; thresholds may be changed between turns.
-
-    `thresholds` holds those that are given; another dial has its own, or that of the turn's category.
-    """
+    """The messages so far; thresholds may be changed between turns."""
 
     model: ChatModel
     dials: Sequence[Dial]
     max_new_tokens: int
-    thresholds: dict[Kind, float] = field(default_factory=dict)
+    thresholds: dict[Kind, float] = field(default_factory=dict)  # those given; others are the dial's or its category's
     system: str | None = None
     messages: list[dict[str, str]] = field(default_factory=list)
 
@@ -79,7 +76,7 @@ class Conversation:
         """
         asked = [*self.messages, {"role": "user", "content": text}]
         row = render(self.model.tokenizer, Prompt("of this turn", tuple(asked), "benign", "answer"))
-        limit = context_length(self.model)
+        limit = self.model.context
         if limit and len(row.token_ids) + self.max_new_tokens > limit:
             raise UserError(
                 f"the conversation has {len(row.token_ids)} tokens and an answer may take {self.max_new_tokens} "
@@ -92,12 +89,6 @@ class Conversation:
         answer = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": answer}]
         return Turn(text, pieces.text, readings.of_prompt(0))
-
-
-def context_length(model: ChatModel) -> int | None:
-    """Return the context length in tokens (prompt and answer), or None where the configuration does not give it."""
-    limit = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
-    return int(limit) if limit else None
 
 
 def open_with_dials(

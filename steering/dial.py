@@ -29,30 +29,20 @@ ANSWERING = ("answer", "answer_with_caveat", "correct_premise", "answered", "ben
 
 @dataclass(frozen=True)
 class CategoryRead:
-    """A multinomial logistic probe of the category at one locus.
+    """A multinomial logistic probe of the category at one locus; ValueError if names repeat or shapes do not fit."""
 
-    Args:
-        names: the categories; "" stands for every other one.
-        confident: least probability from which a category counts as recognised.
-
-    Raises:
-        ValueError: the shapes do not fit, or two categories have the same name.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # "" stands for every other category
     locus: Locus
     weight: Float[np.ndarray, "names d_model"]
     bias: Float[np.ndarray, " names"]
-    confident: float
+    confident: float  # least probability from which a category counts as recognised
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"categories must have different names: {', '.join(self.names)}")
         if len(self.weight) != len(self.names) or self.bias.shape != (len(self.names),):
-            raise ValueError(
-                f"{len(self.names)} categories, but weights of shape {self.weight.shape} and biases of "
-                f"shape {self.bias.shape}"
-            )
+            shapes = f"weights of shape {self.weight.shape} and biases of shape {self.bias.shape}"
+            raise ValueError(f"{len(self.names)} categories, but {shapes}")
 
     def recognised(self, streams: Float[np.ndarray, "n d_model"]) -> list[str | None]:
         """Return the category of each stream at the locus; None where none is recognised confidently."""
@@ -146,7 +136,6 @@ class Dial:
 
     @property
     def category_thresholds(self) -> Mapping[str, float]:
-        """The thresholds of its own for recognised categories."""
         return {} if self.by_category is None else self.by_category.thresholds
 
     @property
@@ -190,12 +179,16 @@ def normative_first(dials: Sequence[Dial]) -> list[Dial]:
 
 def check_order(dials: Sequence[Dial]) -> None:
     """Refuse dials whose reads do not all come before every write, or at the same place (readers are called first)."""
+
+    def depth(locus: Locus) -> tuple[int, int]:
+        return locus.layer, get_args(Site).index(locus.site)  # in the order in which a block passes them
+
     reads = list(read_places(dials).values())
     writes = [dial.write.locus for dial in dials if dial.write is not None]
     if not reads or not writes:
         return
-    latest, first = max(reads, key=_depth), min(writes, key=_depth)
-    if _depth(latest) > _depth(first):
+    latest, first = max(reads, key=depth), min(writes, key=depth)
+    if depth(latest) > depth(first):
         raise UserError(
             f"a dial reads {latest.site} at layer {latest.layer} but one writes {first.site} at layer {first.layer}: "
             "reads must come before writes"
@@ -208,11 +201,8 @@ def check_width(dials: Sequence[Dial], d_model: int, model: str) -> None:
         vectors = [] if dial.probe is None else [dial.probe.weight]
         vectors += [] if dial.write is None else [dial.write.vector, *(one.vector for one in dial.opening)]
         vectors += [] if dial.by_category is None else list(dial.by_category.read.weight)
-        for vector in vectors:
-            if vector.shape != (d_model,):
-                raise UserError(
-                    f"the {dial.kind} dial is for streams of {len(vector)} dimensions; {model} has {d_model}"
-                )
+        if wrong := [len(vector) for vector in vectors if vector.shape != (d_model,)]:
+            raise UserError(f"the {dial.kind} dial is for streams of {wrong[0]} dimensions; {model} has {d_model}")
 
 
 def read_places(dials: Sequence[Dial]) -> dict[ReadName, Locus]:
@@ -233,7 +223,3 @@ def category_read(dials: Sequence[Dial]) -> CategoryRead | None:
     if any(read is not reads[0] for read in reads):
         raise UserError("the dials recognise categories by different probes: take them from one file")
     return reads[0] if reads else None
-
-
-def _depth(locus: Locus) -> tuple[int, int]:
-    return locus.layer, get_args(Site).index(locus.site)  # in the order in which a block passes them

@@ -58,11 +58,7 @@ def load_dials(
     cast_fingerprint: str | None = None,
     say: Callable[[str], None] = warnings.warn,
 ) -> list[Dial]:
-    """Read dials for a model; says so where they were made for the same weights in another dtype.
-
-    Raises:
-        UserError: the file is missing or unreadable, or belongs to a model with other weights.
-    """
+    """Read dials for a model; says so where its dtype is another. UserError: unreadable, or of other weights."""
     dials, made_for = read_dials(path)
     if remark := check_weights(path, made_for, fingerprint, cast_fingerprint):
         say(remark)
@@ -128,16 +124,12 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
 
 
 class _CategoryMetadata(Record):
-    """The category read of all dials, apart from its weights."""
-
     names: tuple[str, ...]
     locus: Locus
     confident: float
 
 
 class _WriteMetadata(Record):
-    """The direction that a dial writes along, apart from its vector."""
-
     name: str
     locus: Locus
     mean_positive: float

@@ -39,7 +39,6 @@ def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str
 
 
 def _plain(value: object) -> object:
-    """Return a NumPy number or array as a JSON value."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"a direction's provenance must be JSON values; got {type(value).__name__}")

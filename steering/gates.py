@@ -1,8 +1,7 @@
-"""Readings and gates of the dials of one batch: the normative gate decides first, then the epistemic gate.
+"""Readings and gates of the dials of one batch: decline (+1), permit (-1) or leave (0), decided at prefill and kept.
 
-A gate declines (+1), permits (-1) or leaves (0). It is decided at prefill and kept. If a dial reads again at each
-generated token, its gate there depends only on that token's own stream at or below every write. So the gates are the
-same with and without the key-value cache, and for any reordering of beams.
+A dial that reads again at each generated token decides there by that token's own stream at or below every write. So
+gates are the same with and without the key-value cache, and for any order of beams.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def reading_line(kind: Kind, read: Reading) -> str:
 class Readings:
     """Probabilities and gates of the dials for one batch, filled at prefill; each array has one entry a prompt.
 
-    `later_probability` and `later_gate` are lists over the generated tokens, where a dial reads again at each; their
-    arrays have one entry for each decoded row (the beams of a prompt are adjacent), also after a response has ended.
+    `later_*` are lists over generated tokens, where a dial reads again at each: arrays of an entry a decoded row (the
+    beams of a prompt are adjacent), also after a response has ended.
     """
 
     probability: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
@@ -110,16 +109,13 @@ class Gates:
         self._generated: dict[Kind, np.ndarray] = {}  # of one pass: probabilities at generated tokens, (rows, tokens)
         self._generated_gate: dict[Kind, np.ndarray] = {}
 
-    def read(self, dial: Dial, streams: Float[np.ndarray, "prompts d_model"]) -> None:
-        self.readings.probability[dial.kind] = dial.probability(streams)
-        self._read(dial.kind)
-
-    def read_categories(self, read: CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
-        self.readings.category = read.recognised(streams)
-        self._read(None)
-
-    def _read(self, what: Kind | None) -> None:
-        self._seen = {what} if self.decided else self._seen | {what}
+    def read(self, what: Dial | CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
+        if isinstance(what, Dial):
+            self.readings.probability[what.kind] = what.probability(streams)
+        else:
+            self.readings.category = what.recognised(streams)
+        kind = what.kind if isinstance(what, Dial) else None
+        self._seen = {kind} if self.decided else self._seen | {kind}
         self.decided = False
         if self._seen >= self._reading:
             self.decide_prompts()

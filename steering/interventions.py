@@ -1,12 +1,5 @@
 """Interventions on a residual stream, as pure functions from tensor to tensor, and their placement in a model.
 
-- `add`: contrastive activation addition (CAA, Rimsky et al. 2023, arXiv 2312.06681; ActAdd, Turner et al. 2023, arXiv
-  2308.10248);
-- `zero`: directional ablation (Arditi et al. 2024, arXiv 2406.11717);
-- `affine`: affine concept editing (ACE, Marshall et al. 2024, arXiv 2411.09003);
-- `clamp`: affine concept editing of projections outside an interval only;
-- `set_projections`, `clamp_projections`: the same along several directions at once, which may be oblique (`solver`).
-
 Each takes a stream (..., d_model) and a unit vector r (d_model,), and returns a new tensor. None makes the host wait
 for the device if its tensor arguments are on the stream's device already (`DeviceCopies`). All edits are placed by
 `write_at`: those of experiments (`place`) and those of dials (`writer`).
@@ -54,9 +47,6 @@ def set_projections(
     strength: float = 1.0,
 ) -> Float[Tensor, "... d_model"]:
     """Affine concept editing along k directions at once: x + Rᵀ(R Rᵀ)⁻¹(target - R x), with unit rows in R.
-
-    Setting the projections one after the other along oblique directions would move the first again: with cosine c,
-    moving the second by D moves the first by cD. Computed in float32 and rounded to the stream's dtype once.
 
     Args:
         target: the projection on each direction afterwards, of the stream's leading shape or of one that broadcasts.

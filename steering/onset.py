@@ -1,7 +1,6 @@
 """Onset of a response: the probability of declining openings, and a bias that raises or lowers it.
 
-Follows refusal tokens (Jain et al., arXiv 2412.06748), where a model is trained to start a refusal with one token and
-the probability of that token is compared with a threshold while decoding. Here the openings are learned sequences.
+Follows refusal tokens (Jain et al., arXiv 2412.06748), with learned sequences in place of a trained token.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from steering.interventions import DeviceCopies, LastCopy
 
 @torch.inference_mode()
 def onset_probability(model: ChatModel, batch: Batch, prefixes: Sequence[tuple[int, ...]]) -> Float[np.ndarray, " n"]:
-    """Return the probability, in float64, that each prompt's response starts with one of the prefixes.
-
-    It takes one extra pass over the prompts for each branch of the prefixes, and nothing while decoding.
-    """
+    """Return the probability, float64, that each response starts with a prefix: a pass over prompts a branch."""
     total = np.zeros(len(batch.tokens))
     left = set(prefixes)
     for parent in sorted({prefix[:-1] for prefix in prefixes}, key=len, reverse=True):
@@ -41,7 +37,6 @@ def onset_probability(model: ChatModel, batch: Batch, prefixes: Sequence[tuple[i
 
 
 def _log_probs(model: ChatModel, batch: Batch, prefix: Sequence[int]) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the log-probabilities after the last prompt token and after each token of the prefix."""
     extra = torch.tensor([list(prefix)], dtype=torch.long, device=batch.tokens.device).expand(len(batch.tokens), -1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)
     whole = Batch(torch.cat([batch.tokens, extra], dim=1), mask, batch.prompt_length)
@@ -54,11 +49,8 @@ class OnsetProcessor(LogitsProcessor):
 
     If the gate declines, the next token of every prefix that the row still matches is raised. If it permits, only the
     last token of a prefix is lowered, which distinguishes declining: the tokens before it may also start an answer.
-    Biased rows are normalised again, so that beams compare probabilities; all other rows are bitwise unchanged.
-
-    Args:
-        gate: returns +1 (decline), -1 (permit) or 0 (leave) for each prompt, as decided at prefill.
-        steps: maximum number of biased steps; None: the length of the longest prefix.
+    Biased rows are normalised again, so that beams compare probabilities; all other rows are bitwise unchanged. At most
+    `steps` are biased; None: the length of the longest prefix.
     """
 
     def __init__(

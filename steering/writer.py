@@ -1,18 +1,14 @@
 """Writers of gates, decided by a dial or constant for all prompts, and the edits that they make together.
 
-What several gates write at one site and layer is one write. Projections set one after the other along oblique
-directions move each other, so all that are set at one place are set together (`interventions.solver`), over the
-directions whose gates act on that row and token; the others stay free. A clamp whose projection is beyond its bound
-keeps that projection. Vectors are added first, then projections are set.
+What several gates write at one site and layer is one write: along oblique directions projections set one after the
+other would move each other (`interventions.solver`). Only directions whose gates act on that row and token are set.
 
 The target of a projection is its class mean, where no other gate declines: there the class means of the other dial are
-measured too. Declining moves the stream along the gate's own direction by the gap between its class means, and so moves
-the projection on another direction by cosine x gap. The target of that projection moves along with it. To set it to its
-class mean all the same would undo a part of the other dial's decision: seen at cosine -0.5, where a prompt from which
-the epistemic dial abstains was refused.
+measured too. Declining moves the stream along the gate's own direction by the gap between its class means, so the
+targets of the other projections move along by cosine x gap; the bare class mean would undo a part of that decision.
 
-Everything depends on the gates through their joint state, one of 3^k for k gates. Solvers, bounds and added vectors
-are computed for each state on the host and looked up on the device, so a decoded token waits for nothing.
+Solvers, bounds and added vectors are computed on the host for each of the gates' 3^k joint states and looked up on the
+device, so a decoded token waits for nothing.
 """
 
 from __future__ import annotations
@@ -48,21 +44,13 @@ class LayerWrite(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """Write of a dial: direction, actuator, number of steps and layers.
+    """Write of a dial; `Dial` says what each field means. ValueError if they do not fit together.
 
-    Args:
-        direction: the write direction; None for an onset bias, which has none.
-        steps: number of steps: the prefill writes at the last prompt token, each later step at the token that it has
-            generated; None is every step.
-        later: write at the layers of `direction.later_means` too, with the class means of each.
-        opening: further directions, at the same site and layer, whose projections are set to their answering means
-            where the gate permits: over-refusal may have more directions than refusal (arXiv 2603.27518).
-
-    Raises:
-        ValueError: the arguments do not fit together.
+    `opening` are further directions, at the same site and layer, whose projections are set to their answering means
+    where the gate permits: over-refusal may have more directions than refusal (arXiv 2603.27518).
     """
 
-    direction: Direction | None
+    direction: Direction | None  # None for an onset bias
     actuator: Actuator
     steps: int | None = None
     later: bool = False
@@ -78,7 +66,6 @@ class Writer:
                 "a dial that writes at later layers too sets projections: its actuator must be affine or "
                 "clamp (an added vector stays in later layers)"
             )
-
         own = None if self.direction is None else (self.direction.locus.site, self.direction.locus.layer)
         if any((at.locus.site, at.locus.layer) != own for at in self.opening):
             raise ValueError("a dial's opening directions are written where its own direction is")
@@ -132,7 +119,7 @@ def joint_edits(writers: Sequence[GatedWriter]) -> list[Edit]:
         for write in gated.writer.at_layers():
             locus = write.direction.locus
             places.setdefault((site(locus.site), locus.layer), []).append((gated, write))
-    return [_JointWrite(parts).edit(*place) for place, parts in places.items()]
+    return [_joint_edit(*place, parts) for place, parts in places.items()]
 
 
 def held_edits(held: Sequence[ConstantGateWriter]) -> list[Edit]:
@@ -183,10 +170,8 @@ class JointTables:
         gates = np.array(list(product((-1, 0, 1), repeat=len(writes))))
         own = [gate for gate, write in enumerate(writes) for _ in write.opening]
         states = np.concatenate([gates, np.minimum(gates[:, own], 0)], axis=1) if own else gates
-        opening = [(at, Affine(write.actuator.strength)) for write in writes for at in write.opening]
         written: list[tuple[Direction, StreamActuator]] = [(at, actuator) for at, actuator, _ in writes]
-        written += opening
-
+        written += [(at, Affine(write.actuator.strength)) for write in writes for at in write.opening]
         R = np.stack([at.vector for at, _ in written]).astype(np.float64)
         effects = [[effect(actuator, at, g) for (at, actuator), g in zip(written, s, strict=True)] for s in states]
         adds, rises, least, most = np.moveaxis(np.array(effects), -1, 0)
@@ -205,35 +190,25 @@ class JointTables:
         )
 
 
-class _JointWrite:
-    """The write of several gates at one place, by their joint state."""
+def _joint_edit(where: Site, layer: int, parts: Sequence[tuple[GatedWriter, LayerWrite]]) -> Edit:
+    writers, tables, sent = [gated for gated, _ in parts], JointTables.of([write for _, write in parts]), LastCopy()
 
-    def __init__(self, parts: Sequence[tuple[GatedWriter, LayerWrite]]) -> None:
-        self._gated, self._sent = [gated for gated, _ in parts], LastCopy()
-        self._tables = JointTables.of([write for _, write in parts])
-        cached = all(gated.key for gated in self._gated)
-        self._key = f"one write {json.dumps([_key(*part) for part in parts])}" if cached else ""
-
-    def edit(self, where: Site, layer: int) -> Edit:
-        return write_at(where, layer, self._tokens, self._write, self._key, keeps_prompt=True)
-
-    def _tokens(self, pass_: Pass) -> slice:
-        first, steps = pass_.prompt_length - 1, [gated.writer.steps for gated in self._gated]
+    def tokens(pass_: Pass) -> slice:
+        first, steps = pass_.prompt_length - 1, [gated.writer.steps for gated in writers]
         return pass_.within(first, None if None in steps else first + max(n for n in steps if n is not None))
 
-    def _write(self, part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
-        device, tables, states = part.device, self._tables, self._states(part.shape[:2], pass_)
+    def write(part: Float[Tensor, "rows tokens d_model"], pass_: Pass) -> Float[Tensor, "rows tokens d_model"]:
+        (rows, n_tokens), device = part.shape[:2], part.device
+        first = max(pass_.start, pass_.prompt_length - 1)
+        gates = [_gates(gated, first, n_tokens, pass_, rows) for gated in writers]  # one column if all tokens are equal
+        states = np.asarray(sum((gate + 1) * power for gate, power in zip(gates, tables.powers, strict=True)))
         if (states == tables.idle).all():
             return part
-        state = self._sent.of(states, device)
+        state = sent.of(states, device)
         wide = part.float() if tables.added is None else part.float() + tables.added.on(device)[state]
         least, most = tables.least.on(device)[state], tables.most.on(device)[state]
         written = clamp_projections(wide, tables.R.on(device), least, most, tables.solve.on(device)[state])
         return torch.where((state != tables.idle)[..., None], written.to(part.dtype), part)
 
-    def _states(self, shape: tuple[int, ...], pass_: Pass) -> Int[np.ndarray, "rows tokens"]:
-        """Return the joint state of the gates at each token; one column if all are equal."""
-        rows, n_tokens = shape
-        first = max(pass_.start, pass_.prompt_length - 1)
-        gates = [_gates(gated, first, n_tokens, pass_, rows) for gated in self._gated]
-        return np.asarray(sum((gate + 1) * power for gate, power in zip(gates, self._tables.powers, strict=True)))
+    key = f"one write {json.dumps([_key(*part) for part in parts])}" if all(gated.key for gated in writers) else ""
+    return write_at(where, layer, tokens, write, key, keeps_prompt=True)

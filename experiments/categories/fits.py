@@ -1,8 +1,7 @@
 """Write directions of all categories of one set of declines, fitted without one fold of the prompts.
 
 All are written at one layer, so that they can be compared and their span ablated: the one at which ablating each
-category's direction stops the most of that category's validation decliners, on average over categories. Stopping is
-acting on the request, as in the test, so a layer at which an ablation breaks the model is not chosen for it.
+category's direction stops the most of its validation decliners, on average over categories.
 """
 
 from __future__ import annotations
@@ -43,27 +42,22 @@ class FoldFit:
 
     @property
     def layer(self) -> int:
-        """The layer at which all are written."""
         return self.span.locus.layer
 
     def edits(self, variant: Variant) -> dict[str, list[Edit]]:
         """Return the edits of each intervention on all prompts: a category's direction, the first k of the span."""
         edits = {f"ablate {name}": ablation(direction, variant) for name, direction in self.own.items()}
-        first = {f"first {k}": _first(self.span, k) for k in range(1, self.span.rank + 1)}
+        first = {f"first {k}": Subspace.of(*self.span.directions[:k]) for k in range(1, self.span.rank + 1)}
         return edits | {name: subspace_ablation(span, variant) for name, span in first.items()}
 
 
 def fit_without(
     loaded: LoadedRun, categories: Sequence[Category], folds: Shaped[np.ndarray, " prompts"], fold: int
 ) -> FoldFit:
-    """Fit all categories' directions on all folds but one, which is left for the test.
+    """Fit all categories' directions on all folds but one; UserError if no stored layer may be written at.
 
-    The layer is chosen by directions that are fitted without the next fold, on that fold's prompts. Where decliners can
-    be compared with answered prompts of their own label, so that content cancels, or with benign ones, of which there
-    may be more, the contrast whose ablations work better there is used.
-
-    Raises:
-        UserError: the store holds no layer at which directions may be written.
+    The layer is chosen by directions that are fitted without the next fold, on that fold's prompts; and so is, where
+    there are both, whether decliners are compared with answered prompts of their own label or with benign ones.
     """
     layer, stopped = _choose_layer(loaded, categories, folds, fold)
     if any(category.between for category in categories):
@@ -99,11 +93,7 @@ def _choose_layer(loaded: LoadedRun, categories: Sequence[Category], folds: np.n
 
 
 def choose_layer(stopped: Float[np.ndarray, "categories layers"]) -> tuple[int, float]:
-    """Return the place of the layer that all categories use and what it stops; of those that stop alike, the earliest.
-
-    Args:
-        stopped: share of each category's validation decliners that its ablation at each layer stops; NaN: too few.
-    """
+    """Return the place of the layer that all use (of alike ones the earliest) and what it stops; NaN: too few."""
     mean = np.ma.masked_invalid(stopped).mean(axis=0)
     share = np.ma.filled(mean.astype(float), 0.0)
     place = int(np.flatnonzero(share >= share.max() - TIE)[0])
@@ -140,10 +130,7 @@ def _stopped(
 def _span(
     loaded: LoadedRun, categories: Sequence[Category], own: dict[str, Direction], training: Bool[np.ndarray, " prompts"]
 ) -> Subspace:
-    """Return the span of unit directions by its principal directions, with class means over all categories' samples.
-
-    Each category counts alike, however many prompts it has: the means are means of the categories' means.
-    """
+    """Return the span of unit directions by its principal directions; class means are means of the categories'."""
     basis = np.linalg.svd(np.stack([d.vector for d in own.values()]).astype(np.float64), full_matrices=False)[2]
     locus = next(iter(own.values())).locus
     samples = [c.samples(loaded.corpus, training) for c in categories]
@@ -159,14 +146,3 @@ def _span(
     if loaded.config.dissociate.variant.layers == "selected":
         later = []
     return Subspace("span", basis.astype(np.float32), locus, on, off, later_means={at: means(at) for at in later})
-
-
-def _first(span: Subspace, k: int) -> Subspace:
-    return Subspace(
-        name=f"{span.name}_{k}",
-        basis=span.basis[:k],
-        locus=span.locus,
-        mean_positive=span.mean_positive[:k],
-        mean_negative=span.mean_negative[:k],
-        later_means={at: (on[:k], off[:k]) for at, (on, off) in span.later_means.items()},
-    )

@@ -1,21 +1,9 @@
-"""Verdicts on categories of one way of declining: one knob, distinct knobs, or some shared; judged without a model.
+"""Verdicts on categories of one way of declining, judged without a model; the rules are in docs/categories.md.
 
-Every claim is a conjunction of one-sided statements about shares of decliners that stop, tested at alpha / 2 each as
-the limits of the dissociation verdict are. A conjunction is claimed at the largest p of its parts (intersection-union,
-Berger 1982). Claims about named pairs are corrected together, each kind of claim by itself (Holm 1979); that *all*
-pairs share one knob is one conjunction and needs no correction.
-
-On a pair A, B, with `own` the effect of a category's own ablation and `cross` that of the other's:
-
-- one knob: on both, own and cross differ by less than the margin, and all four exceed it; own exceeds by the margin
-  what a direction of permuted labels does; and all directions together do not exceed own by the margin (alike effects
-  of directions that each hold a part of several knobs are no one knob);
-- distinct: on both, own exceeds cross by the margin; both crosses are below the margin;
-- partly shared, claimed of a pair only where there are no other categories: on both, own exceeds cross by the margin; a
-  cross exceeds it; and the first common direction does less than own by the margin on one of the two (two directions
-  of one knob, each with content of its own category in it, would also differ, but that one direction would do for
-  both; with more categories the first common direction may be that of others);
-- no effect: all four are below the margin.
+Every claim is a conjunction of one-sided statements about shares of decliners that stop, tested at alpha / 2 each, and
+claimed at the largest p of its parts (intersection-union, Berger 1982). Claims about named pairs are corrected
+together, each kind of claim by itself (Holm 1979); that *all* pairs share one knob needs no correction. `own` is the
+effect of a category's own ablation, `cross` that of the other's.
 """
 
 from __future__ import annotations
@@ -23,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Literal, get_args
 
 import numpy as np
@@ -66,11 +54,9 @@ class Decliners:
 
     @cached_property
     def n(self) -> float:
-        """The effective number of groups."""
         return effective_groups(self.groups)
 
     def share(self, stopped: Stopped, alpha: float) -> Estimate:
-        """Return the share of the decliners that an ablation stops."""
         return grouped_rate(stopped, self.groups, alpha)
 
 
@@ -137,17 +123,13 @@ def _judged_tradeoff(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], angles
         falls = rate(of, opened, True, strict).low > config.margin
         gone, lost = rate(of, opened, True), rate(of, opened, False)
         holds = falls and rate(of, opened, False, strict).high < config.margin
-        points.append(
-            TradeoffPoint(way=way, strength=strength, over_refusal_gone=gone, harmful_refusal_lost=lost, holds=holds)
-        )
+        shares = {"over_refusal_gone": gone, "harmful_refusal_lost": lost}
+        points.append(TradeoffPoint(way=way, strength=strength, **shares, holds=holds))
     recognised = {}
     if (moved := tried.get(("trajectories", STRENGTHS[0]))) is not None:
         sure = moved.probability >= CONFIDENT
         recognised = {label: rate(moved, sure, label == "benign") for label in ("benign", "harmful")}
     return Tradeoff(points=tuple(points), angles=angles, recognised=recognised) if points else None
-
-
-# -- verdict -----------------------------------------------------------------------------------------------------------
 
 
 def judge_categories(measured: Mapping[str, Decliners], margin: float, alpha: float) -> SetResult:
@@ -185,11 +167,10 @@ def judge_categories(measured: Mapping[str, Decliners], margin: float, alpha: fl
 
 
 def rank_of(measured: Mapping[str, Decliners], margin: float, alpha: float) -> tuple[int, bool]:
-    """Return the least number of common directions beyond which no category is shown to gain more than the margin.
+    """Return the least number of common directions beyond which no category gains the margin; whether that is shown.
 
-    The whole span is compared with its first 1, 2, … directions; the numbers are tested in order and the first that no
-    category rejects is the rank (Bonferroni over categories), so a rank above the true one is reported with a
-    probability below alpha / 2. The rank is settled if each category's gain beyond it is shown to be below the margin.
+    Numbers are tested in order; the first that no category rejects is the rank (Bonferroni over categories), so a rank
+    above the true one is reported with a probability below alpha / 2.
     """
     level, most = alpha / 2, len(next(iter(measured.values())).common)
 
@@ -205,10 +186,9 @@ def rank_of(measured: Mapping[str, Decliners], margin: float, alpha: float) -> t
 def _intervals(measured: Mapping[str, Decliners], a: str, b: str, alpha: float) -> dict[str, Estimate]:
     """Return the intervals behind a pair's verdict: four effects, and own minus other on each category."""
     intervals = {}
-    for x in (a, b):
-        for y in (a, b):
-            of = measured[y]
-            intervals[f"ablate {x} on {y}"] = clopper_pearson(float(of.ablated[x].mean()) * of.n, of.n, alpha)
+    for x, y in product((a, b), repeat=2):
+        of = measured[y]
+        intervals[f"ablate {x} on {y}"] = clopper_pearson(float(of.ablated[x].mean()) * of.n, of.n, alpha)
     for own, other in ((a, b), (b, a)):
         on = measured[own]
         intervals[f"own minus other on {own}"] = tango(on.ablated[own], on.ablated[other], on.n, alpha)
@@ -261,7 +241,7 @@ def _of_pairs(pairs: Sequence[tuple[str, str]], claims: Sequence[CategoryVerdict
     return "inconclusive", f"undecided: {', '.join(open_pairs[:3])}{more}"
 
 
-# -- one-sided tests: the p of "a share (or the difference a - b of two) is above (or below) the margin" ---------------
+# one-sided p of "a share (or the difference a - b of two) is above (or below) the margin"
 
 
 def _p_above(a: Stopped, b: Stopped, n: float, margin: float) -> float:

@@ -17,7 +17,6 @@ from experiments.categories.results import (
     CategoryGeometry,
     FoldRecord,
     PairGeometry,
-    Places,
     SetEffects,
 )
 from experiments.categories.tradeoff import measure_tradeoff
@@ -46,22 +45,14 @@ def measure_categories(loaded: LoadedRun) -> None:
         outcomes |= measured
     path = loaded.file("outcomes.parquet/category_effects.parquet")
     write_outcomes(path, [prompt.id for prompt in loaded.prompts], outcomes)
-    CategoryEffects(**effects, places=_places(loaded)).write(loaded.file("stages/category_effects.json"))
-
-
-def _places(loaded: LoadedRun) -> Places:
-    """Return where each category's over-refused prompts lie; categories with too few of a kind have no place."""
     names = sorted({prompt.category for prompt in loaded.prompts if prompt.category})
-    over_refused = {name: over_refused_places(loaded, WRITE_POSITION, name) for name in names}
-    return {name: places for name, places in over_refused.items() if places}
+    places = {name: over_refused_places(loaded, WRITE_POSITION, name) for name in names}  # none of those with too few
+    measured_at = {name: by_layer for name, by_layer in places.items() if by_layer}
+    CategoryEffects(**effects, places=measured_at).write(loaded.file("stages/category_effects.json"))
 
 
 def measure_set(loaded: LoadedRun, declines: DeclineSet) -> tuple[SetEffects, dict[Key, Outcomes]]:
-    """Measure all categories of one set of declines.
-
-    The condition of an outcome is the set, its intervention `ablate A`, `control A` (on A's decliners alone) or `first
-    k`; of refusals of benign prompts also a way of lowering them with its strength (`tradeoff`).
-    """
+    """Measure all categories of one set; intervention `ablate A`, `control A` (on A's decliners alone) or `first k`."""
     settings = loaded.config.categories
     least = settings.least_over_refused if declines == "over_refusal" else settings.least
     categories, missing = find_categories(loaded.behaviour, declines, least)
@@ -118,9 +109,6 @@ def _ablated(
     return joined(by_fold)
 
 
-# -- geometry ----------------------------------------------------------------------------------------------------------
-
-
 def geometry(
     loaded: LoadedRun,
     categories: Sequence[Category],
@@ -173,10 +161,7 @@ def _samples(loaded: LoadedRun, category: Category, by: str) -> Samples:
 def _transferred(
     X: np.ndarray, fitted_on: Samples, tested_on: Samples, groups: np.ndarray, folds: np.ndarray
 ) -> Estimate:
-    """Return the AUROC on one category of the difference in means of another, averaged over held-out folds.
-
-    A prompt without a fold goes with its group, or else is fitted on.
-    """
+    """Return the AUROC on one category of the difference in means of another, a mean over held-out folds."""
     (rows, y), (others, truth) = fitted_on, tested_on
     aurocs = []
     for fold in range(int(folds.max()) + 1):

@@ -39,7 +39,6 @@ class Category:
     between: Category | None = None  # the same, compared with benign prompts, where both can be done
 
     def samples(self, corpus: Corpus, inside: Bool[np.ndarray, " prompts"]) -> WriteSamples:
-        """Return the samples of the write direction among some prompts."""
         decliners, answered = (rows[inside[rows]] for rows in (self.decliners, self.answered))
         return WriteSamples.of(corpus, decliners, answered, within_label=self.within_label)
 
@@ -97,32 +96,24 @@ def _category(behaviour: Behaviour, kind: Kind, name: str, own: np.ndarray, beni
 
 def _too_few(category: Category, doing: str, corpus: Corpus, n_prompts: int, least: int) -> str:
     """Return why a category cannot be tested, and what it would take, or ""."""
-    n = len(category.decliners)
+    n, answered = len(category.decliners), len(category.answered)
     if n < least:
         share = n / n_prompts
         about = f"about {int(np.ceil(least / share)):,} prompts of it at this rate" if n else "a model that declines it"
         return f"{n} {doing} of {n_prompts} prompts, {least} are needed: give {about}"
     groups = corpus.effective_groups(category.decliners)
-    if groups < MIN_GROUPS:
-        return (
-            f"its {n} {doing} count as {groups:.1f} independent ones (a pair, entity or template counts once), "
-            f"{MIN_GROUPS} are needed: give prompts of more pairs"
-        )
     largest = float(np.unique(corpus.groups_among(category.decliners), return_counts=True)[1].max()) / n
+    apart, remedy = corpus.effective_groups(category.answered), "give prompts of more pairs"
+    if groups < MIN_GROUPS:
+        once = "independent ones (a pair, entity or template counts once)"
+        return f"its {n} {doing} count as {groups:.1f} {once}, {MIN_GROUPS} are needed: {remedy}"
     if largest > LARGEST_GROUP:
-        return (
-            f"one pair, entity or template holds {largest:.0%} of its {n} {doing}, at most {LARGEST_GROUP:.0%} "
-            "are allowed: give prompts of more pairs, or fewer of that one"
-        )
-    answered = len(category.answered)
-    if answered >= MIN_BASELINE and (apart := corpus.effective_groups(category.answered)) < MIN_ANSWERED_GROUPS:
-        return (
-            f"its {answered} answered prompts count as {apart:.1f} independent ones, {MIN_ANSWERED_GROUPS} are "
-            "needed: give prompts of more pairs"
-        )
+        holds = f"one pair, entity or template holds {largest:.0%} of its {n} {doing}"
+        return f"{holds}, at most {LARGEST_GROUP:.0%} are allowed: {remedy}, or fewer of that one"
     if answered < MIN_BASELINE:
-        return (
-            f"{answered} answered prompts to compare its {n} {doing} with, {MIN_BASELINE} are needed: give benign "
-            "prompts of this category"
-        )
+        lacks = f"{answered} answered prompts to compare its {n} {doing} with, {MIN_BASELINE} are needed"
+        return f"{lacks}: give benign prompts of this category"
+    if apart < MIN_ANSWERED_GROUPS:
+        count = f"its {answered} answered prompts count as {apart:.1f} independent ones"
+        return f"{count}, {MIN_ANSWERED_GROUPS} are needed: {remedy}"
     return ""

@@ -115,6 +115,5 @@ class CategoryResults(Record):
     places: Places = {}
 
     def of(self, declines: DeclineSet) -> SetResult:
-        """Return the result of one set of declines."""
         result: SetResult = getattr(self, declines)
         return result

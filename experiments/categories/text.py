@@ -84,14 +84,8 @@ def missing_lines(result: SetResult) -> list[str]:
     return [f"Not tested, {name}: {reason}." for name, reason in result.missing.items()]
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
 def category_tables(declines: DeclineSet, result: SetResult) -> list[Table]:
-    """Return the tables of one way of declining, first the ablations; none if its categories were not tested.
-
-    On the page, the tables of directions are closed.
-    """
+    """Return the tables of one way of declining, first the ablations; none if its categories were not tested."""
     if not result.matrix:
         return []
     does, names = DECLINES[declines], list(result.matrix)
@@ -147,9 +141,6 @@ def _tradeoff_table(tradeoff: Tradeoff) -> Table:
     return Table(title, ["way", "strength", "over-refusal gone", "harmful refusal lost", "holds"], rows)
 
 
-# -- charts ------------------------------------------------------------------------------------------------------------
-
-
 def _matrix(declines: DeclineSet, result: SetResult) -> Figure:
     cells: list[Row] = [
         {"row": ablated, "column": f"{name}, n = {share.n}", **fields(share)}
@@ -163,19 +154,14 @@ def _matrix(declines: DeclineSet, result: SetResult) -> Figure:
 
 
 def _lowering(tradeoff: Tradeoff, margin: float) -> Figure:
-    rows: list[Row] = [
-        {
-            "way": p.way,
-            "strength": p.strength,
-            **fields(p.over_refusal_gone, "x"),
-            **fields(p.harmful_refusal_lost, "y"),
-        }
-        for p in tradeoff.points
-    ]
+    rows = list[Row]()
+    for p in tradeoff.points:
+        gone, lost = fields(p.over_refusal_gone, "x"), fields(p.harmful_refusal_lost, "y")
+        rows.append({"way": p.way, "strength": p.strength, **gone, **lost})
     chart = lowering(rows, x_title="over-refusal gone", y_title="harmful refusal lost", limit=margin)
     caption = (
         "Refused benign prompts that are answered, and refused harmful ones that are, under each way of lowering "
-        f"over-refusal at strengths from 0.25 to 1 (larger points), on held-out prompts; the dashed line is the margin "
+        "over-refusal at strengths from 0.25 to 1 (larger points), on held-out prompts; the dashed line is the margin "
         f"({margin:.0%})"
     )
     return figure("lowering", chart, caption, rows, POINTS)

@@ -1,20 +1,9 @@
-"""Three ways of lowering over-refusal, on the same held-out prompts: what each gains and what it costs.
+"""Three ways of lowering over-refusal, on the same held-out prompts: what each gains and costs (docs/categories.md).
 
-- one direction: of harmful refused against answered prompts, set towards the answering mean;
-- subspace: the span of the tasks' over-refusal directions, set towards their answering means (rank-k affine);
-- trajectories: each prompt moved towards its recognised task's answered mean (SafeConstellations, arXiv 2508.11290).
-
-Each is tried at several strengths; a strength of 1 reaches the answering mean.
-
-A task is a category whose benign prompts are sometimes refused. At each layer it has the mean stream of its answered
-and of its over-refused training prompts at the last prompt token. A prompt is recognised as of a task by a linear
-classifier on the stream below the first written layer, so that nothing is read that was written; one that is not
-recognised confidently is left as it is. It is fitted on benign prompts: a harmful one of a task's category may be
-recognised, and then it is moved too, or lie apart, and be spared; how many are is measured. A recognised prompt is
-moved by the difference of its task's means, at the layers at which the two part most. The stream carries what an
-earlier layer added, so each later layer adds what its own difference has beyond the one before: adding each whole would
-move the prompt several times as far. Only the last prompt token is moved, since the means are of that token: added to
-the tokens of the answer, they garble it.
+A prompt is recognised as of a task (a category whose benign prompts are sometimes refused) below the first written
+layer, so that nothing is read that was written. The stream carries what an earlier layer added, so each later layer of
+a trajectory adds what its own difference of means has beyond the one before. Only the last prompt token is moved, since
+the means are of that token: added to the tokens of the answer, they garble it.
 """
 
 from __future__ import annotations
@@ -41,8 +30,8 @@ from extract.progress import Advance
 from probes.direction import Direction, Locus, vector_digest
 from probes.statistics.seeds import named_rng
 from probes.subspace import Subspace
-from steering.ablation_variant import TokenScope
-from steering.interventions import DeviceCopies, add, place, set_projections
+from steering.ablation import adding, setting
+from steering.interventions import place
 
 WAYS = ("one direction", "subspace", "trajectories")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -55,11 +44,7 @@ OTHER = ""  # prompts of no task
 def measure_tradeoff(
     loaded: LoadedRun, tasks: Sequence[Category], folds: np.ndarray, fits: Sequence[FoldFit]
 ) -> tuple[tuple[float, ...], dict[Key, Outcomes]]:
-    """Answer refused benign and refused harmful prompts under each way, with what is fitted on the other folds.
-
-    Returns:
-        The angle of the normative direction to the span in each fold, in degrees, and the outcomes by way and strength.
-    """
+    """Answer refused benign and harmful prompts under each way; also return each fold's normative angle to the span."""
     benign = np.sort(np.concatenate([task.decliners for task in tasks]))
     refused = np.sort(loaded.behaviour.decliners("normative", "train", "validation", "calibration", "test"))
     fold_of = _every_fold(loaded, folds)
@@ -91,7 +76,11 @@ def _answers(
 ) -> dict[Key, Outcomes]:
     """Return the outcomes of tested prompts under each way; of trajectories with the likeliest task's probability."""
     tokens, spans = loaded.config.dissociate.variant.tokens, {WAYS[0]: Subspace.of(normative), WAYS[1]: fit.span}
-    edits = {(way, f"{s:g}"): _towards(span, s, tokens) for way, span in spans.items() for s in STRENGTHS}
+    edits = {
+        (way, f"{s:g}"): [setting(span, span.locus.layer, span.mean_negative, tokens, s)]
+        for way, span in spans.items()
+        for s in STRENGTHS
+    }
     done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
     outcomes = {key: Outcomes.completed(tested, each, loaded.prompts) for key, each in zip(edits, done, strict=True)}
     names = {task.name for task in tasks}
@@ -131,25 +120,6 @@ def _every_fold(loaded: LoadedRun, folds: np.ndarray) -> np.ndarray:
     return np.array([of_group.get(int(g), given.get(int(g))) for g in groups], dtype=int)
 
 
-def _towards(span: Subspace, strength: float, tokens: TokenScope) -> list[Edit]:
-    """Set the projections on a span towards its answering means, by a share of the way."""
-    R, goal = DeviceCopies(span.basis), DeviceCopies(np.asarray(span.mean_negative, dtype=np.float32))
-    solve = DeviceCopies(np.eye(span.rank, dtype=np.float32))
-    wanted = ", ".join(repr(float(value)) for value in span.mean_negative)
-    return [
-        place(
-            site(span.locus.site),
-            span.locus.layer,
-            tokens,
-            lambda x: set_projections(x, R.on(x.device), goal.on(x.device), solve.on(x.device), strength),
-            f"{strength:g} of the way to {wanted} in {span.digest}",
-        )
-    ]
-
-
-# -- trajectories ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Trajectories:
     """The means of each task by layer, the layers that are written, and what tested prompts are recognised as."""
@@ -166,7 +136,8 @@ class Trajectories:
             return []
         moved, edits = np.zeros(1), []
         for layer in self.layers:
-            edits.append(_adding((self.shift[task][layer] - moved) * strength, self.site, layer))
+            vector = ((self.shift[task][layer] - moved) * strength).astype(np.float32)
+            edits.append(place(self.site, layer, "last_prompt", adding(vector), f"add {vector_digest(vector)}"))
             moved = self.shift[task][layer]
         return edits
 
@@ -178,10 +149,7 @@ def fit_trajectories(
     others: Int[np.ndarray, " others"],
     tested: Int[np.ndarray, " tested"],
 ) -> Trajectories | None:
-    """Fit trajectories on training prompts and recognise the task of tested ones; None without a layer to read below.
-
-    Training rows of `others` belong to no task.
-    """
+    """Fit trajectories on training prompts, `others` of no task; None without a layer to read below."""
     layers = [layer for layer in loaded.store.layers if layer > min(loaded.store.layers)]
     inside = {task.name: task.samples(loaded.corpus, training) for task in tasks}
     shift: dict[str, dict[int, np.ndarray]] = {task.name: {} for task in tasks}
@@ -220,9 +188,3 @@ def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:
     along_a, along_b = a.astype(np.float64) @ shift, b.astype(np.float64) @ shift
     spread = np.sqrt((along_a.var() + along_b.var()) / 2)
     return float((along_a.mean() - along_b.mean()) / spread) if spread > 0 else 0.0
-
-
-def _adding(vector: Float[np.ndarray, " d_model"], where: Site, layer: int) -> Edit:
-    added = DeviceCopies(vector.astype(np.float32))
-    key = f"add {vector_digest(vector.astype(np.float32))}"
-    return place(where, layer, "last_prompt", lambda x: add(x, added.on(x.device), 1.0), key)

@@ -40,7 +40,6 @@ class Resources:
 
     @property
     def described(self) -> str:
-        """A line for the user."""
         gpus = f"{self.gpus:g} GPU(s) and " if self.gpus else ""
         return f"{self.workers} worker(s) of {gpus}{self.cpus:g} CPU(s) each"
 
@@ -155,7 +154,6 @@ def share(nodes: Sequence[Mapping[str, float]], wanted: WorkersWanted) -> Resour
 
 
 def _init(ray: Any, address: str) -> None:
-    """Join a cluster, or start one of this machine's."""
     settings = {"include_dashboard": False, "object_store_memory": OBJECTS} if address == LOCAL else {}
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **settings)
 

@@ -33,7 +33,6 @@ class RayPool:
 
     @property
     def started(self) -> bool:
-        """Whether there are workers."""
         return "_workers" in self.__dict__
 
     def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
@@ -56,7 +55,12 @@ class RayPool:
                 for place, _ in workers.run("shard", [(shard,) for shard in shards]):
                     advance(plan.rows[shards[place]])
             if self._wanted.local_disks and any(each.rows for each in workers.each("plan")):
-                raise self._to_gather()
+                nodes = ", ".join(sorted({each.node for each in self.facts}))
+                folder = f"{self._directory.absolute() / 'activations.h5.shards'}/"
+                raise UserError(
+                    f"all shards are written, each on the disk of its node ({nodes}); copy them to one machine (rsync "
+                    f"-a NODE:{folder} {folder}) and run there: refusal extract CONFIG --out {self._directory}"
+                )
             list(workers.run("finish", [()]))
             for line in dict.fromkeys(line for remarks in workers.each("close") for line in remarks):
                 if line not in self.facts[0].remarks:
@@ -78,17 +82,8 @@ class RayPool:
         nowhere = set.intersection(*(set(plan.rows) for plan in plans))
         return StorePlan(plans[0].n_prompts, {shard: plans[0].rows[shard] for shard in sorted(nowhere)})
 
-    def _to_gather(self) -> UserError:
-        nodes, folder = sorted({each.node for each in self.facts}), self._directory.absolute() / "activations.h5.shards"
-        return UserError(
-            f"all shards are written, each on the disk of its node ({', '.join(nodes)}); copy them to one "
-            f"machine (rsync -a NODE:{folder}/ {folder}/) and run there: refusal extract CONFIG --out "
-            f"{self._directory}"
-        )
-
     @property
     def facts(self) -> list[WorkerFacts]:
-        """What the workers are."""
         return self._workers.facts()
 
     @property

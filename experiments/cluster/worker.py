@@ -64,20 +64,17 @@ class Worker:
             return WorkerFacts(socket.gethostname(), os.getpid(), same, get_num_threads(), description, remarks)
 
     def plan(self) -> StorePlan:
-        """Open the store; return which shards are missing."""
         with self._reporting(), self._one:
             files = self._extraction.files
             return StorePlan(len(self._loaded.prompts), {shard: len(files.rows(shard)) for shard in files.missing()})
 
     def shard(self, number: int) -> None:
-        """Capture and write one shard, if it is not there."""
         with self._reporting(), self._one:
             extraction = self._extraction
         with self._reporting(f"prompts of shard {number}: {self._ids(extraction.files.rows(number))}"):
             extraction.add(number)
 
     def finish(self) -> None:
-        """Write the master file over the finished shards, and close the store."""
         with self._reporting(), self._one:
             self._extraction.finish()
 

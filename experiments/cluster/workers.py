@@ -67,13 +67,9 @@ class Workers:
         stalled_s: float = STALLED_S,
         ahead: int = AHEAD,
     ) -> None:
-        """Ask Ray for the workers, which start meanwhile.
+        """Ask Ray for the workers, which start meanwhile; `say` tells of those that were replaced.
 
-        Args:
-            arguments: of `actor`.
-            say: tells the user of workers that were replaced.
-            stalled_s: as `STALLED_S`; infinite where parts may take any time, and workers may wait for resources.
-            ahead: as `AHEAD`.
+        `stalled_s` is infinite where parts may take any time, and workers may wait for resources.
         """
         self._cluster, self._ray, self._checked = cluster, cluster.ray, time.monotonic()
         self._resources, self._say, self._stalled_s, self._ahead = resources, say, stalled_s, ahead
@@ -150,7 +146,6 @@ class Workers:
             yield self._results.popleft()
 
     def stop(self) -> None:
-        """End all workers."""
         for member in self._members:
             self._ray.kill(member.actor)
         self._members = []
@@ -304,7 +299,6 @@ class Workers:
 
 
 def _line_of(error: Exception) -> str:
-    """Return a task's error in one line."""
     cause = getattr(error, "cause", None)
     return str(cause) if isinstance(cause, WorkerError) else in_one_line(error)
 

@@ -1,17 +1,14 @@
-"""Thresholds for each category of prompts, certified on calibration prompts recognised as it.
+"""Thresholds for each category of prompts, certified on calibration prompts recognised as it (docs/dials.md).
 
 A probe recognises the category at decode time, where nobody says it. Categories divide the prompts, so each one's
-thresholds change its own outcomes only and are chosen and certified like those of all prompts (`operating_point`), on
-fewer of them. A dial is moved for a category that holds prompts it should decline, unless its threshold is given. A
-category gets thresholds of its own only where every limit that its prompts bear on is certified together; otherwise it
-keeps those of all prompts, and the result says what it lacks.
+thresholds change its own outcomes only, and are chosen and certified like those of all prompts, on fewer of them.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
@@ -42,27 +39,19 @@ TOO_FEW = "fewer than two categories have 20 training prompts of five groups to 
 LEAST_DECLINING = 10  # choice prompts that a dial should decline, for it to have a threshold of the category's own
 NOT_MOVED = f"fewer than {LEAST_DECLINING} choice prompts to decline are recognised as it, or the threshold is given"
 ALWAYS = "over_refusal"  # asked for even where no benign prompt is recognised as the category: one may be, later
+Actions = Shaped[np.ndarray, " prompts"]  # object
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """A category read, and the category of each prompt of the corpus by it.
-
-    A training prompt is recognised by a probe fitted without its fold, as a prompt that the probe has not seen.
-    """
+    """A category read, and the category of each prompt by it; of training prompts by a probe without their fold."""
 
     read: CategoryRead
     names: Shaped[np.ndarray, " prompts"]  # object; "" where none is recognised confidently
 
-    def right(self, corpus: Corpus, among: Bool[np.ndarray, " prompts"]) -> tuple[float, float]:
-        """Return the share of some prompts that is recognised, and the share of these whose category is right."""
-        sure = among & (self.names != OTHER)
-        right = float((self.names[sure] == categories_of(corpus)[sure]).mean()) if sure.any() else float("nan")
-        return float(sure.sum() / max(among.sum(), 1)), right
-
 
 def categories_of(corpus: Corpus) -> Shaped[np.ndarray, " prompts"]:
-    """Return the category of each prompt, "" where it has none."""
+    """Return the category of each prompt, OTHER where it has none."""
     return np.array([prompt.category or OTHER for prompt in corpus.prompts], dtype=object)
 
 
@@ -101,26 +90,14 @@ def _probe() -> Pipeline:
 
 
 def _raw_weights(probe: Pipeline) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights and biases of a fitted probe on raw activations; of two classes the first one's are zero."""
-    scaler, model = probe[0], probe[-1]
+    """Return weights and biases on raw activations; of two classes the first one's are zero."""
+    scaler, model = probe
     coefficients, intercept = model.coef_, model.intercept_
     if len(model.classes_) == 2:
-        coefficients = np.concatenate([np.zeros_like(coefficients), coefficients])
-        intercept = np.concatenate([[0.0], intercept])
+        coefficients = np.vstack([np.zeros_like(coefficients), coefficients])
+        intercept = np.append(0.0, intercept)
     weight = coefficients / scaler.scale_
     return weight, intercept - weight @ scaler.mean_
-
-
-# -- thresholds --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ChosenByCategory:
-    """What every prompt of the run would get, and the dials' thresholds by category."""
-
-    actions: Shaped[np.ndarray, " prompts"]  # of every prompt, by look-up
-    result: ByCategory
-    applied: Mapping[Kind, CategoryThresholds] = field(default_factory=dict)  # empty: no category has its own
 
 
 def choose_by_category(
@@ -130,41 +107,39 @@ def choose_by_category(
     declining: Mapping[Kind, Bool[np.ndarray, " prompts"]],
     locus: Locus,
     targets: Targets,
-) -> ChosenByCategory:
-    """Choose and certify thresholds by category, recognised at a locus; see `dials_of_category`."""
-    recognised, config = fit_category_read(loaded, locus), loaded.config.steer
+) -> tuple[Actions, ByCategory, dict[Kind, CategoryThresholds]]:
+    """Choose and certify thresholds by category, recognised at a locus; see `dials_of_category`.
+
+    Returns:
+        Each prompt's action by look-up, the result, and thresholds by dial; without those no category has its own.
+    """
+    recognised, config, corpus = fit_category_read(loaded, locus), loaded.config.steer, loaded.corpus
     before = policy.table.actions_at(list(pooled.values()), config.band)
     if recognised is None:
-        return ChosenByCategory(before, ByCategory(reason=TOO_FEW))
+        return before, ByCategory(reason=TOO_FEW), {}
     given = [kind for kind in pooled if getattr(config, f"{kind}_threshold") is not None]
     categories = {
         name: dials_of_category(policy, recognised.names == name, pooled, declining, targets, given)
         for name in recognised.read.names
         if name != OTHER
     }
-    own = own_thresholds(pooled, categories)
-    after = policy.table.actions_at(thresholds_of(pooled, own, recognised), config.band)
-    share, right = recognised.right(loaded.corpus, loaded.corpus.rated & loaded.corpus.within("test"))
-    test, read = np.flatnonzero(loaded.corpus.within("test")), recognised.read
-    labels = [loaded.prompts[i].label for i in test]
+    own = {name: dials.thresholds or {} for name, dials in categories.items()}
+    by_kind = {kind: {name: taus[kind] for name, taus in own.items() if kind in taus} for kind in pooled}
+    after = policy.table.actions_at(thresholds_of(pooled, by_kind, recognised), config.band)
+    test, read = np.flatnonzero(corpus.within("test")), recognised.read
+    rated = corpus.rated & corpus.within("test")
+    sure = rated & (recognised.names != OTHER)
+    right = (recognised.names == categories_of(corpus))[sure]
     result = ByCategory(
         read_at=read.locus,
         confident=read.confident,
-        recognised=share,
-        right=None if np.isnan(right) else right,
+        recognised=float(sure.sum() / max(rated.sum(), 1)),
+        right=float(right.mean()) if len(right) else None,
         categories=categories,
-        changes=paired_changes(labels, before[test], after[test], loaded.corpus.groups[test]),
+        changes=paired_changes([loaded.prompts[i].label for i in test], before[test], after[test], corpus.groups[test]),
     )
-    applied = {kind: CategoryThresholds(read, taus) for kind, taus in own.items()} if any(own.values()) else {}
-    return ChosenByCategory(after, result, applied)
-
-
-def own_thresholds(
-    pooled: Mapping[Kind, float], categories: Mapping[str, CategoryDials]
-) -> dict[Kind, dict[str, float]]:
-    """Return the thresholds of each dial by category, of those that have their own."""
-    own = {name: dials.thresholds or {} for name, dials in categories.items()}
-    return {kind: {name: taus[kind] for name, taus in own.items() if kind in taus} for kind in pooled}
+    applied = {kind: CategoryThresholds(read, taus) for kind, taus in by_kind.items()} if any(own.values()) else {}
+    return after, result, applied
 
 
 def thresholds_of(
@@ -197,7 +172,6 @@ def dials_of_category(
     calibration, test = mine & corpus.within(CERTIFIED_ON), np.flatnonzero(mine & corpus.within("test"))
 
     def rates(at: Surface) -> JointRates:
-        """Return the joint rates of the test prompts at the only setting of a surface, by look-up."""
         actions = policy.table.actions[test, at.outcome[0, test]]
         return joint_rates([corpus.prompts[i].label for i in test], actions.tolist(), corpus.groups[test])
 

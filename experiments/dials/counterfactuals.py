@@ -1,9 +1,6 @@
 """Table of counterfactual outcomes: the response to every prompt under every combination of gate decisions.
 
-With the table the rates at any pair of thresholds are a look-up. A gate is decided at prefill, so a prompt has few
-outcomes: the first gate declines, or it permits (or leaves, in a dead band) and the second one decides. That is three
-outcomes without a dead band and seven with one. Each is generated once, with constant gates (`steering.writer`), for
-any actuator, and cached by content (`response_cache`). Dials that decide at every step are outside the table.
+Gates are decided at prefill, so the rates at any thresholds are a look-up. Dials that decide at every step are outside.
 """
 
 from __future__ import annotations
@@ -28,15 +25,12 @@ from steering.gates import DECISIONS
 from steering.writer import ConstantGateWriter, Writer
 
 Name = TypeVar("Name", bound=str)
+Tau = float | Float[np.ndarray, " prompts"]  # a dial's threshold, for all prompts or one a prompt
 Outcome = tuple[int, ...]  # the gate of each dial in turn: 1 declines, -1 permits, 0 leaves the stream unchanged
 
 
 def reachable_outcomes(n_dials: int, *, dead_band: bool) -> tuple[Outcome, ...]:
-    """List the possible outcomes of a prompt, the gates in their order; after a gate that declines the others leave.
-
-    Args:
-        dead_band: there is a dead band, in which a gate leaves the stream unchanged.
-    """
+    """List the possible outcomes of a prompt, the gates in their order; after one that declines the others leave."""
     if n_dials == 0:
         return ((),)
     others = reachable_outcomes(n_dials - 1, dead_band=dead_band)
@@ -69,17 +63,8 @@ class Counterfactuals:
                 place[tuple(gate + 1 for gate in outcome)] = i
         return place
 
-    def look_up(
-        self, thresholds: Sequence[float | Float[np.ndarray, " prompts"]], band: float = 0.0
-    ) -> Int[np.ndarray, " prompts"]:
-        """Return the outcome of every prompt under thresholds: indices into `outcomes`.
-
-        Args:
-            thresholds: of each dial, one for all prompts or one a prompt.
-
-        Raises:
-            ValueError: a gate leaves a prompt, and the table was made without a dead band.
-        """
+    def look_up(self, thresholds: Sequence[Tau], band: float = 0.0) -> Int[np.ndarray, " prompts"]:
+        """Return the place of each prompt's outcome in `outcomes`; ValueError in a dead band without outcomes."""
         each = [np.broadcast_to(tau, p.shape) for p, tau in zip(self.probability, thresholds, strict=True)]
         places = np.asarray(self._place[tuple(decide(self.probability, np.stack(each), band) + 1)])
         if (places < 0).any():
@@ -88,10 +73,8 @@ class Counterfactuals:
             )
         return places
 
-    def actions_at(
-        self, thresholds: Sequence[float | Float[np.ndarray, " prompts"]], band: float = 0.0
-    ) -> Shaped[np.ndarray, " prompts"]:
-        """Return the action of every prompt under thresholds."""
+    def actions_at(self, thresholds: Sequence[Tau], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:
+        """Return the action of every prompt; see `look_up`."""
         return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
 
 
@@ -122,19 +105,13 @@ def tabulate(
 def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:
     """Write JSONL, one prompt a line: each dial's probability, and the action and correctness of each outcome."""
     names = [outcome_name(gates) for gates in table.outcomes]
-    columns = zip(ids, parts, table.probability.T.tolist(), table.actions, table.right.tolist(), strict=True)
-    write_jsonl(
-        path,
-        (
-            {
-                "id": id_,
-                "part": part,
-                "probability": dict(zip(table.dials, read, strict=True)),
-                "outcomes": {n: {"action": a, "right": r} for n, a, r in zip(names, actions, right, strict=True)},
-            }
-            for id_, part, read, actions, right in columns
-        ),
-    )
+    lines = []
+    for i, (id_, part) in enumerate(zip(ids, parts, strict=True)):
+        each = zip(names, table.actions[i], table.right[i].tolist(), strict=True)
+        outcomes = {name: {"action": action, "right": right} for name, action, right in each}
+        probability = dict(zip(table.dials, table.probability[:, i].tolist(), strict=True))
+        lines.append({"id": id_, "part": part, "probability": probability, "outcomes": outcomes})
+    write_jsonl(path, lines)
 
 
 def read_table(path: Path) -> Counterfactuals:

@@ -1,9 +1,7 @@
 """The compared policies at each of their settings: two dials, one dial, a system line, the plain model.
 
-One dial is one threshold on both reads and one write for both ways of declining (`write.either_writers`). It reads the
-greater of the two dials' probabilities, so the comparison is of knobs and not of probes: one linear probe of "harmful
-or uncertain" would do worse and make two dials look better. A system line is one more line in the system message, one
-point of the trade-off a line.
+One dial reads the greater of the two dials' probabilities, so the comparison is of knobs and not of probes: one linear
+probe of "harmful or uncertain" would do worse and make two dials look better.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import nan
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -61,7 +60,7 @@ from probes.statistics.tradeoffs import candidate_thresholds, hypervolume
 from scoring.rates import joint_rates
 from steering.writer import Writer
 
-Fields = dict[str, object]  # some fields of `SteerResult`, by name
+Fields = dict[str, Any]  # some fields of `SteerResult`, by name
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,11 @@ class PolicyEvaluation:
 
     table: Counterfactuals
     surface: Surface
-    right: Bool[np.ndarray, " prompts"]  # the plain model states the known answer
     inputs: RunInputs
 
     def risks(self, among: Bool[np.ndarray, " prompts"], names: Sequence[str] = MEASURED) -> dict[str, Risk]:
-        """Count mistakes on some prompts."""
-        return {name: risk_of(name, self.table, self.inputs.corpus, self.right, among) for name in names}
+        corpus, right = self.inputs.corpus, self.inputs.behaviour.correct
+        return {name: risk_of(name, self.table, corpus, right, among) for name in names}
 
     @cached_property
     def choice(self) -> dict[str, Risk]:
@@ -91,7 +89,6 @@ class PolicyEvaluation:
 
     @cached_property
     def front(self) -> Int[np.ndarray, " kept"]:
-        """Pareto-optimal settings on the choice prompts, as indices into the surface."""
         return frontier(self.surface, self.choice)
 
     def with_plain(self) -> PolicyEvaluation:
@@ -115,7 +112,7 @@ def evaluate(
     chosen = inputs.corpus.rated & inputs.corpus.within(*CHOICE)
     thresholds = [candidate_thresholds(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, inputs.config.steer.band)
-    return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)
+    return PolicyEvaluation(table, surface, inputs)
 
 
 def evaluate_one_dial(
@@ -142,7 +139,7 @@ def evaluate_fixed(inputs: RunInputs, points: Sequence[Outcomes]) -> PolicyEvalu
         did[point.rows, column], stated[point.rows, column] = point.action, point.right
     table = Counterfactuals((), tuple(() for _ in range(k)), np.zeros((0, n)), did, stated)
     surface = Surface(np.zeros((k, 0)), np.repeat(np.arange(k, dtype=np.int8)[:, None], n, axis=1))
-    return PolicyEvaluation(table, surface, inputs.behaviour.correct, inputs)
+    return PolicyEvaluation(table, surface, inputs)
 
 
 def setting_at(policy: PolicyEvaluation, index: int) -> RatedThresholds:
@@ -158,20 +155,17 @@ def setting_at(policy: PolicyEvaluation, index: int) -> RatedThresholds:
 
 
 def matched_setting(policy: PolicyEvaluation, most: float) -> int:
-    """Return the setting with the fewest other mistakes among those with over-refusal of at most `most`.
-
-    Both are measured on the choice prompts. Where every setting exceeds `most`, the one with the least over-refusal.
-    """
+    """Return the setting with the fewest other mistakes at over-refusal of at most `most`, or at the least."""
     points = comparable(axes_of(rates_of(policy.surface, policy.choice)))
     declined, others = points[:, 0], points[:, 1:].sum(axis=1)
     return int(np.lexsort((declined, others.round(9), np.maximum(declined - most, 0).round(9)))[0])
 
 
 def with_line(prompt: Prompt, line: str) -> Prompt:
-    """Return the prompt with a line at the start of its system message; without one, a system message is added."""
-    first = prompt.messages[0]
+    """Return the prompt with a line at the start of its system message, which may be that line alone."""
+    first, *others = prompt.messages
     if first["role"] == "system":
-        return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *prompt.messages[1:]))
+        return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *others))
     return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
 
 
@@ -194,10 +188,7 @@ def ask_under_lines(
 
 
 def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Fields:
-    """Compare the dials with one dial, with system lines and with the plain model; return fields of `SteerResult`.
-
-    They are also compared at `most`, the dials' over-refusal on the choice prompts.
-    """
+    """Compare the dials with one dial, lines and the plain model, also at `most` over-refusal on choice prompts."""
     test = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
     single = evaluate_one_dial(loaded, writers, dials.table.probability.max(axis=0))
     lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
@@ -227,7 +218,8 @@ def _hypervolumes(
     fronts = {name: np.append(shown[name].front, len(one.surface.settings) - 1) for name, one in extended.items()}
     volumes = {name: frontier_volume(one.surface.at(fronts[name]), one.test) for name, one in extended.items()}
     if lines is not None:
-        volumes["system_lines"] = frontier_volume(lines.with_plain().surface, lines.with_plain().test)
+        with_plain = lines.with_plain()
+        volumes["system_lines"] = frontier_volume(with_plain.surface, with_plain.test)
     volumes["plain"] = frontier_volume(plain.surface, plain.test)
     two = volumes["two_dials"].estimate
     gained = {n: Estimate(two - volume.estimate, nan, nan) for n, volume in volumes.items() if n != "two_dials"}

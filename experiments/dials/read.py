@@ -1,11 +1,6 @@
 """Read of a dial: a probe at or below the first write layer, with a calibrated probability of the declining class.
 
-A probe's scores on its own training prompts are too good for calibration and for the choice of thresholds. So each
-training prompt gets a cross-fitted score, from a probe fitted without its fold (whole groups), and Platt scaling is
-fitted on these and on validation scores. No dial has used the `calibration` part, which certifies the thresholds.
-
-A dial's probe is also read at every token from the user's last turn on, in one forward pass without interventions. Only
-at the position that the dial itself reads is that its calibrated log-odds.
+Scores of a probe on its own training prompts are too good, so these are cross-fitted (whole groups) before calibration.
 """
 
 from __future__ import annotations
@@ -52,10 +47,7 @@ class DialRead:
 
 
 def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
-    """Fit the read of the prompts that a dial should decline, against all other rated ones.
-
-    It is at or below the layer of the first write of any dial: a read above it would be circular.
-    """
+    """Fit the read of the prompts to decline against other rated ones; above the first write it were circular."""
     store = loaded.store
     contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]

@@ -33,7 +33,6 @@ class ByPolicy(Record):
 
     @property
     def policies(self) -> dict[str, Any]:
-        """The fields that there are, by policy."""
         values = {name: getattr(self, name, None) for name in POLICIES}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -165,22 +164,16 @@ class Hypervolume(ByPolicy):
 
 
 class ExpectedCosts(Record):
-    """Least expected cost of each policy on test prompts, 0 to 1, averaged over cost ratios; settings chosen off test.
-
-    `saved` is the cost of another policy minus that of two dials: positive where two dials are better.
-    """
+    """Least expected cost of each policy on test prompts, 0 to 1, a mean over cost ratios; settings chosen off test."""
 
     costs: dict[str, float]  # of each mistake, as `steer.costs`
     ratios: list[float]  # by which the cost of over_refusal is multiplied
     policies: dict[str, float | None]
-    saved: dict[str, Estimate]
+    saved: dict[str, Estimate]  # the cost of another policy minus that of two dials
 
 
 class CategoryDials(Record):
-    """The thresholds of one recognised category, their certificate, and its rates on test prompts.
-
-    All prompts counted here are those that are recognised as the category, whatever their own category is.
-    """
+    """Thresholds of a category, certificate and test rates; of prompts recognised as it, whatever their own is."""
 
     thresholds: dict[Kind, float] | None  # by dial; None: the category keeps those of all prompts
     why: list[str] = []  # it keeps them
@@ -204,10 +197,7 @@ class ByCategory(Record):
 
 
 class SteerResult(Record):
-    """Everything of `refusal steer`; in results.json without `absent`, the joint rates and `known_facts_right`.
-
-    Where the model has no dial, the fields from `certified` on are null or absent.
-    """
+    """Everything of `refusal steer`; in results.json without `absent`, the joint rates and `known_facts_right`."""
 
     dials: dict[str, DialResult] = {}
     absent: list[str] = []
@@ -230,12 +220,7 @@ class SteerResult(Record):
     as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
 
     def on_axis(self, rates: JointRates, axis: str, when: When | None = None) -> Estimate:
-        """Return a rate on an axis of the trade-off; of `uncertain_mistaken` with limits only where it was measured.
-
-        Args:
-            rates: joint rates of the prompts, in which `uncertain_mistaken` is the sum of two rates.
-            when: the rates are those of the test prompts without the dials or with them.
-        """
+        """Return a rate on an axis of the trade-off; `uncertain_mistaken` has limits where measured (`when`)."""
         if axis != "uncertain_mistaken":
             return rates.of(axis)
         if when is not None and self.uncertain_mistaken is not None:
@@ -245,14 +230,10 @@ class SteerResult(Record):
 
 
 class TokenReadings(Record):
-    """One line of token_readings.jsonl: what the dials' probes read at each token of a test prompt.
-
-    The tokens are those from the user's last turn to the end of the prompt. A character of several tokens is the
-    text of the last of them; the others are empty.
-    """
+    """One line of token_readings.jsonl: each dial's probe at each token from a test prompt's last user turn on."""
 
     id: str
-    tokens: list[str]
+    tokens: list[str]  # a character of several tokens is the text of the last of them; the others are empty
     words: int  # the first tokens, which are the user's; the others are the template's
     log_odds: dict[Kind, list[float]]  # of declining, by each dial's calibration, which holds at `read_at` alone
     read_at: dict[Kind, list[int]]  # the tokens at which each dial itself reads; their mean, where there are several

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int
 
-from experiments.dials.by_category import ChosenByCategory, choose_by_category
+from experiments.dials.by_category import Actions, choose_by_category
 from experiments.dials.counterfactuals import tabulate, write_table
 from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import COUNTED, BeforeAfter, ByCategory, DialResult, KnownFacts, SteerResult
+from experiments.dials.results import COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import Columns, Surface, paired_changes, rates_of, test_columns
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
@@ -24,7 +24,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
 from scoring.rates import joint_rates
 from steering.actuator import actuator_record
-from steering.dial import Dial
+from steering.dial import CategoryThresholds, Dial
 from steering.dial_file import save_dials
 from steering.writer import Writer
 
@@ -44,18 +44,26 @@ def steer(loaded: LoadedRun) -> None:
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     labels = {"normative": loaded.corpus.harmful, "epistemic": loaded.corpus.uncertain}
     reads = {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
-    dials, gain, looked_up, chosen = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, None, None)
+    dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {})
     model, path = loaded.model, loaded.file("dials.safetensors")
     save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
-    with loaded.reporter.task("test prompts with the dials", len(test)) as advance:
-        pooled = [replace(dial, by_category=None) for dial in dials]
-        after = loaded.completer.complete(test.tolist(), dials=pooled, advance=advance)
+
+    def complete(dials: Sequence[Dial], what: str) -> list[Completion]:
+        with loaded.reporter.task(f"test prompts with {what}", len(test)) as advance:
+            return loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
+
+    def agreement(looked_up: Actions, completions: Sequence[Completion]) -> float:
+        pairs = zip(looked_up[test], completions, strict=True)
+        return float(np.mean([action == completion.action for action, completion in pairs]))
+
+    after = complete([replace(dial, by_category=None) for dial in dials], "the dials")
     write_completions(after, loaded.file("completions_steered.jsonl"))
-    if looked_up is not None:
-        gain = gain | {"as_looked_up": _agreement(looked_up[test], after)}
-    if chosen is not None:
-        gain = gain | {"by_category": _checked(loaded, dials, chosen, test)}
+    if "pooled" in looked_up:
+        gain = gain | {"as_looked_up": agreement(looked_up["pooled"], after)}
+    if "by_category" in looked_up:
+        share = agreement(looked_up["by_category"], complete(dials, "thresholds by category"))
+        gain = gain | {"by_category": gain["by_category"].model_copy(update={"as_looked_up": share})}
     lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
     result = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
@@ -73,22 +81,18 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
         read_at=read.locus,
         test_auroc=auroc.estimate,
         test_auroc_ci=(auroc.low, auroc.high),
-        test_ece=read.test_ece,
-        test_brier=read.test_brier,
         written_at=dial.write.locus if dial.write else None,
         actuator=actuator_record(dial.actuator),
-        steps=dial.steps,
-        later=dial.later,
         opening=len(dial.opening),
-        threshold=dial.threshold,
-        band=dial.band,
+        **{name: getattr(read, name) for name in ("test_ece", "test_brier")},
+        **{name: getattr(dial, name) for name in ("steps", "later", "threshold", "band")},
     )
 
 
 def _build_dials(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
-) -> tuple[list[Dial], Fields, Shaped[np.ndarray, " prompts"], ChosenByCategory | None]:
-    """Return the dials, the trade-off, each prompt's action by look-up, and thresholds by category if asked for."""
+) -> tuple[list[Dial], Fields, dict[str, Actions]]:
+    """Return the dials, what they gain, and each prompt's action by look-up, pooled and by category."""
     config, band = loaded.config.steer, loaded.config.steer.band
     table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
     policy = evaluate(loaded, table, [read.declining for read in reads.values()])
@@ -98,12 +102,15 @@ def _build_dials(
     risks = policy.choice, policy.certification
     index, certificate = choose_thresholds(surface, *risks, loaded.corpus, targets, loaded.config.seed)
     thresholds = surface.settings[index].tolist()
-    pooled = dict(zip(writers, thresholds, strict=True))
-    chosen = None
+    gain: Fields = {"certified": certificate}
+    looked_up, applied = {"pooled": table.actions_at(thresholds, band)}, dict[Kind, CategoryThresholds]()
     if config.by == "category":
+        pooled = dict(zip(writers, thresholds, strict=True))
         declining = {kind: read.declining for kind, read in reads.items()}
         first = next(iter(reads.values()))  # the category is recognised where the first dial reads
-        chosen = choose_by_category(loaded, policy, pooled, declining, first.locus, targets)
+        actions, by_category, applied = choose_by_category(loaded, policy, pooled, declining, first.locus, targets)
+        gain["by_category"] = by_category
+        looked_up |= {"by_category": actions} if applied else {}
     dials = [
         Dial(
             kind=kind,
@@ -117,30 +124,14 @@ def _build_dials(
             steps=writer.steps,
             later=writer.later,
             opening=writer.opening,
-            by_category=chosen.applied.get(kind) if chosen else None,
+            by_category=applied.get(kind),
         )
         for (kind, writer), threshold in zip(writers.items(), thresholds, strict=True)
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
     over_refusal = float(rates_of(surface.at([index]), policy.choice)["over_refusal"][0])
-    gain: Fields = {"certified": certificate, **tradeoff(loaded, policy, writers, over_refusal)}
-    return dials, gain, table.actions_at(thresholds, band), chosen
-
-
-def _agreement(looked_up: Shaped[np.ndarray, " rows"], said: Sequence[Completion]) -> float:
-    return float(np.mean([action == one.action for action, one in zip(looked_up, said, strict=True)]))
-
-
-def _checked(
-    loaded: LoadedRun, dials: Sequence[Dial], chosen: ChosenByCategory, test: Int[np.ndarray, " test"]
-) -> ByCategory:
-    """Return the result by category, with the share of test prompts on which the dials do what the table says."""
-    if not chosen.applied:
-        return chosen.result
-    with loaded.reporter.task("test prompts with thresholds by category", len(test)) as advance:
-        said = loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
-    return chosen.result.model_copy(update={"as_looked_up": _agreement(chosen.actions[test], said)})
+    return dials, gain | tradeoff(loaded, policy, writers, over_refusal), looked_up
 
 
 def _allowed(policy: PolicyEvaluation, targets: Targets) -> Surface:

@@ -1,18 +1,8 @@
 """Joint rates, frontiers and costs at each setting of the thresholds, looked up in the table without a model.
 
-The axes of the trade-off count every mistake. An uncertain prompt that is refused is one, as is one answered firmly:
-`uncertain_mistaken` is the sum of `overconfidence` and `uncertain_refused`, so a refusal instead is no gain.
-
-A policy's frontier holds the Pareto-optimal settings on the choice prompts, measured on test. Its hypervolume, the
-share of the unit cube of AXES that these points dominate, is a description without an interval: each further point can
-only add to it, by noise too, so a policy with more settings (two dials) has a larger one though it is no better.
-
-The comparison uses least expected costs. The convex hull of a frontier is known by the least expected cost at each
-ratio of the costs, so equal frontiers have equal least costs. At each of COST_RATIOS a policy gets one setting, the
-cheapest on the choice prompts; its costs on test are averaged over the ratios. Test chooses nothing, so a policy gains
-nothing from the number of its settings. Matching over-refusal instead would not do: the policy with more settings gets
-further along the same frontier, with more over-refusal and fewer other mistakes. The difference is paired, with an
-interval over groups that also has a width where no policy errs (`probes.statistics.means`).
+A frontier holds the Pareto-optimal settings on the choice prompts, measured on test. Its hypervolume is no test: each
+further point can only add to it. Policies are compared by least expected costs: at each of COST_RATIOS a policy gets
+the cheapest setting on the choice prompts, so it gains nothing from the number of its settings (docs/dials.md).
 """
 
 from __future__ import annotations
@@ -92,7 +82,6 @@ class Surface:
         return np.abs(self.settings - 0.5).sum(axis=1)
 
     def at(self, index: Sequence[int] | np.ndarray) -> Surface:
-        """Return some of the settings."""
         return Surface(self.settings[index], self.outcome[index])
 
     def failed(self, risk: Risk) -> Int8[np.ndarray, "settings n"]:
@@ -115,10 +104,7 @@ def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> Columns:
 
 
 def comparable(rates: Float[np.ndarray, " *shape"]) -> Float[np.ndarray, " *shape"]:
-    """Replace unknown rates (NaN) of settings, the first axis, so that these can be ordered.
-
-    A rate that is unknown at every setting decides nothing and is 0; one that is unknown at some settings is 1 there.
-    """
+    """Replace unknown rates (NaN): 0 where unknown at every setting (the first axis), 1 where at some."""
     unknown = np.isnan(rates)
     return np.where(unknown, np.where(unknown.all(axis=0), 0.0, 1.0), rates)
 
@@ -148,14 +134,8 @@ def paired_changes(
     return changes
 
 
-# -- columns of surface.parquet ----------------------------------------------------------------------------------------
-
-
 def test_columns(surface: Surface, risks: Mapping[str, Risk], inputs: RunInputs, table: Counterfactuals) -> Columns:
-    """Return what the report shows of test prompts at each setting, NaN where unknown.
-
-    It is `NAME_low`, `NAME_high` and `NAME_n` of each rate, `known_facts`, and `right_action` with its n.
-    """
+    """Return limits and n of each test rate, `known_facts`, `right_action` and its n, at each setting; NaN: unknown."""
     columns: Columns = {}
     for name in COUNTED:
         ends = _at_each(surface.outcome[:, risks[name].rows], partial(_limits, risks[name], inputs.corpus.groups))
@@ -196,9 +176,6 @@ def _at_each(
     return np.array([measure(chosen) for chosen in distinct], dtype=float)[place.ravel()]
 
 
-# -- frontiers and costs -----------------------------------------------------------------------------------------------
-
-
 def frontier(surface: Surface, choice: Mapping[str, Risk]) -> Int[np.ndarray, " kept"]:
     """Return the Pareto-optimal settings on the choice prompts, MOST_POINTS at most, in order of the first axis."""
     points = axes_of(rates_of(surface, choice))
@@ -222,11 +199,7 @@ def expected_cost(rates: Columns, costs: Mapping[str, float]) -> Float[np.ndarra
 
 
 def cost_shares(costs: Mapping[str, float]) -> Float[np.ndarray, "ratios axes"]:
-    """Return the cost of each axis at each of COST_RATIOS, each row divided by its sum.
-
-    Args:
-        costs: of COST_KEYS, 0 where missing; all 0 counts as equal costs.
-    """
+    """Return the cost of each axis at each of COST_RATIOS, rows summing to 1; all 0 counts as equal costs."""
     base = np.array([costs.get(key, 0.0) for key in COST_KEYS])
     weighted = (base if base.any() else np.ones(len(AXES))) * np.array([(ratio, 1.0, 1.0) for ratio in COST_RATIOS])
     kept = weighted.sum(axis=1, keepdims=True)

@@ -37,11 +37,7 @@ RISK_NAMES = {
     "facts_lost": "known facts lost",
     "uncertain_mistaken": "uncertain prompts answered firmly or refused",
 }
-MISTAKES = {  # what each of `steer.costs` is paid for
-    "over_refusal": RISK_NAMES["over_refusal"],
-    "missed_harm": RISK_NAMES["missed_harm"],
-    "overconfidence": RISK_NAMES["uncertain_mistaken"],
-}
+MISTAKES = RISK_NAMES | {"overconfidence": RISK_NAMES["uncertain_mistaken"]}  # what each of `steer.costs` is paid for
 RULES = {
     LARGEST_MARGIN: "largest safety margin on the choice prompts",
     "least cost": "the cheapest",
@@ -65,23 +61,18 @@ def steer_lines(result: SteerResult) -> list[Paragraph]:
 def steer_tables(result: SteerResult) -> list[Table]:
     """Return the table of policies, and that of categories."""
     tables = [] if result.matched is None else [policy_table(result.matched, result.system_lines)]
-    return tables + (
-        [category_table(result.by_category)] if result.by_category and result.by_category.categories else []
-    )
+    by_category = result.by_category
+    return tables + ([category_table(by_category)] if by_category and by_category.categories else [])
 
 
 def dial_table(dials: Mapping[str, DialResult]) -> Table:
     """Return the table of the dials: where each reads and writes, its threshold and how well it reads."""
-    rows = [
-        [
-            kind,
-            f"layer {d.read_at.layer}, {d.read_at.position}" if d.read_at else "no layer (probability of its openings)",
-            f"layer {d.written_at.layer}" if d.written_at else "no layer (onset_bias)",
-            f"{d.threshold:.3f}",
-            *("none" if x is None else f"{x:.3f}" for x in (d.test_auroc, d.test_ece)),
-        ]
-        for kind, d in dials.items()
-    ]
+    rows = []
+    for kind, d in dials.items():
+        at, written = d.read_at, f"layer {d.written_at.layer}" if d.written_at else "no layer (onset_bias)"
+        read = f"layer {at.layer}, {at.position}" if at else "no layer (probability of its openings)"
+        numbers = ["none" if x is None else f"{x:.3f}" for x in (d.threshold, d.test_auroc, d.test_ece)]
+        rows.append([kind, read, written, *numbers])
     return Table("", ["dial", "reads at", "writes at", "threshold", "test AUROC", "test ECE"], rows)
 
 
@@ -92,12 +83,10 @@ def dial_lines(result: SteerResult) -> list[str]:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
     lines = certified_lines(thresholds, result.certified)
-    lines += [
-        f"Where it permits, the {kind} dial also sets {dial.opening} "
-        f"direction{'s' * (dial.opening > 1)} of refused benign prompts to their answering means."
-        for kind, dial in result.dials.items()
-        if dial.opening
-    ]
+    for kind, dial in result.dials.items():
+        if dial.opening:
+            sets = f"{dial.opening} direction{'s' * (dial.opening > 1)} of refused benign prompts"
+            lines.append(f"Where it permits, the {kind} dial also sets {sets} to their answering means.")
     if result.no_opening:
         lines.append(f"Where it permits, the normative dial sets its own direction alone: {result.no_opening}.")
     if result.expected_costs is not None and len(thresholds) == 2 and "one_dial" in result.expected_costs.saved:
@@ -152,20 +141,18 @@ def certified_lines(thresholds: Mapping[str, float], certificate: ThresholdCerti
         rule = "smallest excess over the limits on the choice prompts"
     lines = [f"Thresholds: {_listed(thresholds)} ({rule})."]
     risks = {name: risk for name, risk in certificate.risks.items() if risk.limit is not None}
-    sure = [
-        f"{RISK_NAMES[name]} at most {risk.limit:.0%} ({risk.failures} of {risk.n} failed: at most {risk.at_most:.1%})"
-        for name, risk in risks.items()
-        if risk.certified
-    ]
+    sure = {
+        name: f"{RISK_NAMES[name]} at most {r.limit:.0%} ({r.failures} of {r.n} failed: at most {r.at_most:.1%})"
+        for name, r in risks.items()
+        if r.certified
+    }
     if sure:
-        together = set(certificate.jointly) >= {name for name, risk in risks.items() if risk.certified}
+        how = "together" if set(certificate.jointly) >= sure.keys() else "each"
         lines.append(
-            f"Certified with {certificate.confidence:.0%} confidence, {'together' if together else 'each'}, "
-            f"on {certificate.part} prompts, one a group: {'; '.join(sure)}."
+            f"Certified with {certificate.confidence:.0%} confidence, {how}, on {certificate.part} prompts, one a "
+            f"group: {'; '.join(sure.values())}."
         )
-    return lines + [
-        f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items() if not risk.certified
-    ]
+    return lines + [f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items() if name not in sure]
 
 
 def not_certified(name: str, risk: RiskCertificate) -> str:
@@ -284,11 +271,7 @@ def _before_and_after(dials: CategoryDials, rate: str) -> str:
 
 
 def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Chart:
-    """Draw uncertain_mistaken and missed_harm over over_refusal: frontiers chosen off test, measured on test.
-
-    Args:
-        before, after: joint rates of the test prompts without dials and with them.
-    """
+    """Draw two rates over over_refusal; `before`, `after`: joint rates on test without dials and with them."""
     if result.hypervolume is None or result.frontier is None:
         raise ValueError("without dials there is no trade-off to draw")
     title = "Pareto-optimal settings on the choice prompts, measured on test prompts; bars: 95 %"
@@ -296,7 +279,7 @@ def pareto(result: SteerResult, before: JointRates, after: JointRates) -> Chart:
 
 
 def tradeoff_figure(result: SteerResult, before: JointRates, after: JointRates, risk: str) -> Figure:
-    """Return a panel of the trade-off with a place for the point that the page's sliders move, and its numbers."""
+    """Return a live panel of the trade-off, and its numbers."""
     caption = f"{_axis(risk)} against over_refusal on test prompts; frontiers chosen on the choice prompts; lines: 95 %"
     columns = {"name": "setting"}
     for axis, name in (("x", "over_refusal"), ("y", risk)):
@@ -308,11 +291,7 @@ def tradeoff_figure(result: SteerResult, before: JointRates, after: JointRates, 
 def tradeoff_chart(
     result: SteerResult, before: JointRates, after: JointRates, risk: str, *, live: bool = False
 ) -> Chart:
-    """Draw one rate over over_refusal, with its n on each axis.
-
-    Args:
-        live: leave a place for the point that the page's sliders move.
-    """
+    """Draw one rate over over_refusal; `live` leaves a place for the point that the page's sliders move."""
     counted = "overconfidence" if risk == "uncertain_mistaken" else risk  # a rate of the same prompts
     n = {"over_refusal": before.of("over_refusal").n or 0, risk: before.of(counted).n or 0}
     x_title, y_title = (f"{_axis(name)}, n = {n[name]:,}" for name in ("over_refusal", risk))
@@ -358,21 +337,19 @@ class DialReadings:
 
 def calibration_figure(kind: str, read: DialReadings) -> Figure:
     """Return the calibration of one dial with its numbers."""
-    caption = (
-        f"Share of {LABEL[kind]} prompts among test prompts by the probability that the {kind} dial reads; n beside "
-        "each point; lines: 95 %; dashed: perfect calibration"
-    )
+    shown = f"Share of {LABEL[kind]} prompts among test prompts by the probability that the {kind} dial reads"
+    caption = f"{shown}; n beside each point; lines: 95 %; dashed: perfect calibration"
     columns = {"bin": "probability", "estimate": "share, %", "low": "from, %", "high": "to, %", "n": "n"}
     return figure(f"calibration_{kind}", calibration_chart({kind: read}), caption, calibration_points(read), columns)
 
 
 def calibration_chart(reads: Mapping[str, DialReadings]) -> Chart:
     """Draw a panel a dial: the share of prompts with its label in each bin, with 95 % intervals over groups."""
-    names = {
-        kind: f"{kind} dial: {LABEL[kind]} (n = {len(read.probability)} test prompts)" for kind, read in reads.items()
-    }
-    rows = [{"series": names[kind], **point} for kind, read in reads.items() for point in calibration_points(read)]
-    colours = {name: DIAL_COLOURS[kind] for kind, name in names.items()}
+    rows, colours = list[Row](), dict[str, str]()
+    for kind, read in reads.items():
+        name = f"{kind} dial: {LABEL[kind]} (n = {len(read.probability)} test prompts)"
+        colours[name] = DIAL_COLOURS[kind]
+        rows += [{"series": name, **point} for point in calibration_points(read)]
     x_title, y_title = "probability that the dial reads (log-odds scale)", "share of prompts with the dial's label"
     return calibration(rows, colours, x_title=x_title, y_title=y_title)
 

@@ -1,9 +1,7 @@
 """Writers of the dials: the configured actuator along the run's write directions, or on openings it has learned.
 
-One dial, with which two are compared, writes as they do (actuator, strength, steps, layers); where they bias openings,
-it biases the openings of both. Its write direction is fitted on declined (either way) against answered prompts, within
-the strata of the two dials' own write directions, at the locus of one of them. On a model with one shared knob it is
-that knob; on a model with two it lies between them.
+One dial, with which two are compared, writes as they do, along a direction of declined (either way) against answered
+prompts within the strata of both. On a model with one shared knob it is that knob; with two it lies between them.
 """
 
 from __future__ import annotations
@@ -32,11 +30,7 @@ SAME = 0.1  # of the largest singular value: directions of categories that diffe
 
 
 def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
-    """Return the writer of each dial that can be built, in the order in which the dials decide.
-
-    Raises:
-        UserError: the model has no openings of declining to bias, or a layer to write at is not extracted.
-    """
+    """Return the writer of each dial that can be built, in the order in which they decide; UserError if none can be."""
     config = loaded.config.steer
     if config.actuator == "onset_bias":
         return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
@@ -56,11 +50,7 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
 
 
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
-    """Return an orthonormal basis of the directions of refused against answered benign prompts, one a category.
-
-    Each is a difference in means of training prompts, of categories with enough of both; without such a category there
-    are none. A basis vector's answering mean is that of all answered benign training prompts.
-    """
+    """Return an orthonormal basis of refused minus answered benign training means of categories with enough."""
     corpus, did = loaded.corpus, loaded.behaviour
     X = loaded.store.read(locus.layer, WRITE_POSITION).astype(np.float64)
     training = corpus.benign & corpus.within("train")
@@ -106,11 +96,7 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 
 
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
-    """Return the candidate writers of one dial: a direction at each locus where one of the two writes, or all openings.
-
-    A writer at the normative dial's locus also opens what that dial opens, so that thresholds are compared, not writes.
-    There are none if the model never declines, or the run leaves this baseline out.
-    """
+    """Return candidate writers of one dial: at each locus, opening what the normative one does, or all openings."""
     config = inputs.config.steer
     if not config.one_dial:
         return []

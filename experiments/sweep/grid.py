@@ -58,7 +58,6 @@ class Cell:
     config: RunConfig
 
     def arguments(self, budget: str | None) -> tuple[str, ...]:
-        """The arguments of `refusal` that run it."""
         given = [word for override in self.overrides for word in ("--set", override)]
         return ("run", self.target, *given, *(["--budget", budget] if budget else []))
 
@@ -159,21 +158,11 @@ def _problems(sweep: SweepConfig) -> Iterator[str]:
 
 def _axes(sweep: SweepConfig) -> dict[str, list[_Value]]:
     """Return the values of each axis; those whose labels would be the same have a hash of their own."""
-    axes = {
-        MODEL: [
-            _Value(
-                name,
-                _slug(os.path.basename(name.rstrip("/").removeprefix("package:").removesuffix(".gguf"))),
-                {"model.name": name},
-            )
-            for name in sweep.models
-        ],
-        PROMPTS: [_prompts(one) for one in sweep.prompts],
-    }
-    axes |= {
-        key: [_Value(value, _slug(_text(value)), {key: value}) for value in values]
-        for key, values in sweep.keys.items()
-    }
+    bare = {name: name.rstrip("/").removeprefix("package:").removesuffix(".gguf") for name in sweep.models}
+    models = [_Value(name, _slug(os.path.basename(bare[name])), {"model.name": name}) for name in sweep.models]
+    axes = {MODEL: models, PROMPTS: [_prompts(one) for one in sweep.prompts]}
+    for key, given in sweep.keys.items():
+        axes[key] = [_Value(value, _slug(_text(value)), {key: value}) for value in given]
     for values in axes.values():
         labels = Counter(value.label.lower() for value in values)
         values[:] = [
@@ -240,7 +229,6 @@ class CellState:
 
     @property
     def log(self) -> Path:
-        """Where its process writes."""
         return self.directory / LOG
 
 

@@ -62,10 +62,9 @@ Start = Callable[[Sequence[CellCommand]], Iterator[Ended]]  # yields how each en
 
 
 class CellProcess:
-    """A cell that runs."""
+    """A cell that runs, with so many threads; what it prints on standard error goes into the log of its run."""
 
     def __init__(self, command: CellCommand, threads: int | None = None) -> None:
-        """Start it with so many threads; what it prints on standard error goes into the log of the cell's run."""
         self._command, self._log = command, Path(command.directory) / LOG
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))}
         if threads is not None:
@@ -84,7 +83,6 @@ class CellProcess:
             )
 
     def ended(self) -> Ended | None:
-        """Return how it ended; None while it runs."""
         code = self._process.poll()
         if code is None:
             return None
@@ -135,7 +133,6 @@ class CellWorker:
         self._process: CellProcess | None = None
 
     def facts(self) -> ProcessFacts:
-        """Say where it runs."""
         return ProcessFacts(socket.gethostname(), os.getpid(), {})
 
     def run(self, command: CellCommand) -> Ended:
@@ -156,7 +153,6 @@ class CellWorker:
         return ending
 
     def stop(self) -> None:
-        """End the cell that runs; see `CellProcess.stop`."""
         if self._process is not None:
             self._process.stop()
 

@@ -106,9 +106,6 @@ def _array(values: Sequence[Value], kind: pyarrow.DataType | None) -> pyarrow.Ar
     return pyarrow.array(values, type=kind or TEXT)
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
-
-
 def write_sweep_page(sweep: SweepConfig, states: Sequence[CellState], rows: Sequence[Row], path: Path) -> None:
     """Write the page of a sweep from the states of all cells and their rows."""
     axes = list(states[0].cell.coordinates)

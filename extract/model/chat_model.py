@@ -83,7 +83,7 @@ class ChatModel:
     @property
     def context(self) -> int | None:
         """The most tokens that the model reads, by its configuration; None where that does not say."""
-        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or None
 
     @property
     def eos_ids(self) -> list[int]:

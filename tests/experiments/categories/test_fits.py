@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.categories.fits import _first, choose_layer
+from experiments.categories.fits import choose_layer
 from experiments.categories.tradeoff import OTHER, Trajectories
 from extract.model.edit import Pass
-from probes.direction import Locus
-from probes.subspace import Subspace
 
 NAN = float("nan")
 SHIFT = {"theft": {1: np.array([1.0, 0.0, 0.0]), 3: np.array([2.0, 1.0, 0.0]), 4: np.array([2.0, 1.0, 4.0])}}
@@ -28,16 +26,6 @@ SHIFT = {"theft": {1: np.array([1.0, 0.0, 0.0]), 3: np.array([2.0, 1.0, 0.0]), 4
 )
 def test_the_layer_is_the_one_that_stops_most_of_all_categories(stopped: list, chosen: tuple[int, float]) -> None:
     assert choose_layer(np.array(stopped)) == pytest.approx(chosen)
-
-
-@pytest.mark.parametrize("k", [1, 2])
-def test_the_first_directions_of_a_span_keep_their_own_means(k: int) -> None:
-    locus, means = Locus("resid_post", 2, "post_last"), np.array([1.0, 2.0, 3.0])
-    span = Subspace("span", np.eye(3, 8, dtype=np.float32), locus, means, -means, later_means={3: (2 * means, means)})
-    first = _first(span, k)
-    assert first.rank == k
-    np.testing.assert_array_equal(first.mean_negative, -means[:k])
-    np.testing.assert_array_equal(first.later_means[3][0], 2 * means[:k])
 
 
 @pytest.mark.parametrize("strength", [0.25, 1.0])

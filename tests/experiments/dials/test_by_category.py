@@ -1,21 +1,14 @@
 """A prompt's category is recognised as at decode time; it gets thresholds of its own where its prompts certify them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.dials.by_category import (
-    OTHER,
-    Recognised,
-    dials_of_category,
-    fit_category_read,
-    own_thresholds,
-    thresholds_of,
-)
+from experiments.dials.by_category import OTHER, Recognised, dials_of_category, fit_category_read, thresholds_of
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import Targets
 from experiments.dials.policies import PolicyEvaluation, evaluate
@@ -34,22 +27,9 @@ LOCUS = Locus("resid_post", 0, "post_last")
 POOLED = {"normative": 0.5, "epistemic": 0.5}
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a policy needs of a run."""
-
-    corpus: Corpus
-    config: RunConfig
-    behaviour: Behaviour
-
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return self.corpus.prompts
-
-
 def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvaluation, Recognised]:
     """Make as many harmful and as many benign prompts of each category a part; the true cut of its reads is given."""
-    prompts, part, name, read = list[Prompt](), list[str](), list[str](), list[float]()
+    prompts, part, read = list[Prompt](), list[str](), list[float]()
     for p in PARTS:
         for category, n in sizes.items():
             for i in range(2 * n):
@@ -57,9 +37,7 @@ def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvalu
                 said = ({"role": "user", "content": f"{p} {category} {i}"},)
                 prompts.append(Prompt(f"{p}-{category}-{i}", said, label, right, category=category))  # type: ignore[arg-type]
                 part.append(p)
-                name.append(category)
-                near = cut[category] + (0.02 + 0.05 * (i % 7) / 7) * (1 if label == "harmful" else -1)
-                read.append(near)
+                read.append(cut[category] + (0.02 + 0.05 * (i % 7) / 7) * (1 if label == "harmful" else -1))
     corpus = Corpus(tuple(prompts), np.arange(len(prompts)), np.array(part, dtype=object))
     actions = np.tile(np.array(["refuse", "abstain", "answer"], dtype=object), (len(prompts), 1))
     table = Counterfactuals(
@@ -68,10 +46,11 @@ def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvalu
     )  # fmt: skip
     plain = Behaviour(corpus, np.full(len(prompts), "answer", dtype=object), np.zeros(len(prompts), dtype=bool))
     config = RunConfig.model_validate({"name": "x", "model": {"name": "x"}, "prompts": {"path": "x"}})
-    policy = evaluate(Inputs(corpus, config, plain), table, [corpus.harmful, corpus.uncertain])  # type: ignore[arg-type]
+    inputs = SimpleNamespace(corpus=corpus, config=config, behaviour=plain, prompts=corpus.prompts)
+    policy = evaluate(inputs, table, [corpus.harmful, corpus.uncertain])  # type: ignore[arg-type]
     names = (OTHER, *sizes)
     weights = CategoryRead(names, LOCUS, np.zeros((len(names), 4)), np.zeros(len(names)), 0.8)
-    return policy, Recognised(weights, np.array(name, dtype=object))
+    return policy, Recognised(weights, np.array([prompt.category for prompt in prompts], dtype=object))
 
 
 def chosen(
@@ -88,11 +67,8 @@ def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
     policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
     found = chosen(policy, recognised)
     low, high = found["low"], found["high"]
-    assert low.thresholds is not None
-    assert high.thresholds is not None
-    assert low.thresholds["normative"] == pytest.approx(0.3, abs=0.02)
-    assert high.thresholds["normative"] == pytest.approx(0.7, abs=0.02)
-    assert "epistemic" not in low.thresholds  # nothing uncertain is recognised as it
+    assert low.thresholds == {"normative": pytest.approx(0.3, abs=0.02)}  # nothing uncertain is recognised as it
+    assert high.thresholds == {"normative": pytest.approx(0.7, abs=0.02)}
     assert (low.test_pooled.missed_harm.estimate, low.test.missed_harm.estimate) == (1.0, 0.0)
     assert (high.test_pooled.over_refusal.estimate, high.test.over_refusal.estimate) == (1.0, 0.0)
     assert low.certificate is not None
@@ -122,12 +98,6 @@ def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all() -> No
     assert "no number is enough at this rate" in found["low"].why[0]
 
 
-def test_a_threshold_that_is_given_is_kept() -> None:
-    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
-    kept = chosen(policy, recognised, given=("normative",))
-    assert [one.thresholds for one in kept.values()] == [None, None]
-
-
 def test_limits_that_hold_alone_are_not_named_as_missing() -> None:
     """Where only over-refusal fails, missed harm is no reason."""
     policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
@@ -144,30 +114,29 @@ def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> N
     labels = [replace(prompt, label="uncertain") if prompt.id in {f"calibration-low-{i}" for i in range(0, 10, 2)}
               else prompt for prompt in policy.inputs.corpus.prompts]  # fmt: skip
     corpus = replace(policy.inputs.corpus, prompts=tuple(labels))
-    inputs = Inputs(corpus, policy.inputs.config, policy.inputs.behaviour)
-    other = replace(policy, inputs=inputs)
-    found = chosen(other, recognised, LIMITS | {"uncertain_refused": 0.1})
+    inputs = SimpleNamespace(corpus=corpus, config=policy.inputs.config, behaviour=policy.inputs.behaviour)
+    found = chosen(replace(policy, inputs=inputs), recognised, LIMITS | {"uncertain_refused": 0.1})
     assert found["low"].thresholds is None
     assert found["low"].why[0].startswith("uncertain prompts refused at most 10% takes 29 independent prompts")
     assert found["high"].thresholds is not None
 
 
-def test_too_few_to_decline_where_thresholds_are_chosen() -> None:
+def test_a_given_threshold_and_that_of_a_category_with_few_to_decline_are_kept() -> None:
     policy, recognised = policy_of({"low": 40, "tiny": 4}, {"low": 0.3, "tiny": 0.7})
-    assert chosen(policy, recognised)["tiny"].why == [
-        "fewer than 10 choice prompts to decline are recognised as it, or the threshold is given"
-    ]
+    found, given = chosen(policy, recognised), chosen(policy, recognised, given=("normative",))
+    for kept in (found["tiny"], *given.values()):
+        assert kept.thresholds is None
+        assert kept.why == ["fewer than 10 choice prompts to decline are recognised as it, or the threshold is given"]
 
 
 def test_thresholds_of_each_prompt_and_their_text() -> None:
     policy, recognised = policy_of({"low": 40, "few": 12}, {"low": 0.3, "few": 0.7})
     found = chosen(policy, recognised)
-    own_of = own_thresholds(POOLED, found)  # type: ignore[arg-type]
-    by_prompt = dict(zip(POOLED, thresholds_of(POOLED, own_of, recognised), strict=True))  # type: ignore[arg-type]
     own = (found["low"].thresholds or {})["normative"]
-    assert set(by_prompt["normative"][recognised.names == "low"]) == {own}
-    assert set(by_prompt["normative"][recognised.names == "few"]) == {0.5}
-    assert set(by_prompt["epistemic"]) == {0.5}
+    own_of: dict = {"normative": {"low": own}, "epistemic": {}}
+    normative, epistemic = thresholds_of(POOLED, own_of, recognised)  # type: ignore[arg-type]
+    assert set(normative[recognised.names == "low"]) == {own}
+    assert {*normative[recognised.names == "few"], *epistemic} == {0.5}
     result = ByCategory(read_at=recognised.read.locus, confident=0.8, recognised=1.0, right=1.0, categories=found)
     lines = category_lines(result)
     assert lines[0] == ("Categories are recognised at layer 0, post_last from a probability of 0.8 on: 100% of the "
@@ -213,9 +182,9 @@ def test_what_is_recognised_offline_is_what_the_dials_recognise(n_categories: in
     assert found.read.names == tuple(f"c{k}" for k in range(n_categories))
     online = [name or "" for name in found.read.recognised(X[120:].astype(np.float32))]
     assert found.names[120:].tolist() == online
-    share, right = found.right(loaded.corpus, loaded.corpus.within("test"))
-    assert share > 0.3
-    assert right > 0.95
+    right = [name == f"c{k}" for name, k in zip(found.names[120:], kinds[120:], strict=True) if name]
+    assert len(right) > 36
+    assert np.mean(right) > 0.95
 
 
 def test_a_training_prompt_is_not_recognised_by_a_probe_that_has_seen_it() -> None:
