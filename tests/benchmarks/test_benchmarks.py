@@ -1,12 +1,14 @@
 """Benchmarks run and write their keys; the numbers are not checked."""
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.page import CHROMIUM
 from extract.shipped import ROOT
@@ -109,6 +111,27 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    parts = {"__init__", "table", "shapes", "bench",
-             "gpu"}  # fmt: skip
+    parts = {"__init__", "table", "shapes", "bench", "gpu"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)
+
+
+@pytest.mark.slow
+def test_the_memory_of_the_command_that_gives_work_to_ray_does_not_grow_with_the_prompts(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from benchmarks.scale import driver_peak_mb
+
+    few, many = (driver_peak_mb(tmp_path / str(n), n) for n in (1_000, 40_000))
+    assert few > 100
+    assert many - few < 20  # of the prompts' texts alone 39,000 take more
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_make_gpu_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.gpu"])
+    monkeypatch.delitem(sys.modules, "benchmarks.gpu", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("benchmarks.gpu", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", "make gpu needs a GPU, and torch finds none\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from benchmarks.training import fit as fitting
 from benchmarks.training import fit_reader
 from benchmarks.training import reader_folds as folds
 from benchmarks.training.fit import Read, as_table, common_features, fit
-from benchmarks.training.fit_reader import thinned
 from benchmarks.training.labelled import DATA, Labelled, all_labelled, written
 from benchmarks.training.reader_folds import _parts
 from extract.progress import Reporter
@@ -116,18 +114,12 @@ def test_the_committed_weights_are_those_of_this_code() -> None:
 
 def labelled(count: int) -> list[Labelled]:
     """Return made-up labelled rows of every set that the reader is trained on."""
-    sets = {
-        "XSTest": ("gpt4", "llama2new", "mistralguard"),
-        "Do-Not-Answer": ("ChatGPT", "llama2-7b-chat", "Claude"),
-        "GPT-3.5": ("gpt-3.5",),
-        "gemma-2b": ("gemma-2b",),
-        "CoCoNot": ("coconot",),
-        "written, seen": ("prose",),
-    }
+    sets = {"XSTest": "gpt4 llama2new mistralguard", "Do-Not-Answer": "ChatGPT llama2-7b-chat Claude",
+            "GPT-3.5": "gpt-3.5", "gemma-2b": "gemma-2b", "CoCoNot": "coconot", "written, seen": "prose"}  # fmt: skip
     return [
         Labelled(dataset, model, f"kind {i % 5}", "", "", "", frozenset({OUTCOMES[i % 4]}))
         for dataset, models in sets.items()
-        for model in models
+        for model in models.split()
         for i in range(count)
     ] + [Labelled("ORFuzz", "gemma", "kind 0", "", "", "answered", frozenset())] * count
 
@@ -146,13 +138,6 @@ def test_no_reader_is_trained_on_a_model_or_a_kind_that_it_judges() -> None:
         assert not [r for r in kept if (r.dataset, r.kind) in kinds]
         several = [r for r in kept if r.dataset in ("XSTest", "Do-Not-Answer")]
         assert not [r for r in several if (r.dataset, r.model) in models]
-
-
-def test_large_sets_are_thinned_and_rows_without_a_label_or_features_left_out() -> None:
-    rows = [Read(one, {"x": 1.0}) for one in labelled(9)]
-    rows[0] = Read(rows[0].row, {})
-    kept = Counter(rows[i].row.dataset for i in thinned(rows))
-    assert kept == {"XSTest": 26, "Do-Not-Answer": 27, "GPT-3.5": 9, "gemma-2b": 3, "CoCoNot": 3, "written, seen": 9}
 
 
 @pytest.mark.slow

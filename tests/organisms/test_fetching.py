@@ -3,10 +3,9 @@
 import hashlib
 import json
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -77,14 +76,11 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(clone: Path) -> Iterator[str]:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
+    class Files(QuietHandler, SimpleHTTPRequestHandler):
+        """Serves files, and logs nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(clone))) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}/"
-        running.shutdown()
+    with serving(partial(Files, directory=str(clone))) as address:
+        yield f"{address}/"
 
 
 def test_it_is_taken_from_a_url_or_a_hub_repository(

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from scoring.judges.rules import RuleJudge
+from tests.support.local_http import QuietHandler, serving
 
 RULES = RuleJudge()
 
@@ -91,38 +91,14 @@ def running() -> Iterator[ChatServer]:
     """Run a server while the block runs."""
     chat = ChatServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = chat.serve(self.path, self.headers.get("Authorization", ""), body)
-            sent = answer.body()
+            answer = chat.serve(self.path, self.headers.get("Authorization", ""), json.loads(self.body()))
             try:
-                self.send_response(answer.status)
-                for name, value in ({"Content-Type": "application/json"} | answer.headers).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(sent)))
-                self.end_headers()
-                self.wfile.write(sent)
+                self.send(answer.status, answer.body(), {"Content-Type": "application/json"} | answer.headers)
             except OSError:  # who asked is gone
                 self.close_connection = True
 
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
-    server = Server(("127.0.0.1", 0), Handler)
-    chat.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as address:
+        chat.url = f"{address}/v1"
         yield chat
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

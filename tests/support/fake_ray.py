@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -25,35 +26,33 @@ class RayTaskError(RayError):
     cause = WorkerError("the disk is full")
 
 
+@dataclass(eq=False)
+class Call:
+    """A call of an actor, which is also Ray's reference to it."""
+
+    actor: Actor
+    method: str
+    given: tuple[Any, ...]
+    hangs: bool
+
+
+@dataclass(eq=False)
 class Actor:
     """Does its calls in turn, as the script says."""
 
-    def __init__(self, ray: Ray) -> None:
-        self.ray, self.queue, self.dead = ray, list[SimpleNamespace](), False
+    script: Script
+    queue: list[Call] = field(default_factory=list)
+    dead: bool = False
 
     def __getattr__(self, method: str) -> Any:
-        def remote(*given: Any) -> SimpleNamespace:
-            call = SimpleNamespace(actor=self, method=method, given=given, hangs=False)
-            if given and self.ray.script[given[-1]][:1] == ["hangs"]:
-                self.ray.script[given[-1]].pop(0)
-                call.hangs = True
-            self.queue.append(call)
-            return Reference(call)
+        def remote(*given: Any) -> Call:
+            hangs = bool(given) and self.script[given[-1]][:1] == ["hangs"]
+            if hangs:
+                self.script[given[-1]].pop(0)
+            self.queue.append(Call(self, method, given, hangs))
+            return self.queue[-1]
 
         return SimpleNamespace(remote=remote)
-
-
-class Reference:
-    """Of a call; equal to another one of it."""
-
-    def __init__(self, call: SimpleNamespace) -> None:
-        self.call = call
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reference) and other.call is self.call
-
-    def __hash__(self) -> int:
-        return id(self.call)
 
 
 class Ray:
@@ -62,13 +61,12 @@ class Ray:
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
     def __init__(self, script: Script, result: Callable[[Any], Any] = lambda number: 2 * number) -> None:
-        self.result = result
-        self.script, self.lost, self.starts, self.processes = defaultdict(list, script), False, 0, count()
-        self.actors = list[Actor]()
+        self.script, self.result, self.actors, self.processes = defaultdict(list, script), result, list[Actor](), count()
+        self.lost, self.starts = False, 0
 
     def remote(self, _: type) -> SimpleNamespace:
         def made(*_: Any) -> Actor:
-            self.actors.append(Actor(self))
+            self.actors.append(Actor(self.script))
             return self.actors[-1]
 
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=made))
@@ -76,15 +74,14 @@ class Ray:
     def put(self, value: Any) -> Any:
         return value
 
-    def wait(self, references: list[Reference], num_returns: int = 1, timeout: float = 0.0) -> tuple[list, list]:
-        for call in (reference.call for reference in references):
+    def wait(self, calls: list[Call], num_returns: int = 1, timeout: float = 0.0) -> tuple[list[Call], list[Call]]:
+        for call in calls:
             if call.actor.dead or (call.actor.queue[0] is call and not call.hangs):
-                return [Reference(call)], []
+                return [call], []
         time.sleep(0.002)
-        return [], references
+        return [], calls
 
-    def get(self, reference: Reference) -> Any:
-        call = reference.call
+    def get(self, call: Call) -> Any:
         if call.actor.dead:
             raise RayError("the actor died")
         call.actor.queue.remove(call)
@@ -122,8 +119,7 @@ class Ray:
 
 def workers(script: Script, said: list[str], n: int = 2, **settings: Any) -> Workers:
     """Return n workers of a cluster of this command's own."""
-    cluster = Cluster(Ray(script), None, True)
-    return Workers(cluster, Resources(n, 1.0, 0.0), Actor, (), said.append, **settings)
+    return Workers(Cluster(Ray(script), None, True), Resources(n, 1.0, 0.0), Actor, (), said.append, **settings)
 
 
 def doubled(executor: Workers, numbers: range, **settings: Any) -> Iterator[tuple[int, Any]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.support.local_http import QuietHandler, serving
 
 TOKEN, READ_TOKEN = "hf_made_up_for_a_test", "hf_made_up_that_may_only_read"
 LFS_ENDINGS = (".safetensors",)
@@ -51,22 +51,15 @@ def running_hub() -> Iterator[Hub]:
     class Handler(_Handler):
         state = hub
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True, kwargs={"poll_interval": 0.02}).start()
-    try:
+    with serving(Handler) as hub.endpoint:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     state: Hub
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body, path = self._body(), self._begin()
+        body, path = self.body(), self._begin()
         if path is None:
             return
         if path == "/api/validate-yaml":
@@ -83,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem(404, "EntryNotFound")
 
     def do_PUT(self) -> None:
-        body = self._body()
+        body = self.body()
         self.state.requests.append(f"PUT {self.path}")
         self.state.blobs[self.path.rpartition("/")[2]] = body
         self._json({})
@@ -111,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem(404, "EntryNotFound")
             return
         data = found.files[file]
-        self._send(200, data, {"X-Repo-Commit": found.sha, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'})
+        self.send(200, data, {"X-Repo-Commit": found.sha, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'})
 
     do_HEAD = do_GET  # noqa: N815
 
@@ -170,33 +163,11 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return found
 
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            parts = []
-            while size := int(self.rfile.readline(), 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
     def _json(self, value: dict, status: int = 200) -> None:
-        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+        self.send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
     def _problem(self, status: int, code: str = "", message: str = "") -> None:
-        self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": message})
-
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for key, value in (headers | {"Content-Length": str(len(body))}).items():
-            if value:
-                self.send_header(key, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        self.send(status, b"", {"X-Error-Code": code, "X-Error-Message": message})
 
 
 def _repo_of(path: str) -> str:

@@ -7,10 +7,8 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from extract.errors import UserError
 from extract.model.source import packaged_model, resolve
 from extract.shipped import CACHE_VARIABLE
+from tests.support.local_http import QuietHandler, serving
 
 ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = {  # status, X-Error-Code, X-Error-Message
@@ -49,31 +48,21 @@ print(json.dumps(said))
 """
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(QuietHandler):
     """Answers every path with what the model's name asks for."""
 
     def do_GET(self) -> None:
         parts = self.path.replace("/api/models", "").split("/")
         status, code, message = ANSWERS.get(parts[2] if len(parts) > 2 else "", (404, "RepoNotFound", ""))
-        self.send_response(status)
-        for header, value in (("X-Error-Code", code), ("X-Error-Message", message), ("Content-Length", "0")):
-            if value:
-                self.send_header(header, value)
-        self.end_headers()
+        self.send(status, headers={"X-Error-Code": code, "X-Error-Message": message})
 
     do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serving(Hub) as address:
+        yield address
 
 
 def opened(endpoint: str, home: Path, names: list[str], token: str | None = None, offline: bool = False) -> dict:
