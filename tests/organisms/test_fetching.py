@@ -17,6 +17,7 @@ from extract.model.source import locate
 from extract.shipped import CACHE_VARIABLE, CHECKSUMS, READER, ROOT, resolve_shipped
 from organisms import listing
 from organisms.listing import fetch, installed, shipped_organisms
+from tests.support.local_http import QuietHandler, serving
 
 XOR = Path("organisms/zoo/xor")
 Cli = Callable[..., tuple[int, str, str]]

@@ -92,7 +92,7 @@ def running() -> Iterator[ChatServer]:
     chat = ChatServer()
 
     class Handler(QuietHandler):
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             answer = chat.serve(self.path, self.headers.get("Authorization", ""), json.loads(self.body()))
             try:
                 self.send(answer.status, answer.body(), {"Content-Type": "application/json"} | answer.headers)

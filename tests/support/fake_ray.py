@@ -61,8 +61,8 @@ class Ray:
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
     def __init__(self, script: Script, result: Callable[[Any], Any] = lambda number: 2 * number) -> None:
-        self.script, self.result, self.actors, self.processes = defaultdict(list, script), result, list[Actor](), count()
-        self.lost, self.starts = False, 0
+        self.script, self.result, self.actors = defaultdict(list, script), result, list[Actor]()
+        self.processes, self.lost, self.starts = count(), False, 0
 
     def remote(self, _: type) -> SimpleNamespace:
         def made(*_: Any) -> Actor:

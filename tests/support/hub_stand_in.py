@@ -58,7 +58,7 @@ def running_hub() -> Iterator[Hub]:
 class _Handler(QuietHandler):
     state: Hub
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         body, path = self.body(), self._begin()
         if path is None:
             return
@@ -75,13 +75,13 @@ class _Handler(QuietHandler):
         else:
             self._problem(404, "EntryNotFound")
 
-    def do_PUT(self) -> None:
+    def do_PUT(self) -> None:  # noqa: N802
         body = self.body()
         self.state.requests.append(f"PUT {self.path}")
         self.state.blobs[self.path.rpartition("/")[2]] = body
         self._json({})
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         if (path := self._begin()) is None:
             return
         if path.startswith("/api/models/"):

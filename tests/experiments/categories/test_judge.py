@@ -10,6 +10,8 @@ import pytest
 
 from experiments.categories.judge import Decliners, judge_categories, rank_of
 from experiments.categories.results import SetResult
+from tests.support import covering
+from tests.support.draws import draws
 
 MARGIN, ALPHA = 0.15, 0.05
 NAMES = ("a", "b", "c")
@@ -105,31 +107,36 @@ def test_few_prompts_show_nothing() -> None:
     assert judged(matrix(0.97, 0.96), ONE, n=120, each=10).verdict == "inconclusive"  # 12 groups, however many prompts
 
 
-@pytest.mark.parametrize("each", [1, 4])
-@pytest.mark.parametrize(
-    ("effects", "common", "wrong"),
+@draws(150, 400)
+@covering.matrix(
+    "truth, each",
     [
-        (matrix(0.97, 0.82), ONE, {"one_knob"}),  # the other's ablation does less, by the margin
-        (matrix(0.85, 1.0), dict.fromkeys(NAMES, (0.85,) * 3), {"one_knob"}),
-        (matrix(0.15, 0.15), dict.fromkeys(NAMES, (0.15,) * 3), {"one_knob", "no_effect"}),
-        (matrix(0.9, 0.15), SEVERAL, {"distinct", "partly_shared"}),
-        (matrix(0.65, 0.5), SEVERAL, {"partly_shared", "distinct"}),
-        (matrix(0.65, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.3, 0.97)), {"partly_shared", "distinct"}),
-        (matrix(0.9, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.75, 0.9)), {"partly_shared"}),
-        (matrix(0.8, 0.8), dict.fromkeys(NAMES, (0.8, 0.95, 0.95)), {"one_knob"}),
+        pytest.param((effects, common, wrong), id=name)
+        for name, effects, common, wrong in (
+            ("other does less", matrix(0.97, 0.82), ONE, {"one_knob"}),  # by the margin
+            ("other does more", matrix(0.85, 1.0), dict.fromkeys(NAMES, (0.85,) * 3), {"one_knob"}),
+            ("little effect", matrix(0.15, 0.15), dict.fromkeys(NAMES, (0.15,) * 3), {"one_knob", "no_effect"}),
+            ("cross on the margin", matrix(0.9, 0.15), SEVERAL, {"distinct", "partly_shared"}),
+            ("alike", matrix(0.65, 0.5), SEVERAL, {"partly_shared", "distinct"}),
+            ("two alike", matrix(0.65, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.3, 0.97)),
+             {"partly_shared", "distinct"}),
+            ("one direction does", matrix(0.9, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.75, 0.9)),
+             {"partly_shared"}),
+            ("all together do more", matrix(0.8, 0.8), dict.fromkeys(NAMES, (0.8, 0.95, 0.95)), {"one_knob"}),
+        )
     ],
-    ids=["other does less", "other does more", "little effect", "cross on the margin", "alike", "two alike",
-         "one direction does", "all together do more"],
+    [1, 4],
 )  # fmt: skip
 def test_false_claims_are_rare_at_the_edge_of_a_truth(
-    effects: Effects, common: Mapping[str, tuple[float, ...]], wrong: set[str], each: int
+    truth: tuple[Effects, Mapping[str, tuple[float, ...]], set[str]], each: int, n_draws: int
 ) -> None:
     """No claim about the set or any pair is false more often than alpha, with prompts in groups too."""
-    runs, false = 400, 0
-    for seed in range(runs):
+    effects, common, wrong = truth
+    false = 0
+    for seed in range(n_draws):
         found = judged(effects, common, seed=seed, n=100 * each, each=each)
         false += bool(wrong & {found.verdict, *(pair.verdict for pair in found.pairs)})
-    assert false / runs <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / runs) ** 0.5
+    assert false / n_draws <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / n_draws) ** 0.5
 
 
 def test_the_rank_is_not_overestimated() -> None:

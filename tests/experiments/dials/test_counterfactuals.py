@@ -52,7 +52,7 @@ def unit(seed: int) -> np.ndarray:
 @pytest.fixture
 def completer(tiny: ChatModel, tiny_rows: list[Rendered]) -> Completer:
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
-    return Completer(tiny, prompts, tiny_rows, 6, 2, Verbatim())
+    return Completer(tiny, prompts, tiny_rows, 6, 3, Verbatim())
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_prompt_has_at_most_seven_outcomes() -> None:
 def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial]) -> None:
     table = tabulated(completer, dials, dead_band=False)  # with a dead band: below, and test_seven_outcomes.py
     seen = set()
-    for thresholds in product(GRID, repeat=2):
+    for thresholds in [*product(GRID, repeat=2)][::2]:
         assert table.actions_at(thresholds).tolist() == directly(completer, dials, thresholds, 0.0)
         seen |= set(table.look_up(thresholds).tolist())
     assert len(seen) == len(table.outcomes)  # the grid meets every outcome

@@ -96,20 +96,21 @@ def in_the_middle(share: float) -> np.ndarray:
     return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(MEMBERS) * 1.0])
 
 
-def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int) -> np.ndarray:
-    """Draw groups of one prompt a cell, 2,000 times; a share of them decides all four by one common draw."""
-    each, common = rng.random((2000, n_groups, 4)), rng.random((2000, n_groups, 1))
-    hit = np.where(rng.random((2000, n_groups, 1)) < alike, common, each) < rates
+def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int, n_draws: int) -> np.ndarray:
+    """Draw groups of one prompt a cell, so many times; a share of them decides all four by one common draw."""
+    each, common = rng.random((n_draws, n_groups, 4)), rng.random((n_draws, n_groups, 1))
+    hit = np.where(rng.random((n_draws, n_groups, 1)) < alike, common, each) < rates
     return np.stack([(hit @ [8, 4, 2, 1] == k).sum(1) for k in range(16)], axis=1)
 
 
+@draws(700, 2000)
 @matrix("share, population", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0], [at_the_edge, in_the_middle])
-def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float) -> None:  # type: ignore[no-untyped-def]
+def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float, n_draws: int) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(round(100 * share))
     for n_groups, alike in product((20, 60, 140), (0.0, 0.5, 1.0)):
-        counts = drawn(rng, population(share), alike, n_groups)
+        counts = drawn(rng, population(share), alike, n_groups, n_draws)
         covered = compatible(PATTERNS, counts, np.full(len(counts), share)).mean()
-        assert covered >= 0.93, (n_groups, alike)  # 95 % nominal; the standard error is 0.5 %
+        assert covered >= 0.93, (n_groups, alike)  # 95 % nominal; the standard error of 2,000 draws is 0.5 %
         some = np.repeat(PATTERNS, counts[0], axis=0)
         found = share_interval(some)
         assert not compatible(PATTERNS, counts[:1], np.array([share]))[0] or found.low <= share <= found.high

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("uncertainty")
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     people = [row for row in rows if "entity" in row]
-    chosen = [row for row in people if row["pair"] in {r["pair"] for r in people[::15]}]
+    chosen = [row for row in people if row["pair"] in {r["pair"] for r in people[::30]}]
     chosen += [row for row in rows if "entity" not in row][::11]
     (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
     config = load_config(Path("configs/quickstart.yaml"), given(folder / "prompts.jsonl"))
@@ -47,7 +47,7 @@ def test_labels_from_the_model_agree_with_what_it_is_known_to_know(record: dict[
     known = record["knowledge"]
     assert known["agreement_with_file"]["estimate"] >= 0.95
     assert known["with_known_answer"]["estimate"] >= 0.95
-    assert known["labelled"]["n"] == record["questions"] >= 80
+    assert known["labelled"]["n"] == record["questions"] >= 40
     assert set(known["file_to_model"]["uncertain"]) <= {"uncertain", "left_out"}
 
 

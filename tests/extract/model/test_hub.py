@@ -51,7 +51,7 @@ print(json.dumps(said))
 class Hub(QuietHandler):
     """Answers every path with what the model's name asks for."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         parts = self.path.replace("/api/models", "").split("/")
         status, code, message = ANSWERS.get(parts[2] if len(parts) > 2 else "", (404, "RepoNotFound", ""))
         self.send(status, headers={"X-Error-Code": code, "X-Error-Message": message})
