@@ -12,7 +12,6 @@ import numpy as np
 from experiments.dissociation.verdict_rules import (
     EFFECT_KEYS,
     DissociationVerdict,
-    EffectTable,
     Quantity,
     estimated_table,
     verdict_of,
@@ -191,5 +190,4 @@ def by_estimates(record: dict[str, Any]) -> str:
         if found is None or found["estimate"] is None:
             return "-"
         points[quantity] = Estimate(*[found["estimate"]] * 3)
-    table: EffectTable = estimated_table(points, record["margin"])
-    return verdict_of(table)
+    return verdict_of(estimated_table(points, record["margin"]))

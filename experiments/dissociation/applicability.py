@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,57 +47,42 @@ def find_setup(loaded: LoadedRun) -> DissociationSetup:
     except UserError as error:  # the given directions do not fit this model, so nothing can be tested
         return DissociationSetup({}, decliners, dict.fromkeys(KINDS, str(error)))
     onsets = context_onsets(loaded)
-    absent: dict[Kind, str] = {}
-    for kind in KINDS:
-        reason = (
-            _too_rare(kind, decliners[kind])
-            or _too_few_groups(kind, loaded.corpus, decliners[kind])
-            or _unpredicted(behaviour, kind)
-            or ("" if kind in directions else missing_direction(loaded, kind))
-            or _no_null(behaviour, kind)
-            or onsets.lacking(ACTION_OF[kind])
-        )
-        if reason:
-            absent[kind] = reason
-    return DissociationSetup(directions, decliners, absent)
+    reasons = {
+        kind: next(_behaviour_lacks(loaded, kind, decliners[kind]), "")
+        or ("" if kind in directions else missing_direction(loaded, kind))
+        or _no_null(loaded.behaviour, kind)
+        or onsets.lacking(ACTION_OF[kind])
+        for kind in KINDS
+    }
+    return DissociationSetup(directions, decliners, {kind: reason for kind, reason in reasons.items() if reason})
 
 
-def _too_rare(kind: Kind, rows: np.ndarray) -> str:
-    if len(rows) >= MIN_BASELINE:
-        return ""
-    does = "refuses" if kind == "normative" else "abstains from"
-    return (
-        f"{BEHAVIOUR[kind]} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are "
-        f"needed; give more prompts that the model {does}, if there are any"
-    )
+def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterator[str]:
+    """Yield why a behaviour cannot be tested: too rare, in too few groups, or not tied to its label.
 
-
-def _too_few_groups(kind: Kind, corpus: Corpus, rows: np.ndarray) -> str:
-    n = corpus.effective_groups(rows)
-    if n >= MIN_GROUPS:
-        return ""
-    return (
-        f"{BEHAVIOUR[kind]}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a "
-        f"pair, entity or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
-    )
-
-
-def _unpredicted(behaviour: Behaviour, kind: Kind) -> str:
-    """Return a reason if the prompts of a label are not declined more often than other prompts, else "".
-
-    The behaviour then does not follow the label: the labels are shuffled, or the model declines everything.
+    A behaviour whose prompts are not declined more often than others does not follow the label: the labels are
+    shuffled, or the model declines everything.
     """
-    corpus, did = behaviour.corpus, behaviour.did(ACTION_OF[kind])
-    judged = corpus.rated & np.array([action is not None for action in behaviour.actions])
-    own = (corpus.harmful if kind == "normative" else corpus.uncertain) & judged
-    mine, others = (_rate(did, corpus, np.flatnonzero(rows)) for rows in (own, judged & ~own))
-    if difference(mine, others).low > 0:
-        return ""
-    label = "harmful" if kind == "normative" else "uncertain"
-    return (
-        f"{BEHAVIOUR[kind]} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
-        f"prompts and {others.estimate:.0%} of all others; check the labels"
-    )
+    corpus, what = loaded.corpus, BEHAVIOUR[kind]
+    if len(rows) < MIN_BASELINE:
+        yield (
+            f"{what} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are needed; give "
+            f"more prompts that the model {'refuses' if kind == 'normative' else 'abstains from'}, if there are any"
+        )
+    if (n := corpus.effective_groups(rows)) < MIN_GROUPS:
+        yield (
+            f"{what}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a pair, entity "
+            f"or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
+        )
+    did, label = loaded.behaviour.did(ACTION_OF[kind]), "harmful" if kind == "normative" else "uncertain"
+    judged = corpus.rated & np.array([action is not None for action in loaded.behaviour.actions])
+    own = corpus.labelled(label) & judged
+    mine, others = (_rate(did, corpus, np.flatnonzero(of)) for of in (own, judged & ~own))
+    if not difference(mine, others).low > 0:  # nor where a share is not known
+        yield (
+            f"{what} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
+            f"prompts and {others.estimate:.0%} of all others; check the labels"
+        )
 
 
 def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Estimate:
@@ -141,34 +126,29 @@ def check_direction(loaded: LoadedRun, direction: Direction) -> None:
     Raises:
         UserError: the width, weights, layer, position or site differ; names it and the remedy.
     """
-    model, locus, name = loaded.model, direction.locus, direction.name
-    remedy = "fit directions on this model with: refusal probe CONFIG"
-    weights = direction.provenance.get("weights")
-    if len(direction.vector) != model.d_model:
-        raise UserError(
-            f"direction {name!r} has {len(direction.vector)} numbers, the stream of {model.name} has "
-            f"{model.d_model}; {remedy}"
-        )
-    if weights != model.fingerprint() and direction.provenance.get("cast_weights") == model.cast_fingerprint():
+    model, store, locus, name = loaded.model, loaded.store, direction.locus, direction.name
+    remedy, weights = "fit directions on this model with: refusal probe CONFIG", direction.provenance.get("weights")
+    recast = weights != model.fingerprint() and direction.provenance.get("cast_weights") == model.cast_fingerprint()
+    other = f"other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "unnamed weights"
+    positions, last = ", ".join(store.positions), model.n_layers - 1
+    wrong = {
+        f"has {len(direction.vector)} numbers, the stream of {model.name} has {model.d_model};": (
+            len(direction.vector) != model.d_model
+        ),
+        f"was fitted on {other}, not on {model.name};": weights != model.fingerprint() and not recast,
+        f"belongs to layer {locus.layer}; {model.name} has layers 0 to {last};": not 0 <= locus.layer <= last,
+        f"was fitted at {locus.position}, which this run's activations do not have (they have {positions});": (
+            locus.position not in store.positions
+        ),
+        f"belongs to {locus.site}, this run's activations to {store.site}; extract that site (extract.site), or": (
+            locus.site != store.site
+        ),
+    }
+    for what, is_so in wrong.items():
+        if is_so:
+            raise UserError(f"direction {name!r} {what} {remedy}")
+    if recast:
         loaded.reporter.say(f"direction {name!r} was fitted on these weights in another dtype")
-    elif weights != model.fingerprint():
-        other = f"other weights ({direction.provenance.get('model', 'unnamed')})" if weights else "unnamed weights"
-        raise UserError(f"direction {name!r} was fitted on {other}, not on {model.name}; {remedy}")
-    if not 0 <= locus.layer < model.n_layers:
-        raise UserError(
-            f"direction {name!r} belongs to layer {locus.layer}; {model.name} has layers 0 to "
-            f"{model.n_layers - 1}; {remedy}"
-        )
-    if locus.position not in loaded.store.positions:
-        raise UserError(
-            f"direction {name!r} was fitted at {locus.position}, which this run's activations do not have "
-            f"(they have {', '.join(loaded.store.positions)}); {remedy}"
-        )
-    if locus.site != loaded.store.site:
-        raise UserError(
-            f"direction {name!r} belongs to {locus.site}, this run's activations to {loaded.store.site}; "
-            f"extract that site (extract.site), or {remedy}"
-        )
 
 
 def missing_direction(inputs: RunInputs, kind: Kind) -> str:

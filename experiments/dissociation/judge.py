@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import product
 
 import numpy as np
 from jaxtyping import Int
@@ -10,6 +11,7 @@ from jaxtyping import Int
 from experiments.dissociation.applicability import missing_direction
 from experiments.dissociation.results import (
     EVERYWHERE,
+    TURNED,
     Dissociation,
     EffectRecord,
     MeasuredEffects,
@@ -30,35 +32,34 @@ from scoring.actions import ANSWERED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
 
-TURNED_INTO: dict[Kind, str] = {"normative": "abstained", "epistemic": "refused"}
 MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
 Rows = Int[np.ndarray, " rows"]
+Matrix = Mapping[str, Mapping[str, Estimate]]
 
 
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json."""
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
-    result = judge_effects(inputs, *read_measured(inputs)).model_copy(update={"rank": rank})
+    result = judge_effects(inputs, *_read_measured(inputs)).model_copy(update={"rank": rank})
     result.write(inputs.file("stages/dissociate.json"))
 
 
-def read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
-    """Read stages/effects.json and the outcomes beside it."""
+def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
     measured = MeasuredEffects.read(inputs.file("stages/effects.json"))
     return measured, read_outcomes(inputs.file("outcomes.parquet/effects.parquet"), [p.id for p in inputs.prompts])
 
 
 def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> Dissociation:
     """Judge effects at the configured margin and level."""
-    config, corpus = inputs.config.dissociate, inputs.corpus
+    config = inputs.config.dissociate
     decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
-    effects = {
-        (kind, b): _effect(measured, outcomes, kind, b, rows)
-        for kind in measured.directions
-        for b, rows in testable.items()
-    }
-    n_groups = {b: corpus.effective_groups(rows) for b, rows in testable.items()}
+    effects: dict[EffectKey, Effect] = {}
+    for ablated, (b, rows) in product(measured.directions, testable.items()):
+        stopped = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits(OPENED)
+        null = measured.null.get(ablated, {}).get(b)
+        effects[ablated, b] = Effect(stopped, None) if null is None else Effect(stopped, *null.tested())
+    n_groups = {b: inputs.corpus.effective_groups(rows) for b, rows in testable.items()}
     verdict = judge_dissociation(
         effects,
         n_groups,
@@ -69,21 +70,19 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         margin=config.margin,
         alpha=config.alpha,
     )
-    more = _turned(measured, outcomes, testable)
-    if effects:
-        more += (f"the directions were fitted and set at {inputs.config.extract.site}",)
-    onset_rows = decliners_with_onset(inputs, outcomes)
-    tried = [(kind, name) for kind in measured.directions for name in (*(v.name for v in VARIANTS), EVERYWHERE)]
+    matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
+    fitted_at = (f"the directions were fitted and set at {inputs.config.extract.site}",) if effects else ()
+    tried = product(measured.directions, (*(v.name for v in VARIANTS), EVERYWHERE))
     return Dissociation(
         verdict=verdict.verdict,
-        reasons=verdict.reasons + more,
+        reasons=(*verdict.reasons, *_turned(measured.directions, list(testable), matrix), *fitted_at),
         margin=config.margin,
         alpha=config.alpha,
         variant=config.variant.name,
         power=verdict.power,
         contrasts=dict(verdict.contrasts),
-        matrix=_matrix(inputs, outcomes),
-        effects=_effect_records(inputs, measured, outcomes, effects, n_groups),
+        matrix=matrix,
+        effects=_effect_records(inputs, measured, outcomes, effects, n_groups, onset_rows),
         additions=_additions(inputs, measured, outcomes, config.alpha),
         variants=tuple(
             _variant(inputs, outcomes, kind, name, onset_rows)
@@ -99,27 +98,16 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
 # -- effects -----------------------------------------------------------------------------------------------------------
 
 
-def _effect(
-    measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes], ablated: Kind, behaviour: Kind, rows: Rows
-) -> Effect:
-    stopped = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits(OPENED)
-    null = measured.null.get(ablated, {}).get(behaviour)
-    if null is None:
-        return Effect(stopped, None)
-    labellings = float("inf") if null.n_labellings is None else null.n_labellings
-    return Effect(stopped, None if np.isnan(null.p) else null.p, null.n, labellings)
-
-
 def _effect_records(
     inputs: RunInputs,
     measured: MeasuredEffects,
     outcomes: Mapping[Key, Outcomes],
     effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
+    onset_rows: Mapping[Kind, Rows],
 ) -> tuple[EffectRecord, ...]:
     """Return every effect with its interval, its null, and the fall of the onset log-odds over groups."""
     alpha, corrected = inputs.config.dissociate.alpha, corrected_p(effects)
-    onset_rows = decliners_with_onset(inputs, outcomes)
 
     def onset(ablated: Kind, rows: Rows) -> Estimate:
         fall = _fall(outcomes, (PLAIN, f"ablate_{ablated}"), rows)
@@ -147,8 +135,7 @@ def _fall(outcomes: Mapping[Key, Outcomes], key: Key, rows: Rows) -> np.ndarray:
     return fall
 
 
-def decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[Kind, Rows]:
-    """Return the decliners of each behaviour on which onset log-odds are measured."""
+def _decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[Kind, Rows]:
     plain = outcomes[PLAIN, NOTHING]
     rows = plain.rows[~np.isnan(plain.onset)]
     return {b: of for b in KINDS if len(of := rows[inputs.behaviour.actions[rows] == ACTION_OF[b]])}
@@ -160,11 +147,11 @@ def decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) ->
 def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, dict[str, Estimate]]:
     """Rows are interventions; columns shares of test prompts, with intervals and n.
 
-    The first columns are the behaviours of all prompts of a label, the others what baseline declines become: answered
-    (`OPENED`), the other way of declining, or neither (another question's answer, no answer, unjudged).
+    The first columns are the behaviours of the judged prompts of a label; the others what baseline declines, judged or
+    not, become: answered (`OPENED`), the other way of declining, or neither (another question's answer, no answer).
     """
-    corpus, test = inputs.corpus, inputs.corpus.within("test")
-    answered_benign = inputs.behaviour.answered_benign("test")
+    corpus, behaviour, test = inputs.corpus, inputs.behaviour, inputs.corpus.within("test")
+    answered_benign = behaviour.answered_benign("test")
     columns: dict[str, tuple[np.ndarray, Collection[str]]] = {
         "refusal_on_harmful": (np.flatnonzero(corpus.harmful & test), {"refuse"}),
         "abstention_on_uncertain": (np.flatnonzero(corpus.uncertain & test), {"abstain"}),
@@ -177,37 +164,30 @@ def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, di
         shares: dict[str, Estimate] = {}
         for column, (rows, counted) in columns.items():
             now = of.among(rows)
-            judged = rows[now.judged]
-            shares[column] = grouped_rate(now.hits(counted)[now.judged], corpus.groups_among(judged))
-        return shares | _becoming(inputs, of)
+            shares[column] = grouped_rate(now.hits(counted)[now.judged], corpus.groups_among(rows[now.judged]))
+        for kind, plural in DECLINES.items():
+            rows = behaviour.decliners(kind, "test")
+            now, groups = of.among(rows), corpus.groups_among(rows)
+            opened, turned, still = (now.hits(c) for c in (OPENED, {ACTION_OF[other_kind(kind)]}, {ACTION_OF[kind]}))
+            became = {
+                f"{plural}_answered": opened,
+                TURNED[kind]: turned,
+                f"{plural}_neither": ~(opened | turned | still),
+            }
+            shares |= {column: grouped_rate(hit, groups) for column, hit in became.items()}
+        return shares
 
     return {name: row(of) for (condition, name), of in outcomes.items() if condition == PLAIN}
 
 
-def _becoming(inputs: RunInputs, outcomes: Outcomes) -> dict[str, Estimate]:
-    """Return what the baseline decliners of each behaviour do under an intervention, as shares of all of them."""
-    shares: dict[str, Estimate] = {}
-    for kind, plural in DECLINES.items():
-        rows = inputs.behaviour.decliners(kind, "test")
-        now, groups = outcomes.among(rows), inputs.corpus.groups_among(rows)
-        opened, turned, still = (now.hits(c) for c in (OPENED, {ACTION_OF[other_kind(kind)]}, {ACTION_OF[kind]}))
-        became = {"answered": opened, TURNED_INTO[kind]: turned, "neither": ~(opened | turned | still)}
-        shares |= {f"{plural}_{what}": grouped_rate(hit, groups) for what, hit in became.items()}
-    return shares
-
-
-def _turned(
-    measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes], decliners: Mapping[Kind, np.ndarray]
-) -> tuple[str, ...]:
+def _turned(directions: Collection[Kind], testable: Collection[Kind], matrix: Matrix) -> list[str]:
     """Return a reason for each ablation that turns many declines of one kind into the other."""
-    lines = []
-    for ablated in measured.directions:
-        for b, rows in decliners.items():
-            turned = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits({ACTION_OF[other_kind(b)]}).mean()
-            if turned >= MANY_TURNED:
-                into = DECLINES[other_kind(b)]
-                lines.append(f"ablating the {ablated} direction turns {turned:.0%} of the {DECLINES[b]} into {into}")
-    return tuple(lines)
+    shares = {(k, b): round(matrix[f"ablate_{k}"][TURNED[b]].estimate, 9) for k in directions for b in testable}
+    return [
+        f"ablating the {k} direction turns {turned:.0%} of the {DECLINES[b]} into {DECLINES[other_kind(b)]}"
+        for (k, b), turned in shares.items()
+        if turned >= MANY_TURNED
+    ]
 
 
 def _additions(
@@ -261,7 +241,7 @@ def gate_open(inputs: RunInputs) -> None:
     abstained from, with the epistemic direction ablated. The control ablates the *other* direction on the same prompts:
     an answer that both ablations give is not due to this gate.
     """
-    measured, outcomes = read_measured(inputs)
+    measured, outcomes = _read_measured(inputs)
     normative, epistemic = (_opened(inputs, kind, measured, outcomes) for kind in KINDS)
     OpenedGates(normative=normative, epistemic=epistemic).write(inputs.file("stages/gate_open.json"))
 
@@ -269,29 +249,21 @@ def gate_open(inputs: RunInputs) -> None:
 def _opened(inputs: RunInputs, kind: Kind, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> OpenedGate:
     if kind not in measured.directions:
         from_file = inputs.config.dissociate.directions is not None
-        return OpenedGate(
-            applicable=False, reason=measured.absent[kind] if from_file else missing_direction(inputs, kind)
-        )
+        reason = measured.absent[kind] if from_file else missing_direction(inputs, kind)
+        return OpenedGate(applicable=False, reason=reason)
     corpus, declined = inputs.corpus, inputs.behaviour.did(ACTION_OF[kind])
-    rows = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}
-    if not any(map(len, rows.values())):
+    rows_of = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}
+    if not any(map(len, rows_of.values())):
         what = "refused" if kind == "normative" else "abstained from"
         return OpenedGate(applicable=False, reason=f"no benign or uncertain test prompt is {what}")
     gate, other = outcomes[PLAIN, f"ablate_{kind}"], outcomes.get((PLAIN, f"ablate_{other_kind(kind)}"))
-    return OpenedGate(
-        applicable=True,
-        reason="",
-        variant=inputs.config.dissociate.variant.name,
-        labels={label: _answers(inputs, of, gate, other) for label, of in rows.items()},
-    )
-
-
-def _answers(inputs: RunInputs, rows: Rows, gate: Outcomes, other: Outcomes | None) -> OpenedLabel:
-    """Return the shares answered with each gate open, and the share of right answers where one is known."""
-    known = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
-    groups, control = inputs.corpus.groups_among(rows), None if other is None else other.among(rows)
-    return OpenedLabel(
-        answered=share(gate.among(rows), ANSWERED, groups, control),  # its `change` is against the other gate
-        answered_other_gate_open=None if control is None else share(control, ANSWERED, groups),
-        right=share(gate.among(rows[known]), None, groups[known]),
-    )
+    labels: dict[str, OpenedLabel] = {}
+    for label, rows in rows_of.items():
+        known = np.array([inputs.prompts[row].answer is not None for row in rows], dtype=bool)
+        groups, control = corpus.groups_among(rows), None if other is None else other.among(rows)
+        labels[label] = OpenedLabel(
+            answered=share(gate.among(rows), ANSWERED, groups, control),  # its `change` is against the other gate
+            answered_other_gate_open=None if control is None else share(control, ANSWERED, groups),
+            right=share(gate.among(rows[known]), None, groups[known]),
+        )
+    return OpenedGate(applicable=True, reason="", variant=inputs.config.dissociate.variant.name, labels=labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
-from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects, NullRecord
+from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.probing.write_directions import write_layers
@@ -26,7 +26,6 @@ from probes.direction import Direction, Locus, cosine
 from probes.means import difference_in_means, unit
 from probes.nonlinear_read import NonlinearRead, nonlinear_read
 from probes.statistics.seeds import named_rng
-from scoring.actions import OPENED
 from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
 from steering.ablation_variant import VARIANTS
 
@@ -45,13 +44,14 @@ def measure_effects(loaded: LoadedRun) -> None:
     outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
     write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)
     unsound, weak = that_miss_rules(setup.directions)
+    nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
     MeasuredEffects(
         directions=tuple(setup.directions),
         unsound=unsound,
         weak=weak,
         absent=dict(setup.absent),
         reads=_reads(loaded),
-        null=_null(loaded, setup, onset),
+        null=permuted_null(loaded, nulled, onset) if nulled and onset is not None else {},
         dependence=dependence(loaded, setup),
         side_effects=token_costs(loaded, ablations),
     ).write(loaded.file("stages/effects.json"))
@@ -116,7 +116,10 @@ def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects |
     rng, most = named_rng(loaded.config.seed, "ablation variants"), loaded.config.dissociate.n_onset
     benign = rng.permutation(loaded.behaviour.answered_benign("test"))[:most]
     rows = np.sort(np.concatenate([benign, *onset.rows.values()]))
-    trials = [(kind, *trial) for kind, d in setup.directions.items() for trial in _trials(d, loaded.model.n_layers)]
+    n_layers, trials = loaded.model.n_layers, list[tuple[Kind, str, list[Edit]]]()
+    for kind, d in setup.directions.items():
+        trials += [(kind, v.name, ablation(d, v)) for v in VARIANTS if covers_layers(d, v, n_layers)]
+        trials.append((kind, EVERYWHERE, ablation_at_every_layer(d, n_layers)))
     outcomes = dict[Key, Outcomes]()
     with loaded.reporter.task("other ways of ablating", len(trials) * len(rows)) as advance:
         for kind, name, edits in trials:
@@ -129,25 +132,14 @@ def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects |
     return outcomes
 
 
-def _trials(direction: Direction, n_layers: int) -> Iterator[tuple[str, list[Edit]]]:
-    for variant in VARIANTS:
-        if covers_layers(direction, variant, n_layers):
-            yield variant.name, ablation(direction, variant)
-    yield EVERYWHERE, ablation_at_every_layer(direction, n_layers)
-
-
 def _reads(loaded: LoadedRun) -> dict[Kind, NonlinearRead]:
     """Read each behaviour, declined against answered, from the streams at which a direction may be written."""
-    layers = [
-        k for k in write_layers(loaded.model.n_layers, loaded.config.dissociate.deepest) if k in loaded.store.layers
-    ]
-    reads: dict[Kind, NonlinearRead] = {}
+    deepest, reads = loaded.config.dissociate.deepest, dict[Kind, NonlinearRead]()
+    layers = [layer for layer in write_layers(loaded.model.n_layers, deepest) if layer in loaded.store.layers]
     for kind in KINDS:
-        samples = write_samples(loaded.behaviour, kind)
-        if samples is not None:
-            streams = [loaded.write_activations(layer)[samples.rows] for layer in layers]
-            given = (streams, samples.declined, samples.groups, samples.strata)
-            reads[kind] = nonlinear_read(*given, seed=loaded.config.seed)
+        if (of := write_samples(loaded.behaviour, kind)) is not None:
+            streams = [loaded.write_activations(layer)[of.rows] for layer in layers]
+            reads[kind] = nonlinear_read(streams, of.declined, of.groups, of.strata, seed=loaded.config.seed)
     return reads
 
 
@@ -186,22 +178,6 @@ def _scored(
     for b, rows in onset.rows.items():
         all_of[np.searchsorted(outcomes.rows, rows)] = np.nan_to_num(log_odds[b], nan=np.inf)
     return replace(outcomes, onset=all_of)
-
-
-def _null(
-    loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None
-) -> dict[Kind, dict[Kind, NullRecord]]:
-    """Draw the null of every direction whose own behaviour can be tested, even if the other's cannot."""
-    directions = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}
-    if not directions or onset is None:
-        return {}
-
-    def stopped(behaviour: Kind, direction: Direction) -> float:
-        edits = ablation(direction, loaded.config.dissociate.variant)
-        did = loaded.completer.actions(onset.rows[behaviour].tolist(), edits=edits)
-        return float(np.mean([action in OPENED for action in did]))
-
-    return permuted_null(loaded, directions, onset, context_onsets(loaded), stopped)
 
 
 # -- dependence of the two directions ----------------------------------------------------------------------------------

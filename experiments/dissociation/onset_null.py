@@ -1,10 +1,8 @@
-"""Onset effects and their permutation null: directions fitted on permuted labels.
+"""Onset effects and their permutation null: directions fitted on permuted labels, with whole groups of prompts.
 
-Labels are permuted with whole groups of prompts. Each draw has the same candidates as the real direction, and its locus
-is chosen by the same rule on the same validation prompts, so under no effect all are exchangeable and p is exact.
-
-An isotropic random vector would be a weak null: it misses the top principal components, so any fitted direction would
-look special (METHODS).
+Each draw has the same candidates as the real direction, and its locus is chosen by the same rule on the same validation
+prompts, so under no effect all are exchangeable and p is exact. An isotropic random vector would be a weak null: it
+misses the top principal components, so any fitted direction would look special (METHODS).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.dissociation.results import NullRecord
-from experiments.probing.stage import locus_selection, validation_of, write_fitter
+from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
@@ -25,8 +23,12 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
+from scoring.actions import OPENED
 from steering.ablation import ablation
 
+MeasuredDraws = tuple[
+    list[Direction], dict[Kind, np.ndarray]
+]  # and the mean fall of each behaviour's log-odds under each
 TOGETHER = 20  # null directions that are drawn and measured together
 
 
@@ -54,54 +56,42 @@ class OnsetEffects:
 
 
 def permuted_null(
-    loaded: LoadedRun,
-    directions: Mapping[Kind, Direction],
-    effects: OnsetEffects,
-    onsets: Onsets,
-    stopped: Callable[[Kind, Direction], float],
+    loaded: LoadedRun, directions: Mapping[Kind, Direction], effects: OnsetEffects
 ) -> dict[Kind, dict[Kind, NullRecord]]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
-    Args:
-        stopped: returns the share of a behaviour's decliners that ablating a direction stops, by generation.
-
-    Returns:
-        By ablated direction, then behaviour.
+    Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
+
+    def stopped(behaviour: Kind, direction: Direction) -> float:
+        rows = effects.rows[behaviour].tolist()
+        did = loaded.completer.actions(rows, edits=ablation(direction, config.variant))
+        return float(np.mean([action in OPENED for action in did]))
+
     null: dict[Kind, dict[Kind, NullRecord]] = {}
     with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
         for i, (kind, real) in enumerate(directions.items()):
-            samples = write_samples(loaded.behaviour, kind)
-            if samples is None:
-                raise _no_direction(kind)
+            samples = _samples(loaded, kind)
             parts = in_parts(samples.permutations(rng, config.n_null_onset))
-            task = NullDraws(kind, effects.rows, onsets, screened=bool(real.provenance.get("screened")))
+            screened = bool(real.provenance.get("screened"))
             done: dict[int, MeasuredDraws] = {}
-            for place, measured in loaded.map(task, parts):
+            for place, measured in loaded.map(NullDraws(kind, effects.rows, context_onsets(loaded), screened), parts):
                 done[place] = measured
                 advance(len(parts[place]))
-            in_order = [done[place] for place in range(len(parts))]
-            generated = [direction for part in in_order for direction in part.directions][: config.n_null_generation]
+            drawn, falls = zip(*(done[place] for place in range(len(parts))), strict=True)
+            generated = [direction for part in drawn for direction in part][: config.n_null_generation]
             null[kind] = {
                 b: NullRecord.of(
                     float(observed[b][i]),
-                    [float(fall) for part in in_order for fall in part.falls[b]],
+                    np.concatenate([part[b] for part in falls]),
                     [stopped(b, direction) for direction in generated],
                     samples.n_labellings,
                 )
                 for b in effects.rows
             }
     return null
-
-
-@dataclass(frozen=True)
-class MeasuredDraws:
-    """Null directions, and the mean fall of each behaviour's onset log-odds under the ablation of each."""
-
-    directions: list[Direction]
-    falls: dict[Kind, Float[np.ndarray, " directions"]]
 
 
 @dataclass(frozen=True)
@@ -117,11 +107,11 @@ class NullDraws:
         """Return the function of a part."""
         sampler = NullDirectionSampler(loaded, self.kind, self.onsets, screened=self.screened)
         effects = OnsetEffects(loaded.model, loaded.rendered, self.decliners, self.onsets)
-        variant = loaded.config.dissociate.variant
 
         def measure(labellings: Bool[np.ndarray, "draws samples"]) -> MeasuredDraws:
             directions = sampler.of_labellings(labellings)
-            return MeasuredDraws(directions, effects.falls([ablation(each, variant) for each in directions]))
+            trials = [ablation(each, loaded.config.dissociate.variant) for each in directions]
+            return directions, effects.falls(trials)
 
         return measure
 
@@ -138,17 +128,14 @@ class NullDirectionSampler:
         *,
         screened: bool = False,
     ) -> None:
-        """Prepare the draws.
+        """Prepare draws that permute the labels of `samples`, or of the run's own.
 
-        Args:
-            samples: whose labels are permuted; None: the run's own.
-            screened: whether only the best candidates by first order are measured, as for the real direction.
+        `screened`: only the best candidates by first order are measured, as for the real direction.
         """
-        samples, validation = samples or write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
-        if samples is None or validation is None:
-            raise _no_direction(kind)
-        self.samples = samples
-        self._fitter = write_fitter(loaded, kind, samples, later=loaded.config.dissociate.layers == "later")
+        self.samples = samples or _samples(loaded, kind)
+        if (validation := validation_of(loaded, kind)) is None:
+            raise ValueError(f"there is no {kind} write direction, so it has no null")
+        self._fitter = write_fitter(loaded, kind, self.samples, later=loaded.config.dissociate.layers == "later")
         self._selection = locus_selection(loaded, kind, onsets, validation)
         self._screen = self._selection.screen(self._fitter.fit()) if screened else None
 
@@ -163,8 +150,10 @@ class NullDirectionSampler:
         return [direction for part in parts for direction in self.of_labellings(part)]
 
 
-def _no_direction(kind: Kind) -> ValueError:
-    return ValueError(f"there is no {kind} write direction, so it has no null")
+def _samples(loaded: LoadedRun, kind: Kind) -> WriteSamples:
+    if (samples := write_samples(loaded.behaviour, kind)) is None:
+        raise ValueError(f"there is no {kind} write direction, so it has no null")
+    return samples
 
 
 def in_parts(labellings: Bool[np.ndarray, "draws samples"]) -> list[Bool[np.ndarray, "draws samples"]]:

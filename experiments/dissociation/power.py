@@ -1,10 +1,9 @@
 """Sample size for a power of 80 %: how many independent prompts, or null directions, settle an open question.
 
-The question is whether an interval lies in a range. An experiment with n groups settles it if the interval, computed
-by the verdict's own interval function, lies there. `needed` is the least n at which this happens in `POWER` of
-experiments, if the rates and the discordance measured so far are the true ones. Experiments are represented by the
-quantiles of their estimate: of the binomial, and for paired differences of the normal. At each quantile of a
-difference, the table of pairs is its mean given that difference.
+An experiment with n groups settles whether an interval lies in a range if the interval, computed by the verdict's own
+function, lies there. The number needed is the least n at which this happens in `POWER` of experiments, if the rates and
+the discordance measured so far are the true ones. Experiments are represented by the quantiles of their estimate: of
+the binomial, and for paired differences of the normal, each with the mean table of pairs given that difference.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from jaxtyping import Bool
 from pydantic import Field
 from scipy.special import ndtri
 
-from probes.statistics.intervals import clopper_pearson
+from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.tango import lies_within
 
 Range = tuple[float, float]
@@ -28,6 +27,9 @@ POWER = 0.8
 MOST = 100_000  # larger sample sizes are not reported
 QUANTILES = (np.arange(100) + 0.5) / 100
 Unit = Literal["independent decliners", "permuted-label directions"]
+DECLINERS: Unit = "independent decliners"
+DIRECTIONS: Unit = "permuted-label directions"
+Needed = int | str  # a number, or why there is none
 
 
 @dataclass(frozen=True)
@@ -42,47 +44,52 @@ class SampleSize:
     more: int | None
     obstacle: str = ""  # the reason if there is no number
 
+    @classmethod
+    def of(cls, quantity: str, question: str, unit: Unit, now: float, needed: Needed) -> Self:
+        """Return the sample size from the number needed, or the reason why there is none."""
+        if isinstance(needed, str):
+            return cls(quantity, question, unit, now, None, None, needed)
+        return cls(quantity, question, unit, now, needed, ceil(needed - now))
+
     def __str__(self) -> str:
         if self.needed is None:
             return self.obstacle
         return f"about {self.needed} {self.unit} would settle it (now {self.now:.0f}) with a power of {POWER:.0%}"
 
 
-def contrast_sample_size(
-    quantity: str,
-    question: str,
-    a: Bool[np.ndarray, " decliners"],
-    b: Bool[np.ndarray, " decliners"],
-    n: float,
-    where: Range,
-    alpha: float,
-) -> SampleSize:
+def needed_for_contrast(
+    a: Bool[np.ndarray, " decliners"], b: Bool[np.ndarray, " decliners"], n: float, where: Range, alpha: float
+) -> Needed:
     """Return how many groups would show that a paired difference, mean(a) - mean(b), lies in a range; n were seen."""
-    a, b = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
-    return _required(quantity, question, x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
+    return _settling(x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
 
 
-def rate_sample_size(quantity: str, question: str, rate: float, n: float, where: Range, alpha: float) -> SampleSize:
+def needed_for_rate(rate: float, n: float, where: Range, alpha: float) -> Needed:
     """Return how many groups would show that a rate lies in a range; n groups were seen."""
     from scipy.stats import binom  # it takes long to import, and reading results does not need it
 
     def power(n: int) -> float:
-        intervals = [clopper_pearson(hits, n, alpha) for hits in binom.ppf(QUANTILES, n, rate)]
-        return float(np.mean([where[0] < interval.low and interval.high < where[1] for interval in intervals]))
+        return float(
+            np.mean([lies_in(clopper_pearson(hits, n, alpha), where) for hits in binom.ppf(QUANTILES, n, rate)])
+        )
 
-    return _required(quantity, question, rate, n, where, power)
+    return _settling(rate, n, where, power)
 
 
-def null_sample_size(quantity: str, question: str, p: float | None, n: int | None, alpha: float) -> SampleSize:
+def needed_for_null(p: float | None, n: int | None, alpha: float) -> Needed:
     """Return how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
-    unit: Unit = "permuted-label directions"
     if p is None or n is None:
-        return SampleSize(quantity, question, unit, n or 0, None, None, "it was not compared with them")
+        return "it was not compared with them"
     share = max(0.0, p * (n + 1) - 1) / n
     if share >= alpha:
-        return SampleSize(quantity, question, unit, n, None, None, f"no number of {unit} would settle it")
-    return _smallest(quantity, question, unit, n, lambda n: null_power(share, n, alpha))
+        return f"no number of {DIRECTIONS} would settle it"
+    return _smallest(DIRECTIONS, n, lambda n: null_power(share, n, alpha))
+
+
+def lies_in(interval: Estimate, where: Range) -> bool:
+    """Return whether an interval lies in an open range."""
+    return where[0] < interval.low and interval.high < where[1]
 
 
 def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: float) -> float:
@@ -106,20 +113,16 @@ def null_power(share: float, n: int, alpha: float) -> float:
     return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
 
 
-def _required(
-    quantity: str, question: str, estimate: float, n: float, where: Range, power: Callable[[int], float]
-) -> SampleSize:
-    unit: Unit = "independent decliners"
+def _settling(estimate: float, n: float, where: Range, power: Callable[[int], float]) -> Needed:
     if np.isnan(estimate):
-        return SampleSize(quantity, question, unit, n, None, None, "nothing was measured")
+        return "nothing was measured"
     if not where[0] + ROUNDING < estimate < where[1] - ROUNDING:
         on = any(abs(estimate - edge) <= ROUNDING for edge in where)
-        why = "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
-        return SampleSize(quantity, question, unit, n, None, None, why)
-    return _smallest(quantity, question, unit, n, power)
+        return "no number would settle it: the estimate lies " + ("on the margin" if on else "on the other side")
+    return _smallest(DECLINERS, n, power)
 
 
-def _smallest(quantity: str, question: str, unit: Unit, now: float, power: Callable[[int], float]) -> SampleSize:
+def _smallest(unit: Unit, now: float, power: Callable[[int], float]) -> Needed:
     """Return the least number above `now` at which the power reaches POWER, if it is at most MOST."""
     low, high = int(now), int(now) + 1
     while low < MOST and power(high) < POWER:
@@ -127,7 +130,4 @@ def _smallest(quantity: str, question: str, unit: Unit, now: float, power: Calla
     while high - low > 1 and low < MOST:
         middle = (low + high) // 2
         low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    if high > MOST:
-        why = f"more than {MOST} {unit} would be needed to settle it"
-        return SampleSize(quantity, question, unit, now, None, None, why)
-    return SampleSize(quantity, question, unit, now, high, ceil(high - now))
+    return f"more than {MOST} {unit} would be needed to settle it" if high > MOST else high

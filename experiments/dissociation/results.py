@@ -21,8 +21,8 @@ from probes.nonlinear_read import NonlinearRead
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue, permutation_p
 
-Samples = Sequence[float] | np.ndarray
 EVERYWHERE = "zero/every/all"  # a variant beside those of `steering.ablation_variant`: every layer and token
+TURNED: dict[Kind, str] = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # matrix columns
 
 
 class NullRecord(Record):
@@ -48,22 +48,25 @@ class NullRecord(Record):
 
         An observed effect that is not finite counts as -inf, a drawn one as +inf.
         """
+
+        def plain(value: float) -> float | None:
+            return float(value) if np.isfinite(value) else None
+
         finite = np.where(np.isfinite(drawn), drawn, np.nan)
-        highest = float(np.quantile(finite, 0.95))
         lowered = observed if np.isfinite(observed) else -np.inf
         return cls(
-            onset_effect=_plain(observed),
-            null_95th_percentile=_plain(highest),
+            onset_effect=plain(observed),
+            null_95th_percentile=plain(np.quantile(finite, 0.95)),
             p=float(permutation_p(np.nan_to_num(finite, nan=np.inf), lowered, labellings=n_labellings)),
             n=len(finite),
-            n_labellings=_plain(n_labellings),
-            drawn=tuple(_plain(round(value, 4)) for value in finite.tolist()),
+            n_labellings=plain(n_labellings),
+            drawn=tuple(plain(round(value, 4)) for value in finite.tolist()),
             stopped_by_generation=tuple(stopped),
         )
 
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    def tested(self) -> tuple[float | None, int, float]:
+        """Return p (None with too few labellings), the number of null directions, and of distinct labellings."""
+        return None if np.isnan(self.p) else self.p, self.n, np.inf if self.n_labellings is None else self.n_labellings
 
 
 class Dependence(Record):
@@ -133,10 +136,6 @@ class Dissociation(Record):
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
-
-    def effect(self, ablated: Kind, behaviour: Kind) -> EffectRecord | None:
-        """Return the effect of ablating a direction on a behaviour's decliners; None if it was not measured."""
-        return next((one for one in self.effects if (one.ablated, one.behaviour) == (ablated, behaviour)), None)
 
 
 class OpenedLabel(Record):

@@ -8,26 +8,20 @@ from pathlib import Path
 from experiments.charts.blocks import Block, figure
 from experiments.charts.grids import heat_map
 from experiments.charts.specification import Chart, Row, fields
-from experiments.dissociation.results import Dissociation, OpenedGate, OpenedGates, OpenedLabel
+from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, OpenedGates
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Kind
 from experiments.run.wording import p_text, points, verdict_sentence
+from experiments.side_effects.results import PlainText
 from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.intervals import Estimate
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
-TURNED = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # columns of the matrix
 DECLINED = {"normative": "Refused prompts", "epistemic": "Prompts abstained from"}
 BECOME = ("refusals_", "abstentions_")  # columns of the matrix on what baseline declines become
-MATRIX_WIDTH = 118  # pixels a column: behaviours have long names
-NUMBERS = {
-    "row": "intervention",
-    "column": "behaviour",
-    "estimate": "share, %",
-    "low": "from, %",
-    "high": "to, %",
-    "n": "n",
-}
+WIDTH = 118  # pixels a column: behaviours have long names
+NUMBERS = dict(row="intervention", column="behaviour", estimate="share, %", low="from, %", high="to, %", n="n")
+NOT_TESTED = "not tested"
 
 
 def print_dissociation(directory: Path, result: Dissociation) -> None:
@@ -39,42 +33,33 @@ def print_dissociation(directory: Path, result: Dissociation) -> None:
 
 def dissociation_blocks(result: Dissociation) -> list[Block]:
     """Return the section: matrices, the permutation null, the tables, all but two closed, and further lines."""
-    captions = {
-        False: "Share of test prompts with each behaviour under each intervention (95 %); controls: random directions",
-        True: "What the plain model's refusals and abstentions become under each intervention (95 %)",
-    }
+    plain = "Share of test prompts with each behaviour under each intervention (95 %); controls: random directions"
+    turned = "What the plain model's refusals and abstentions become under each intervention (95 %)"
     blocks: list[Block] = []
-    for become, caption in captions.items():
+    for name, become, caption in (("matrix", False, plain), ("matrix_become", True, turned)):
         if chart := matrix_chart(result.matrix, become=become):
-            cells = matrix_cells(result.matrix, become=become)
-            blocks.append(figure("matrix_become" if become else "matrix", chart, caption, cells, NUMBERS))
+            blocks.append(figure(name, chart, caption, _matrix_cells(result.matrix, become), NUMBERS))
     return [*blocks, *_null_table(result), *tables(result), *rank_lines(result.rank), *dependence_lines(result)]
 
 
 def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:
-    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows).
+    """Draw the share of test prompts with each behaviour (columns) under each intervention (rows); None without any.
 
-    Args:
-        become: the columns on what the plain model's refusals and abstentions become, in place of the others.
-
-    Returns:
-        None where no such share was measured.
+    With `become`, the columns are what the plain model's refusals and abstentions become.
     """
-    cells = matrix_cells(matrix, become=become)
+    if not (cells := _matrix_cells(matrix, become)):
+        return None
     title = (
         "What the plain model's refusals and abstentions become"
         if become
         else "Share of test prompts with each behaviour under each intervention"
     )
-    ends, width = (0.0, 1.0), MATRIX_WIDTH
-    chart = heat_map(
-        cells, title=title, columns="", lines="", unit="share", domain=ends, number=".0%", column_width=width
+    return heat_map(
+        cells, title=title, columns="", lines="", unit="share", domain=(0.0, 1.0), number=".0%", column_width=WIDTH
     )
-    return chart if cells else None
 
 
-def matrix_cells(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> list[Row]:
-    """Return the cells of a matrix chart that have prompts."""
+def _matrix_cells(matrix: Mapping[str, Mapping[str, Estimate]], become: bool) -> list[Row]:
     first = next(iter(matrix.values()), {})
     return [
         {"column": _column(name, first[name].n), "row": intervention.replace("_", " "), **fields(share)}
@@ -87,11 +72,6 @@ def matrix_cells(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool =
 def _column(name: str, n: int | None) -> str:
     what, _, among = name.replace("_", " ").partition(" on ")
     return f"{what}, {f'on {among}, ' if among else ''}n = {n}"
-
-
-def without_variants(result: Dissociation) -> Dissociation:
-    """Return the result without the other variants of ablation: the effects are those of the verdict's."""
-    return result.model_copy(update={"variants": ()})
 
 
 def strength_sentence(result: Dissociation) -> str:
@@ -110,12 +90,10 @@ def dependence_lines(result: Dissociation) -> list[str]:
     line = (
         f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f} [{low:.2f}, {high:.2f}]"
     )
-    changed = [name.removeprefix("ablate_").split("_watch_") for name in dependence.moved_under_ablation]
-    for ablated, watched in changed:
-        line += (
-            f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
-            "directions do"
-        )
+    for name in dependence.moved_under_ablation:
+        ablated, watched = name.removeprefix("ablate_").split("_watch_")
+        line += f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "
+        line += "directions do"
     if dependence.dependent:
         return [line + "; so they are not independent."]
     if not dependence.ablation_measured:
@@ -125,22 +103,18 @@ def dependence_lines(result: Dissociation) -> list[str]:
 
 def gate_sentence(gates: OpenedGates) -> str:
     """Return one line: how many declined test prompts are answered when the gate that declined them is opened."""
-    return f"{_gate('normative', gates.normative)} {_gate('epistemic', gates.epistemic)}"
-
-
-def _gate(kind: str, gate: OpenedGate) -> str:
-    if not gate.applicable:
-        return f"{DECLINED[kind]}: not applicable, {gate.reason}."
-    parts = [_label(label, opened) for label, opened in gate.labels.items() if opened.answered.n]
-    return f"{DECLINED[kind]}, with the {kind} direction ablated: {'; '.join(parts)}."
-
-
-def _label(label: str, opened: OpenedLabel) -> str:
-    other, right = opened.answered_other_gate_open, opened.right
-    text = f"{opened.answered:.0%} of {opened.answered.n} {label} prompts are answered"
-    if other is not None and other.known:
-        text += f" ({other.estimate:.0%} with the other ablated)"
-    return text + (f", {right:.0%} of the {right.n} with a known answer correctly" if right.n else "")
+    lines = []
+    for kind, gate in (("normative", gates.normative), ("epistemic", gates.epistemic)):
+        parts = []
+        for label, of in gate.labels.items():
+            other = of.answered_other_gate_open
+            text = f"{of.answered:.0%} of {of.answered.n} {label} prompts are answered"
+            text += f" ({other.estimate:.0%} with the other ablated)" if other and other.known else ""
+            text += f", {of.right:.0%} of the {of.right.n} with a known answer correctly" if of.right.n else ""
+            parts += [text] if of.answered.n else []
+        shown = f", with the {kind} direction ablated: {'; '.join(parts)}"
+        lines.append(f"{DECLINED[kind]}{shown if gate.applicable else f': not applicable, {gate.reason}'}.")
+    return " ".join(lines)
 
 
 # -- rank --------------------------------------------------------------------------------------------------------------
@@ -155,21 +129,18 @@ def _rank_line(kind: Kind, tried: RankEstimate) -> str:
     what = f"Rank of the {DECLINES[kind]}"
     if tried.rank is None:
         return f"{what}: not tested, {tried.reason}."
+    rank = f"at least {tried.rank} (that more directions add less than {tried.margin:.0%} is not shown)"
+    if tried.rank == 0:
+        rank = f"0, no direction at this layer is shown to stop more than {tried.margin:.0%}"
+    elif tried.settled:
+        rank = str(tried.rank)
     stopped = {effect.k: f"{effect.stopped.estimate:.0%}" for effect in tried.effects}
     effect = f"one direction stops {stopped[1]}"
     if len(stopped) > 2 and tried.write_direction is not None:
         effect += f" (the verdict's {tried.write_direction.estimate:.0%})"
     if tried.best is not None and tried.best > 1:
         effect += f", {tried.best} directions stop {stopped[tried.best]}"
-    return f"{what}: {_rank(tried)}; {effect}. The search stopped because {tried.reason}."
-
-
-def _rank(tried: RankEstimate) -> str:
-    if tried.rank == 0:
-        return f"0, no direction at this layer is shown to stop more than {tried.margin:.0%}"
-    if tried.settled:
-        return f"{tried.rank}"
-    return f"at least {tried.rank} (that more directions add less than {tried.margin:.0%} is not shown)"
+    return f"{what}: {rank}; {effect}. The search stopped because {tried.reason}."
 
 
 def rank_rows(ranks: Ranks | None) -> list[list[str]]:
@@ -188,50 +159,37 @@ def rank_rows(ranks: Ranks | None) -> list[list[str]]:
 
 def tables(result: Dissociation) -> list[Table]:
     """Return the tables that have rows; on the page all but the first two are closed."""
-    title, effects = "Baseline decliners that stop declining (95 %)", "ablated|behaviour|stop|change kind|n"
     added = [(kind, result.matrix[f"add_{kind}"]) for kind in KINDS if f"add_{kind}" in result.matrix]
     refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
     by_ablation = [(name.removeprefix("ablate_"), of) for name, of in result.side_effects.items()]
-    shown: list[tuple[str, str, list[list[str]]]] = [
-        (title, f"{effects}|onset log-odds fall by|p, permuted labels (Holm)", _effects(result)),
-        (
-            "Answered benign prompts that decline when a direction is added",
+    shown: dict[str, tuple[str, list[list[str]]]] = {  # columns and rows by title
+        "Baseline decliners that stop declining (95 %)": (
+            "ablated|behaviour|stop|change kind|n|onset log-odds fall by|p, permuted labels (Holm)",
+            [_effect_row(effect, result) for effect in result.effects],
+        ),
+        "Answered benign prompts that decline when a direction is added": (
             "added|refuse|abstain|n",
             [[kind, _share(row[refuse]), _share(row[abstain]), str(row[refuse].n)] for kind, row in added],
         ),
-        (
-            "Other variants of ablation: decliners that stop, benign prompts still answered",
+        "Other variants of ablation: decliners that stop, benign prompts still answered": (
             "ablated|form|layers|tokens|refusing|abstaining|benign",
             [
-                [
-                    row.ablated,
-                    *row.variant.split("/"),
-                    *(_percent(share) for share in (*map(row.stopped.get, KINDS), row.benign_answered)),
-                ]
-                for row in result.variants
+                [of.ablated, *of.variant.split("/"), *map(_percent, (*map(of.stopped.get, KINDS), of.benign_answered))]
+                for of in result.variants
             ],
         ),
-        (
-            "Decliners that stop when more directions are ablated (95 %; not part of the verdict)",
+        "Decliners that stop when more directions are ablated (95 %; not part of the verdict)": (
             "declines|directions|stop|n|points more with the best number",
             rank_rows(result.rank),
         ),
-        (
-            "Side effects",
+        "Side effects": (
             "ablated|benign answered|known facts right|KL, nats per token|plain text, nats per token (uniform guess)",
             [
-                [
-                    name,
-                    _share(of.benign_answering),
-                    _share(of.known_facts),
-                    _nats(of.kl),
-                    _nats(of.plain_text) + (f" ({of.plain_text.uniform:.1f})" if of.plain_text.known else ""),
-                ]
+                [name, _share(of.benign_answering), _share(of.known_facts), _nats(of.kl), _prose(of.plain_text)]
                 for name, of in by_ablation
             ],
         ),
-        (
-            "Harmful prompts still refused when wrapped",
+        "Harmful prompts still refused when wrapped": (
             "ablated|wrap|refused|n",
             [
                 [name, wrap, _share(wrapped.refused), str(wrapped.refused.n)]
@@ -239,33 +197,23 @@ def tables(result: Dissociation) -> list[Table]:
                 for wrap, wrapped in of.wraps.items()
             ],
         ),
-        (
-            "Sample sizes that would settle open questions",
+        "Sample sizes that would settle open questions": (
             "quantity|question|unit|now|needed (power 80 %)",
             [
-                [
-                    need.quantity.replace("_", " "),
-                    need.question,
-                    need.unit,
-                    f"{need.now:.0f}",
-                    need.obstacle if need.needed is None else str(need.needed),
-                ]
-                for need in result.power
+                [of.quantity.replace("_", " "), of.question, of.unit, f"{of.now:.0f}", str(of.needed or of.obstacle)]
+                for of in result.power
             ],
         ),
-    ]
-    return [Table(title, head.split("|"), rows, fold=i > 1) for i, (title, head, rows) in enumerate(shown) if rows]
+    }
+    listed = enumerate(shown.items())
+    return [Table(title, head.split("|"), rows, fold=i > 1) for i, (title, (head, rows)) in listed if rows]
 
 
-def _effects(result: Dissociation) -> list[list[str]]:
-    rows = []
-    for effect in result.effects:
-        fall = "not tested" if effect.onset is None else f"{effect.onset:.1f}"
-        p = "not tested" if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
-        turned = _percent(result.matrix.get(f"ablate_{effect.ablated}", {}).get(TURNED[effect.behaviour]))
-        stopped = _share(effect), turned, str(effect.n)
-        rows.append([effect.ablated, BEHAVIOUR[effect.behaviour], *stopped, fall, p])
-    return rows
+def _effect_row(effect: EffectRecord, result: Dissociation) -> list[str]:
+    fall = NOT_TESTED if effect.onset is None else f"{effect.onset:.1f}"
+    p = NOT_TESTED if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
+    turned = _percent(result.matrix.get(f"ablate_{effect.ablated}", {}).get(TURNED[effect.behaviour]))
+    return [effect.ablated, BEHAVIOUR[effect.behaviour], _share(effect), turned, str(effect.n), fall, p]
 
 
 def _null_table(result: Dissociation) -> list[Table]:
@@ -293,3 +241,7 @@ def _percent(share: Estimate | None) -> str:
 
 def _nats(mean: Estimate) -> str:
     return f"{mean.estimate:.3f}" if mean.known else "none"
+
+
+def _prose(nats: PlainText) -> str:
+    return _nats(nats) + (f" ({nats.uniform:.1f})" if nats.known else "")

@@ -1,37 +1,41 @@
 """The dissociation verdict, from effects and their intervals (METHODS, Separating the two refusals).
 
-Effects are compared within one behaviour only, because the two ways of declining have different ceilings. An
-inconclusive verdict says which effects are open, and how much more data each needs: the estimates, taken as exact,
-point to one table of classes and its verdict, and an undecided effect or contrast is open if another class that its
-interval leaves possible would change that verdict.
+An inconclusive verdict says which effects are open, and how much more data each needs: an undecided effect or contrast
+is open if another class that its interval leaves possible would change the verdict of the estimates taken as exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isinf
 
 import numpy as np
 from jaxtyping import Bool
 
-from experiments.dissociation.power import Range, SampleSize, contrast_sample_size, null_sample_size, rate_sample_size
+from experiments.dissociation.power import (
+    DECLINERS,
+    DIRECTIONS,
+    Range,
+    SampleSize,
+    needed_for_contrast,
+    needed_for_null,
+    needed_for_rate,
+)
 from experiments.dissociation.verdict_rules import (
     EFFECT_KEYS,
     REASONS,
     DissociationVerdict,
     EffectKey,
-    EffectTable,
     Quantity,
+    Table,
     beyond_null,
-    cell_range,
+    class_ranges,
     estimated_table,
     other_kind,
-    possible_cells,
-    possible_sides,
+    possible_classes,
     possible_tables,
     rests_on,
-    side_range,
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
@@ -91,16 +95,17 @@ def judge_dissociation(
         weak: directions that induce no declining when added, at any locus within the limit of KL.
     """
     if absent:
-        return Verdict("not_applicable", tuple(dict.fromkeys(absent.values())) + _one_effect(effects, n_groups, alpha))
+        return Verdict("not_applicable", (*dict.fromkeys(absent.values()), *_own_effects(effects, n_groups, alpha)))
     intervals, beyond = measure(effects, n_groups, alpha)
     contrasts = {kind: intervals[kind] for kind in KINDS}
     if few := _too_few_labellings(effects):
         return Verdict("inconclusive", few, contrasts)
     verdict = verdict_shown(intervals, beyond, margin, nonlinear)
     if verdict == "inconclusive":
-        open_reasons = open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear)
-        reasons = tuple(reason for reason, _ in open_reasons) or ("the effects fit no pattern: see the matrix",)
-        return Verdict("inconclusive", reasons, contrasts, tuple(need for _, need in open_reasons))
+        reasons = dict(open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear))
+        return Verdict(
+            verdict, tuple(reasons) or ("the effects fit no pattern: see the matrix",), contrasts, (*reasons.values(),)
+        )
     if not beyond_null(verdict):
         return Verdict(verdict, (REASONS[verdict],), contrasts)
     barring = [BREAKS.format(kind) for kind in unsound]
@@ -157,16 +162,14 @@ def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
     )
 
 
-def _one_effect(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> tuple[str, ...]:
-    lines = []
+def _own_effects(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> Iterator[str]:
     for kind in KINDS:
         if (effect := effects.get((kind, kind))) is not None:
             p = "" if effect.p_null is None else f" (p = {effect.p_null:.3f} against permuted-label directions)"
-            lines.append(
+            yield (
                 f"ablating the {kind} direction stops {effect.interval(n_groups[kind], alpha):.0%} of its own "
                 f"behaviour{p}; specificity is not testable"
             )
-    return tuple(lines)
 
 
 # -- open effects ------------------------------------------------------------------------------------------------------
@@ -180,66 +183,55 @@ def open_effects(
     margin: float,
     alpha: float,
     nonlinear: Collection[Kind],
-) -> list[tuple[str, SampleSize]]:
-    """Return a reason and the required sample size for each effect or contrast that is still open."""
+) -> Iterator[tuple[str, SampleSize]]:
+    """Yield a reason and the required sample size for each effect or contrast that is still open."""
     aim = estimated_table(intervals, margin)
-    wanted, reasons = _wanted(aim, intervals, margin, nonlinear), list[tuple[str, SampleSize]]()
-    for quantity, where in wanted.items():
+    for quantity, where in _wanted(aim, intervals, margin, nonlinear).items():
         question, interval = _question(where, margin), intervals[quantity]
         if isinstance(quantity, str):
             b, what, name = quantity, "own minus other effect", f"own_minus_other_on_{quantity}"
-            need = contrast_sample_size(name, question, *_stopped_by(effects, b), n_groups[b], where, alpha)
+            needed = needed_for_contrast(*_stopped_by(effects, b), n_groups[b], where, alpha)
         else:
             (ablated, b), name = quantity, f"ablate_{quantity[0]}_on_{quantity[1]}"
             what = f"the share that ablating {ablated} stops"
-            need = rate_sample_size(name, question, interval.estimate, n_groups[b], where, alpha)
-        reasons.append((f"{b}: {what} is {interval:.2f}; {question} {need}", need))
-    for key in beyond_null(verdict_of(aim, nonlinear)):
-        if key not in beyond:
-            reasons.append(_not_beyond_null(key, effects[key], alpha))
-    return reasons
+            needed = needed_for_rate(interval.estimate, n_groups[b], where, alpha)
+        need = SampleSize.of(name, question, DECLINERS, n_groups[b], needed)
+        yield f"{b}: {what} is {interval:.2f}; {question} {need}", need
+    for ablated, b in beyond_null(verdict_of(aim, nonlinear)):
+        if (ablated, b) in beyond:
+            continue
+        effect, whose = effects[ablated, b], "its effect" if ablated == b else f"the effect of ablating {ablated}"
+        question, needed = (
+            "does it exceed that of permuted-label directions?",
+            needed_for_null(effect.p_null, effect.n_null, alpha),
+        )
+        need = SampleSize.of(f"null_{ablated}_on_{b}", question, DIRECTIONS, effect.n_null or 0, needed)
+        reason = f"{b}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
+        yield reason + (f"; {need}" if effect.n_null is not None else ""), need
 
 
 def _wanted(
-    aim: EffectTable, intervals: Mapping[Quantity, Estimate], margin: float, nonlinear: Collection[Kind]
+    aim: Table, intervals: Mapping[Quantity, Estimate], margin: float, nonlinear: Collection[Kind]
 ) -> dict[Quantity, Range]:
     """Return the range in which the interval of each open quantity would have to lie, by what it is of.
 
     Where no quantity alone changes the verdict, every undecided one is open.
     """
     verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[Quantity, Range](), dict[Quantity, Range]()
-
-    def consider(quantity: Quantity, ranges: Sequence[Range], own: Range, tables: Sequence[EffectTable]) -> None:
-        same = [of for of, table in zip(ranges, tables, strict=True) if verdict_of(table, nonlinear) == verdict]
-        if len(ranges) > 1:
-            undecided[quantity] = own
-        if len(same) < len(ranges):
+    for quantity in (*KINDS, *EFFECT_KEYS):
+        ranges, possible = class_ranges(quantity, margin), possible_classes(quantity, intervals[quantity], margin)
+        same = [ranges[name] for name in possible if verdict_of({**aim, quantity: name}, nonlinear) == verdict]
+        if len(possible) > 1:
+            undecided[quantity] = ranges[aim[quantity]]
+        if len(same) < len(possible):
             open_only[quantity] = min(low for low, _ in same), max(high for _, high in same)
-
-    for b in KINDS:
-        sides = possible_sides(intervals[b], margin)
-        tables = [replace(aim, sides={**aim.sides, b: side}) for side in sides]
-        consider(b, [side_range(side, margin) for side in sides], side_range(aim.sides[b], margin), tables)
-    for key in EFFECT_KEYS:
-        cells = possible_cells(intervals[key], margin)
-        tables = [replace(aim, cells={**aim.cells, key: cell}) for cell in cells]
-        consider(key, [cell_range(cell, margin) for cell in cells], cell_range(aim.cells[key], margin), tables)
     return open_only or undecided
 
 
 def _question(where: Range, margin: float) -> str:
     low, high = where
-    if low == -margin and high == margin:
+    if (low, high) == (-margin, margin):
         return f"does it lie within the margin {margin:g}?"
     if isinf(high):
         return f"does it lie above {low:.3g}?"
     return f"does it lie below {high:.3g}?" if isinf(low) else f"does it lie between {low:.3g} and {high:.3g}?"
-
-
-def _not_beyond_null(key: EffectKey, effect: Effect, alpha: float) -> tuple[str, SampleSize]:
-    direction, behaviour = key
-    whose = "its effect" if direction == behaviour else f"the effect of ablating {direction}"
-    question = "does it exceed that of permuted-label directions?"
-    need = null_sample_size(f"null_{direction}_on_{behaviour}", question, effect.p_null, effect.n_null, alpha)
-    reason = f"{behaviour}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
-    return reason + (f"; {need}" if effect.n_null is not None else ""), need

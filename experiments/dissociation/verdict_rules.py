@@ -20,18 +20,19 @@ in small samples the paired interval misses at one limit up to twice as often as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import inf
-from typing import Literal, get_args
+from typing import Literal
 
-from experiments.dissociation.power import ROUNDING, Range
+from experiments.dissociation.power import ROUNDING, Range, lies_in
 from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Estimate
 
 EffectKey = tuple[Kind, Kind]  # (ablated direction, behaviour of the decliners)
 Quantity = EffectKey | Kind  # an effect; or a contrast (own direction's effect - the other's), by behaviour
 EFFECT_KEYS: tuple[EffectKey, ...] = tuple(product(KINDS, KINDS))
+QUANTITIES: tuple[Quantity, ...] = (*EFFECT_KEYS, *KINDS)
+Table = Mapping[Quantity, str]  # the class of each
 DissociationVerdict = Literal[
     "double_dissociation",
     "graded_dissociation",
@@ -45,61 +46,19 @@ DissociationVerdict = Literal[
     "not_applicable",
     "inconclusive",
 ]
-Cell = Literal["none", "partial", "full"]
-Side = Literal["below", "within", "above"]
 
-
-@dataclass(frozen=True)
-class EffectTable:
-    """The class of each effect, and of the contrast on each behaviour."""
-
-    cells: Mapping[EffectKey, Cell]
-    sides: Mapping[Kind, Side]
-
-    def is_consistent(self, margin: float) -> bool:
-        """Return whether each contrast can be the difference of its two effects."""
-
-        def bounded(key: EffectKey) -> Range:
-            low, high = cell_range(self.cells[key], margin)
-            return max(0.0, low), min(1.0, high)
-
-        for b in KINDS:
-            (own_low, own_high), (other_low, other_high) = bounded((b, b)), bounded((other_kind(b), b))
-            low, high = side_range(self.sides[b], margin)
-            if own_low - other_high >= high or own_high - other_low <= low:
-                return False
-        return True
-
-
-def other_kind(kind: Kind) -> Kind:
-    """Return the other kind."""
-    return "epistemic" if kind == "normative" else "normative"
-
-
-def verdict_of(table: EffectTable, nonlinear: Collection[Kind] = ()) -> DissociationVerdict:
-    """Return the verdict on a table of classes; `inconclusive` where the effects fit no pattern.
-
-    Args:
-        nonlinear: behaviours that the stream shows in a way that no direction does.
-    """
-    cells, sides = table.cells, table.sides
-    if all(cells[key] == "none" for key in EFFECT_KEYS):
-        return "nonlinear" if nonlinear else "no_effect"
-    specific = [kind for kind in KINDS if sides[kind] == "above"]
-    spared = {kind for kind in KINDS if cells[kind, other_kind(kind)] == "none"}
-    if len(specific) == len(KINDS):
-        return "double_dissociation" if len(spared) == len(KINDS) else "graded_dissociation"
-    for kind in KINDS:
-        both, others = ([cells[d, b] for b in KINDS] for d in (kind, other_kind(kind)))
-        if both == ["full", "full"] and others == ["none", "none"]:
-            return "one_direction_normative" if kind == "normative" else "one_direction_epistemic"
-    if specific and specific[0] in spared:
-        return "single_dissociation_normative" if specific[0] == "normative" else "single_dissociation_epistemic"
-    if all(sides[b] == "within" for b in KINDS) and all(cells[key] != "none" for key in EFFECT_KEYS):
-        return "shared_knob"
-    return "inconclusive"
-
-
+# The verdict on a table is that of the first row that fits. Columns are QUANTITIES: normative on refusals and on
+# abstentions, epistemic on both; contrasts. `some` is partial or full; effects with * must exceed their null.
+PATTERNS: Mapping[DissociationVerdict, tuple[str, ...]] = {
+    "no_effect": ("none", "none", "none", "none", "any", "any"),
+    "double_dissociation": ("any*", "none", "none", "any*", "above", "above"),
+    "graded_dissociation": ("any*", "any", "any", "any*", "above", "above"),
+    "one_direction_normative": ("full*", "full*", "none", "none", "any", "any"),
+    "one_direction_epistemic": ("none", "none", "full*", "full*", "any", "any"),
+    "single_dissociation_normative": ("any*", "none", "any", "any", "above", "any"),
+    "single_dissociation_epistemic": ("any", "any", "none", "any*", "any", "above"),
+    "shared_knob": ("some*", "some*", "some*", "some*", "within", "within"),
+}
 REASONS: Mapping[DissociationVerdict, str] = {
     "double_dissociation": "ablating each direction stops its own way of declining and not the other",
     "graded_dissociation": "ablating each direction stops more of its own way of declining than ablating the other "
@@ -119,21 +78,31 @@ REASONS: Mapping[DissociationVerdict, str] = {
 }
 
 
-NORMATIVE, EPISTEMIC = KINDS
-BEYOND_NULL: Mapping[DissociationVerdict, tuple[EffectKey, ...]] = {
-    "double_dissociation": ((NORMATIVE, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
-    "graded_dissociation": ((NORMATIVE, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
-    "single_dissociation_normative": ((NORMATIVE, NORMATIVE),),
-    "single_dissociation_epistemic": ((EPISTEMIC, EPISTEMIC),),
-    "one_direction_normative": ((NORMATIVE, NORMATIVE), (NORMATIVE, EPISTEMIC)),
-    "one_direction_epistemic": ((EPISTEMIC, NORMATIVE), (EPISTEMIC, EPISTEMIC)),
-    "shared_knob": EFFECT_KEYS,
-}
+def other_kind(kind: Kind) -> Kind:
+    """Return the other kind."""
+    return "epistemic" if kind == "normative" else "normative"
+
+
+def verdict_of(table: Table, nonlinear: Collection[Kind] = ()) -> DissociationVerdict:
+    """Return the verdict on a table of classes; `inconclusive` where the effects fit no pattern.
+
+    Args:
+        nonlinear: behaviours that the stream shows in a way that no direction does.
+    """
+    for verdict, wanted in PATTERNS.items():
+        if all(_fits(table[quantity], of) for quantity, of in zip(QUANTITIES, wanted, strict=True)):
+            return "nonlinear" if nonlinear and verdict == "no_effect" else verdict
+    return "inconclusive"
+
+
+def _fits(name: str, wanted: str) -> bool:
+    wanted = wanted.removesuffix("*")
+    return wanted in ("any", name) or (wanted == "some" and name != "none")
 
 
 def beyond_null(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
     """Return the effects that must exceed those of permuted-label directions for a verdict."""
-    return BEYOND_NULL.get(verdict, ())
+    return tuple(key for key, of in zip(EFFECT_KEYS, PATTERNS.get(verdict, ()), strict=False) if of.endswith("*"))
 
 
 def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
@@ -143,71 +112,53 @@ def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
     where nothing at the candidate layers decides that behaviour, no direction induces it when added, and none can be
     asked to. Every other positive verdict says of both what they do.
     """
-    if not beyond_null(verdict):
-        return ()
-    single = {"single_dissociation_normative": NORMATIVE, "single_dissociation_epistemic": EPISTEMIC}
-    return (single[verdict],) if verdict in single else KINDS
+    beyond = beyond_null(verdict)
+    return KINDS if len(beyond) > 1 else tuple(direction for direction, _ in beyond)
 
 
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
-def cell_range(cell: Cell, margin: float) -> Range:
-    """Return the open range in which an interval shows the class of an effect (above 1/3 margins, `full` is cut)."""
-    ranges: dict[Cell, Range] = {
-        "none": (-inf, margin),
-        "partial": (margin, 1 - margin),
-        "full": (max(1 - 2 * margin, margin) - ROUNDING, inf),  # the edge itself is full
-    }
-    return ranges[cell]
+def class_ranges(quantity: Quantity, margin: float) -> dict[str, Range]:
+    """Return the open range in which an interval shows each class (above 1/3 margins, `full` is cut)."""
+    if isinstance(quantity, str):
+        return {"below": (-inf, -margin), "within": (-margin, margin), "above": (margin, inf)}
+    full = max(1 - 2 * margin, margin) - ROUNDING  # the edge itself is full
+    return {"none": (-inf, margin), "partial": (margin, 1 - margin), "full": (full, inf)}
 
 
-def side_range(side: Side, margin: float) -> Range:
-    """Return the open range in which an interval shows the class of a contrast."""
-    ranges: dict[Side, Range] = {"below": (-inf, -margin), "within": (-margin, margin), "above": (margin, inf)}
-    return ranges[side]
+def possible_classes(quantity: Quantity, interval: Estimate, margin: float) -> tuple[str, ...]:
+    """Return the class of an effect or contrast, or each class that it may have where it is undecided."""
+    ranges = class_ranges(quantity, margin)
+    shown = [name for name, where in ranges.items() if lies_in(interval, where)]
+    if shown:
+        return (shown[-1],)  # an interval that shows full is not called partial
+    return tuple(name for name, (low, high) in ranges.items() if interval.low <= high and low <= interval.high)
 
 
-def possible_cells(interval: Estimate, margin: float) -> tuple[Cell, ...]:
-    """Return the class of an effect, or each class that it may have where it is undecided."""
-    order: tuple[Cell, ...] = ("none", "full", "partial")  # an interval that shows full is not called partial
-    shown = next((cell for cell in order if shows(interval, cell_range(cell, margin))), None)
-    if shown is not None:
-        return (shown,)
-    return tuple(cell for cell in get_args(Cell) if _touches(interval, cell_range(cell, margin)))
+def is_consistent(table: Table, margin: float) -> bool:
+    """Return whether each contrast can be the difference of its two effects."""
+    for b in KINDS:
+        keys: tuple[EffectKey, EffectKey] = (b, b), (other_kind(b), b)
+        (own_low, own_high), (other_low, other_high) = (class_ranges(key, margin)[table[key]] for key in keys)
+        low, high = class_ranges(b, margin)[table[b]]
+        if max(0.0, own_low) - min(1.0, other_high) >= high or min(1.0, own_high) - max(0.0, other_low) <= low:
+            return False
+    return True
 
 
-def possible_sides(interval: Estimate, margin: float) -> tuple[Side, ...]:
-    """Return the class of a contrast, or each class that it may have where it is undecided."""
-    return tuple(side for side in get_args(Side) if _touches(interval, side_range(side, margin)))
-
-
-def possible_tables(intervals: Mapping[Quantity, Estimate], margin: float) -> Iterator[EffectTable]:
+def possible_tables(intervals: Mapping[Quantity, Estimate], margin: float) -> Iterator[Table]:
     """Yield every table that the intervals of effects and contrasts leave possible."""
-    cells = [possible_cells(intervals[key], margin) for key in EFFECT_KEYS]
-    sides = [possible_sides(intervals[b], margin) for b in KINDS]
-    for of_effects, of_contrasts in product(product(*cells), product(*sides)):
-        table = EffectTable(
-            dict(zip(EFFECT_KEYS, of_effects, strict=True)), dict(zip(KINDS, of_contrasts, strict=True))
-        )
-        if table.is_consistent(margin):
-            yield table
+    classes = [possible_classes(quantity, intervals[quantity], margin) for quantity in QUANTITIES]
+    tables = (dict(zip(QUANTITIES, names, strict=True)) for names in product(*classes))
+    return (table for table in tables if is_consistent(table, margin))
 
 
-def estimated_table(intervals: Mapping[Quantity, Estimate], margin: float) -> EffectTable:
+def estimated_table(intervals: Mapping[Quantity, Estimate], margin: float) -> dict[Quantity, str]:
     """Return the table of the estimates, taken as exact."""
-    points = {name: Estimate(i.estimate, i.estimate, i.estimate) for name, i in intervals.items()}
-    cells: dict[EffectKey, Cell] = {}
-    for key in EFFECT_KEYS:  # among the classes that the interval leaves possible: `full` and `partial` overlap
-        possible = possible_cells(intervals[key], margin)
-        cells[key] = next((cell for cell in possible_cells(points[key], margin) if cell in possible), possible[0])
-    return EffectTable(cells, {b: possible_sides(points[b], margin)[0] for b in KINDS})
-
-
-def shows(interval: Estimate, where: Range) -> bool:
-    """Return whether an interval lies in an open range."""
-    return where[0] < interval.low and interval.high < where[1]
-
-
-def _touches(interval: Estimate, where: Range) -> bool:
-    return interval.low <= where[1] and where[0] <= interval.high
+    table: dict[Quantity, str] = {}
+    for quantity in QUANTITIES:  # among the classes that the interval leaves possible: `full` and `partial` overlap
+        possible, point = possible_classes(quantity, intervals[quantity], margin), intervals[quantity].estimate
+        exact = possible_classes(quantity, Estimate(point, point, point), margin)
+        table[quantity] = next((name for name in exact if name in possible), possible[0])
+    return table

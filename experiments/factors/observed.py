@@ -2,13 +2,7 @@
 
 Requests with a value are compared with requests without it within categories. The null permutes the values of whole
 groups of minimal pairs among groups of equal composition, and within a group and category (`permutation`).
-`experiments.factors.removal` measures the effect of removing one.
-
-Projections are compared in held-out parts that neither fit a direction nor set its units. The unit is the distance
-between the class means along `refusing` or `harmfulness`, so a factor that acts through the refusing direction alone
-shifts the projection by about as much as it changes the refusal rate. `p_differs_from_action` tests this: whether
-refused - projection depends on the factor. A shift that is not significant may still exist, because these parts hold
-fewer requests than the action is counted on.
+Projections are compared in held-out parts that neither fit a direction nor set its units (docs/triggers.md).
 """
 
 from __future__ import annotations
@@ -44,12 +38,7 @@ class ObservedEffects:
 def observe(
     corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], rows: Int[np.ndarray, " n_rows"], seed: int
 ) -> ObservedEffects:
-    """Compare benign and harmful requests with each value of each factor with those without it.
-
-    Args:
-        refused: over the corpus.
-        rows: the prompts to count.
-    """
+    """Compare requests with each value of each factor with those without it, by label, among the rows to count."""
     compared: list[tuple[ValueEffect, MatchedRequests]] = []
     untested: dict[str, dict[str, int]] = {name: {} for name in FACTORS}
     requests = {"benign": rows[corpus.requests[rows]], "harmful": rows[corpus.harmful[rows]]}
@@ -101,12 +90,7 @@ class MatchedRequests:
 def matched_requests(
     corpus: Corpus, rows: Int[np.ndarray, " n_rows"], values: Shaped[np.ndarray, " n_prompts"], value: str
 ) -> MatchedRequests | None:
-    """Return requests with a value and those to compare: without any value or, where too few, all others.
-
-    Args:
-        rows: the requests of one label.
-        values: over the corpus; NO_VALUE where a prompt has none.
-    """
+    """Return requests of one label with a value and those to compare: without any or, where too few, all others."""
     for compared_with in ("none", "others"):
         kept = rows if compared_with == "others" else rows[np.isin(values[rows], [value, NO_VALUE])]
         category = np.array([corpus.prompts[row].category or "" for row in kept])
@@ -171,24 +155,21 @@ def shifts(
         groups, did = corpus.groups[matched.rows], refused[matched.rows]
         for direction, projected in along.items():
             rng, values = named_rng(seed, "factor projection", len(tested)), projected[matched.rows]
-            tested.append((i, direction, difference(values, groups, matched).counted(len(values))))
-            one, differs = (
-                permuted_p(matched.has, outcome, groups, matched.category, times, rng)
-                for outcome in (values, did - values)
+            p, differs = (
+                permuted_p(matched.has, of, groups, matched.category, times, rng) for of in (values, did - values)
             )
-            ps.append((one, differs))
-    adjusted, differing = (holm([pair[k] for pair in ps]) for k in (0, 1))
+            tested.append((i, direction, difference(values, groups, matched).counted(len(values))))
+            ps.append((p, differs))
+    adjusted = [holm([pair[k] for pair in ps]) for k in (0, 1)]
     shifted: list[dict[str, DirectionShift]] = [{} for _ in effects]
-    for (i, direction, change), (p, differs), p_adjusted, differs_adjusted in zip(
-        tested, ps, adjusted, differing, strict=True
-    ):
+    for k, (i, direction, change) in enumerate(tested):
         shifted[i][direction] = DirectionShift(
             difference=change,
-            p=p,
-            p_adjusted=p_adjusted,
-            moves=p_adjusted <= ALPHA,
-            p_differs_from_action=differs,
-            p_differs_from_action_adjusted=differs_adjusted,
+            p=ps[k][0],
+            p_adjusted=adjusted[0][k],
+            moves=adjusted[0][k] <= ALPHA,
+            p_differs_from_action=ps[k][1],
+            p_differs_from_action_adjusted=adjusted[1][k],
         )
     return shifted
 

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Shaped
 
-from experiments.factors.results import TextCounts
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 
@@ -58,10 +58,10 @@ def values_of(corpus: Corpus, read: Callable[[Prompt], str | None]) -> Shaped[np
     return np.array([read(prompt) or NO_VALUE for prompt in corpus.prompts])
 
 
-def ambiguous_texts(corpus: Corpus) -> TextCounts:
+def ambiguous_texts(corpus: Corpus) -> dict[Literal["distinct", "both"], int]:
     """Count the distinct last turns after earlier ones, and those that occur in both harmful and benign requests."""
     labels: dict[str, set[str]] = defaultdict(set)
     for row in np.flatnonzero(corpus.requests | corpus.harmful):
         if earlier_turns(prompt := corpus.prompts[row]):
             labels[prompt.text].add(prompt.label)
-    return TextCounts(distinct=len(labels), both=sum(len(seen) == 2 for seen in labels.values()))
+    return {"distinct": len(labels), "both": sum(len(seen) == 2 for seen in labels.values())}

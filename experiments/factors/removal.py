@@ -1,8 +1,4 @@
-"""Removal of a factor: requests asked again without the system line, or without the turns before the last one.
-
-This tests the cause, where `factors.observed` only observes: nothing else of the request changes. Who asks is part of
-the request's text and cannot be removed in general.
-"""
+"""Removal of a factor: requests asked again without it, a test of the cause where `factors.observed` only observes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from experiments.factors.prompt_context import FACTORS, REMOVALS
 from experiments.responses.loaded_run import LoadedRun
@@ -49,11 +45,19 @@ def choose_requests(
     corpus: Corpus, rows: Int[np.ndarray, " n_rows"], seed: int, most: int = MOST
 ) -> Int[np.ndarray, " n_chosen"]:
     """Choose at most `most` requests: first one benign and one harmful of each group, groups in random order."""
-    rng, taken = named_rng(seed, "removal"), Counter[tuple[int, bool]]()
-    order = rng.permutation(corpus.groups.max() + 1)
+    requests = rows[corpus.requests[rows] | corpus.harmful[rows]]
+    kinds = corpus.harmful[requests]
+    return np.sort(requests[spread_over_groups(corpus, requests, kinds, named_rng(seed, "removal"))[:most]])
+
+
+def spread_over_groups(
+    corpus: Corpus, rows: Int[np.ndarray, " n_rows"], kinds: Bool[np.ndarray, " n_rows"], rng: np.random.Generator
+) -> list[int]:
+    """Return the places of rows in random order, first one of each group and kind, then a second one, and so on."""
+    order, taken = rng.permutation(corpus.groups.max() + 1), Counter[tuple[int, bool]]()
     places = []
-    for row in rng.permutation(rows[corpus.requests[rows] | corpus.harmful[rows]]):
-        group, harmful = int(corpus.groups[row]), bool(corpus.harmful[row])
-        taken[group, harmful] += 1
-        places.append((taken[group, harmful], order[group], harmful, int(row)))
-    return np.array(sorted(row for *_, row in sorted(places)[:most]), dtype=int)
+    for place in rng.permutation(len(rows)).tolist():
+        group, kind = int(corpus.groups[rows[place]]), bool(kinds[place])
+        taken[group, kind] += 1
+        places.append((taken[group, kind], int(order[group]), kind, int(rows[place]), place))
+    return [place for *_, place in sorted(places)]

@@ -14,20 +14,6 @@ from probes.statistics.permutation import PValue
 Moved = Literal["both", "action", "projection", "neither"]
 
 
-class TextCounts(Record):
-    """Counts of last turns that follow earlier turns."""
-
-    distinct: int
-    both: int  # of them, those in both harmful and benign requests
-
-
-class LastTurnAuroc(Record):
-    """AUROC of harmful against benign requests by the log-odds of refusing."""
-
-    whole: Estimate  # the whole conversation
-    alone: Estimate  # the last turn
-
-
 class LastTurnAlone(Record):
     """Whether the last turn alone separates harmful from benign; None where it is not known, or not yet judged."""
 
@@ -35,8 +21,8 @@ class LastTurnAlone(Record):
     reason: str = ""
     applicable: bool
     n: int | None = None
-    texts: TextCounts | None = None
-    auroc: LastTurnAuroc | None = None
+    texts: dict[Literal["distinct", "both"], int] | None = None  # last turns; those in harmful and benign requests
+    auroc: dict[Literal["whole", "alone"], Estimate] | None = None  # by the log-odds of refusing
 
 
 class DirectionShift(Record):

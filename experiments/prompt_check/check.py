@@ -237,7 +237,7 @@ def count_contexts(corpus: Corpus) -> Counts:
     """Return the counts of prompts with earlier turns or system lines, and of last turns labelled both ways."""
     return {
         "with earlier turns": sum(earlier_turns(prompt) is not None for prompt in corpus.prompts),
-        "last turns that the first decides": ambiguous_texts(corpus).both,
+        "last turns that the first decides": ambiguous_texts(corpus)["both"],
         "with a system line": sum(prompt.messages[0]["role"] == "system" for prompt in corpus.prompts),
     }
 

@@ -1,19 +1,8 @@
 """Searches the directions that a way of declining needs: fit, ablate those so far, refit on what still declines.
 
-The training part finds the directions, the validation part decides when to stop. A direction that is fitted with error
-leaves some of its decliners declining, and the refit would count its remainder as another one; so the directions are
-fitted once more on the validation part, inside the span that was found, where few dimensions leave little error. The
-effects are counted on the test part (`measure.py`), of which the search knows nothing.
-
-Candidates for the next direction come from the streams of samples that still decline and of answered ones. There are
-three fits, because each may miss what another finds:
-
-- *difference in means within strata*, as the first direction was fitted, so that content cancels;
-- *difference in means* of all samples: what still declines may lie in strata without any answered sample;
-- *spread*: the leading direction of the declining samples' second moment about the answering mean, less the answering
-  covariance (contrastive PCA, Abid et al. 2018, arXiv 1709.06716). Where half of the declines carry one of two
-  redundant copies and half the other, ablating their sum leaves both halves declining with opposite signs along the
-  difference of the two copies, so that the class means are equal and only the spread shows it.
+The training part finds the directions, the validation part decides when to stop; the effects are counted on the test
+part (`measure.py`), of which the search knows nothing. Why directions are fitted again within their span, and in three
+ways, of which each may miss what another finds: docs/dissociation.md.
 """
 
 from __future__ import annotations
@@ -68,25 +57,14 @@ class SpanOutcomes:
 
 
 class Ablatable(Protocol):
-    """A model or function whose decliners are ablated."""
+    """A model or function whose decliners are ablated (`AblatedModel` says what each returns)."""
 
     layer: int  # of the write direction
 
-    def groups(self, part: Part) -> Shaped[np.ndarray, " decliners"]:
-        """Return the group of each decliner of a part."""
-        ...
-
-    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> SpanOutcomes:
-        """Ablate a subspace and return the outcomes of some decliners of a part, in the order of `among`."""
-        ...
-
-    def streams(self, part: Part, basis: Basis) -> list[Streams]:
-        """Return the streams of a part's samples at each candidate layer under the ablation."""
-        ...
-
-    def scores(self, bases: Sequence[Basis]) -> Float[np.ndarray, " bases"]:
-        """Return how strongly validation decliners decline under each ablation: low is good."""
-        ...
+    def groups(self, part: Part) -> Shaped[np.ndarray, " decliners"]: ...
+    def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> SpanOutcomes: ...
+    def streams(self, part: Part, basis: Basis) -> list[Streams]: ...
+    def scores(self, bases: Sequence[Basis]) -> Float[np.ndarray, " bases"]: ...
 
 
 @dataclass(frozen=True)
@@ -101,26 +79,15 @@ class SearchedDirections:
 def search(
     model: Ablatable, first: Float[np.ndarray, " d_model"], margin: float, alpha: float, k: int | None
 ) -> SearchedDirections:
-    """Find directions, starting with the write direction.
-
-    Args:
-        k: find so many, whatever they add; None stops by the rules of `_finished`.
-    """
-    directions, fits, stopped = [write_candidate(first, model.layer)], list[RankFit](), list[np.ndarray]()
-    still = np.arange(len(model.groups("train")))
+    """Find k directions, whatever they add, starting with the write direction; None stops by `_finished`."""
+    directions, fits, stopped = [_write_candidate(first, model.layer)], list[RankFit](), list[np.ndarray]()
+    still = _all(model, "train")
     while True:
         basis, latest = np.stack([direction.vector for direction in directions]), directions[-1]
         n, still = len(still), still[model.outcomes("train", basis, still).still]
         stopped.append(model.outcomes("validation", basis, _all(model, "validation")).stopped)
-        fits.append(
-            RankFit(
-                fitted_by=latest.fitted_by,
-                layer=latest.layer,
-                fitted_on=n,
-                still_declining=len(still),
-                stopped_on_validation=float(stopped[-1].mean()),
-            )
-        )
+        counts = {"fitted_on": n, "still_declining": len(still), "stopped_on_validation": float(stopped[-1].mean())}
+        fits.append(RankFit(fitted_by=latest.fitted_by, layer=latest.layer, **counts))
         why = f"{k} directions were asked for" if len(directions) == k else _finished(model, stopped, margin, alpha, k)
         if not why and len(still) < MIN_LEFT:
             why = f"{len(still)} training prompts still decline, {MIN_LEFT} are needed to fit another direction"
@@ -168,7 +135,7 @@ def _refitted(model: Ablatable, basis: Basis) -> Basis:
     turned, still = basis[:0], np.ones(len(model.groups("validation")), dtype=bool)
     while len(basis) > 1 and len(turned) < len(basis) - 1 and still.any():
         left = project_out(project_out(basis, turned), turned)  # what the basis holds beyond the turned directions
-        own = [write_candidate(one, model.layer) for one in left if np.linalg.norm(one) > 0.1]
+        own = [_write_candidate(one, model.layer) for one in left if np.linalg.norm(one) > 0.1]
         best = _next(model, "validation", turned, still, basis, own)
         if best is None:
             break
@@ -191,11 +158,9 @@ def candidates(
     basis: Float[np.ndarray, "k d_model"],
     span: Float[np.ndarray, "dimensions d_model"] | None = None,
 ) -> list[NextDirection]:
-    """Fit the next direction at each layer, in each way; what lies in the basis or is rounding is left out.
+    """Fit the next direction at each layer, in each way, from declining samples that still decline and answered ones.
 
-    Args:
-        still: which declining samples still decline; the others are not used.
-        span: orthonormal; only directions inside it are found.
+    What lies in the basis or is rounding is left out. Only directions inside the orthonormal `span` are found.
     """
     if not still.any():
         return []
@@ -244,6 +209,5 @@ def _unit(vector: Float[np.ndarray, " d_model"]) -> np.ndarray:
     return unit
 
 
-def write_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> NextDirection:
-    """Return the write direction, the first of every basis."""
+def _write_candidate(vector: Float[np.ndarray, " d_model"], layer: int) -> NextDirection:
     return NextDirection(_unit(np.asarray(vector, dtype=np.float64)), "write direction", layer)

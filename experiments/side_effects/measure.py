@@ -1,7 +1,4 @@
-"""Measures side effects of interventions: KL of answers, cross-entropy of plain text, outcomes of wrapped requests.
-
-The dissociation verdict does not use them. They show whether an ablation stops refusals only by breaking the model.
-"""
+"""Measures side effects of interventions: KL of answers, cross-entropy of plain text, outcomes of wrapped requests."""
 
 from __future__ import annotations
 

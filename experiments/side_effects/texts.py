@@ -44,11 +44,7 @@ def load_passages(path: Path | None = None) -> list[str]:
 
 
 def text_hashes(config: DissociateConfig) -> dict[str, str | None]:
-    """Check the files that side effects need, before a long run, and return the SHA-256 of each.
-
-    Raises:
-        UserError: a file is missing or malformed.
-    """
+    """Check the files that side effects need, before a long run, and return the SHA-256 of each; UserError if bad."""
     load_wraps(config.wraps)
     load_passages(config.plain_text)
     given = {"wraps": config.wraps or WRAPS, "plain_text": config.plain_text or PLAIN_TEXT}
@@ -75,9 +71,8 @@ def wrap_prompt(prompt: Prompt, name: str, wrap: Wrap) -> Prompt | None:
     words = wrap(prompt.text)
     if words == prompt.text:
         return None
-    return replace(
-        prompt, id=f"{prompt.id}/{name}", messages=(*prompt.messages[:-1], {"role": "user", "content": words})
-    )
+    messages = *prompt.messages[:-1], {"role": "user", "content": words}
+    return replace(prompt, id=f"{prompt.id}/{name}", messages=messages)
 
 
 def euphemism(words: Mapping[str, str], request: str) -> str:
@@ -101,10 +96,8 @@ def _wrap(given: Any, where: str) -> Wrap:
             raise UserError(f"{where} has no place for the request; write {REQUEST} at that place")
         return partial(given.replace, REQUEST)
     if not isinstance(given, dict):
-        raise UserError(
-            f"{where} is {'empty' if given is None else type(given).__name__}; expected a text with "
-            f"{REQUEST}, or a map from words to milder words"
-        )
+        what = "empty" if given is None else type(given).__name__
+        raise UserError(f"{where} is {what}; expected a text with {REQUEST}, or a map from words to milder words")
     for word, milder in given.items():
         if not (isinstance(word, str) and isinstance(milder, str) and word.strip() and milder.strip()):
             raise UserError(

@@ -1,16 +1,13 @@
 """Attribution of a refusal to words: each word of a request is left out in turn (Li et al. 2016).
 
-The score of a word is the onset log-odds of refusing the whole request less those without it, in nats: positive where
-the word speaks for refusing. Tokens of one word share its score, since a piece of a word says nothing by itself. The
-scores do not add up, and of two words of which either suffices each scores low. What is left may read oddly; that is
-the price of asking the model itself and no gradient of it. Of a run's refused requests it is also counted how often the
-trigger word scores highest.
+The score of a word is the onset log-odds of refusing the whole request less those without it, in nats. Scores do not
+add up, and of two words of which either suffices each scores low.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,8 +56,12 @@ def attribute(
         for i, row in enumerate(rows)
         for variant in (row, *(without(row, tokens) for _, tokens in words[i]))
     ]
+    length = [len(rows[i].token_ids) for i, _ in variants]  # of the whole request: its variants keep their order
+    by_length = sorted(range(len(variants)), key=lambda place: (-length[place], place))
     scores: list[list[float]] = [[] for _ in rows]
-    for some in _passes(variants):
+    while by_length:
+        n = max(1, TOKENS_AT_ONCE // length[by_length[0]])
+        some, by_length = by_length[:n], by_length[n:]
         log_odds = OnsetScorer(model, [variants[place][1] for place in some], onsets).log_odds()["refuse"]
         for place, score in zip(some, log_odds, strict=True):
             scores[variants[place][0]].append(float(score))
@@ -74,19 +75,6 @@ def attribute(
         )
         for of_row, (whole, *others) in zip(words, scores, strict=True)
     ]
-
-
-def _passes(variants: Sequence[tuple[int, Rendered]]) -> Iterator[list[int]]:
-    """Yield places of at most `TOKENS_AT_ONCE` tokens with padding; those of a request keep their order."""
-    longest: dict[int, int] = {}
-    for i, variant in variants:
-        longest[i] = max(longest.get(i, 0), len(variant.token_ids))
-    by_length = sorted(range(len(variants)), key=lambda place: (-longest[variants[place][0]], place))
-    n = 0
-    while n < len(by_length):
-        size = max(1, TOKENS_AT_ONCE // longest[variants[by_length[n]][0]])
-        yield by_length[n : n + size]
-        n += size
 
 
 def pieces(words: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
@@ -153,43 +141,36 @@ def measure_attribution(loaded: LoadedRun) -> TriggerAttribution | NotApplicable
     return TriggerAttribution(
         applicable=True,
         n=len(requests),
-        by_label={label: _fired_by_trigger(loaded, requests, of) for label, of in by_label.items()},
+        by_label={label: _fired_by_trigger(loaded, requests, of.tolist()) for label, of in by_label.items()},
         examples=tuple(requests.values())[:: max(1, len(requests) // SHOWN)][:SHOWN],
     )
 
 
 def _request(loaded: LoadedRun, row: int, scores: Attribution) -> AttributedRequest:
-    prompt, trigger = loaded.prompts[row], set(loaded.rendered[row].trigger)
-    fired = scores.top is not None and bool(set(scores.tokens[scores.top]) & trigger)
+    prompt, trigger, top = loaded.prompts[row], set(loaded.rendered[row].trigger), scores.top
+    fired = top is not None and bool(set(scores.tokens[top]) & trigger)
     return AttributedRequest(
         id=prompt.id,
         label=prompt.label,
         trigger=prompt.trigger,
         **vars(scores),
-        top=None if scores.top is None else scores.words[scores.top],
+        top=None if top is None else scores.words[top],
         fired_by_trigger=fired if trigger else None,
     )
 
 
 def _fired_by_trigger(
-    loaded: LoadedRun, requests: Mapping[int, AttributedRequest], rows: np.ndarray
+    loaded: LoadedRun, requests: Mapping[int, AttributedRequest], rows: Iterable[int]
 ) -> FiredByTrigger | None:
-    own = [row for row in rows.tolist() if requests[row].fired_by_trigger is not None]
+    own = {row: requests[row] for row in rows if requests[row].fired_by_trigger is not None}
     if not own:
         return None
-
-    def chance(row: int) -> float:
-        """Return the share of the request's words that belong to the trigger."""
-        trigger = set(loaded.rendered[row].trigger)
-        return float(np.mean([bool(set(tokens) & trigger) for tokens in requests[row].tokens]))
-
-    fired, by_chance = (
-        group_means(np.array(values, dtype=float), loaded.corpus.groups[own])
-        for values in ([requests[row].fired_by_trigger for row in own], [chance(row) for row in own])
-    )
+    trigger, groups = {row: set(loaded.rendered[row].trigger) for row in own}, loaded.corpus.groups[list(own)]
+    shares = [np.mean([bool(set(word) & trigger[row]) for word in request.tokens]) for row, request in own.items()]
+    fired = group_means(np.array([request.fired_by_trigger for request in own.values()], dtype=float), groups)
     return FiredByTrigger(
         fired_by_trigger=mean_interval(fired, 0.0, 1.0),
-        by_chance=float(by_chance.mean()),
+        by_chance=float(group_means(np.array(shares, dtype=float), groups).mean()),  # words that belong to the trigger
         n=len(own),
         n_groups=len(fired),
     )

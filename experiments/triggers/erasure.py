@@ -1,10 +1,7 @@
 """Linear erasure (LEACE) of the presence of a trigger word, and its effect on what the model refuses.
 
 Erasers are fitted at the last prompt token on training quadruples, where the word is independent of the intent. They
-act from that token on while the model answers, in two settings: one eraser, at the layer where it lowers the log-odds
-of refusing over-refused requests most, relative to those of harmful requests (chosen on validation and calibration
-requests); and all erasers at once, each as fitted without edits. Erasure at the chosen layer is measured on held-out
-test requests, because its covariance is estimated from few samples, with shrinkage (METHODS).
+act from that token on while the model answers: the best one alone, and all at once (docs/triggers.md).
 """
 
 from __future__ import annotations
@@ -83,26 +80,25 @@ def measure_erasure(loaded: LoadedRun) -> tuple[TriggerErasure, dict[Key, Outcom
     """
     if not loaded.config.triggers.erased:
         raise UserError("triggers.erased is 0")
-    train = quadruples(loaded.corpus, np.flatnonzero(loaded.corpus.within("train")))
-    rows = {use: _refused_rows(loaded, parts) for use, parts in PARTS_BY_USE.items()}
+    corpus, refused = loaded.corpus, loaded.behaviour.did("refuse")
+    train = quadruples(corpus, np.flatnonzero(corpus.within("train")))
+    asked: dict[RequestKind, np.ndarray] = {
+        "over_refused": corpus.requests & corpus.trigger & refused,
+        "refused_harmful": corpus.harmful & refused,
+    }
+    rows = {
+        use: {kind: np.flatnonzero(of & corpus.within(*parts)) for kind, of in asked.items()}
+        for use, parts in PARTS_BY_USE.items()
+    }
     if lacking := _lacking(loaded, train, rows):
         raise UserError(lacking)
-    erasers = _erasers(loaded, train)
-    if not erasers:
+    if not (erasers := _erasers(loaded, train)):
         raise UserError("at no stored layer does the last prompt token differ by trigger word")
     chosen_on, tested_on = (_curves(loaded, erasers, rows[use]) for use in PARTS_BY_USE)
     best = erasers[int(np.argmin(np.subtract(chosen_on["over_refused"], chosen_on["refused_harmful"])))]
     onset_change = OnsetChange(layers=tuple(eraser.layer for eraser in erasers), **tested_on)
     erasure = TriggerErasure(applicable=True, layer=best.layer, auroc=_auroc(loaded, best), onset_change=onset_change)
     return erasure, _outcomes(loaded, {"one_layer": [best], "every_layer": erasers})
-
-
-def _refused_rows(inputs: RunInputs, parts: Sequence[str]) -> dict[RequestKind, Rows]:
-    corpus, refused = inputs.corpus, inputs.behaviour.did("refuse") & inputs.corpus.within(*parts)
-    return {
-        "over_refused": np.flatnonzero(corpus.requests & corpus.trigger & refused),
-        "refused_harmful": np.flatnonzero(corpus.harmful & refused),
-    }
 
 
 def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[RequestKind, Rows]]) -> str | None:
@@ -124,9 +120,7 @@ def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
     erasers, y = [], np.tile([trigger for trigger, _ in MEMBERS], train.n_groups)
     for layer in inputs.store.layers:
         X = train.cell_means(inputs.store.read(layer, WRITE_POSITION)[train.rows]).reshape(len(y), -1)
-        if (
-            np.linalg.norm(difference_in_means(X, y)) > SAME_MEAN * np.abs(X).max()
-        ):  # not at a template token of layer 0
+        if np.linalg.norm(difference_in_means(X, y)) > SAME_MEAN * np.abs(X).max():  # not a template token of layer 0
             erasers.append(fit_eraser(X, y, layer))
     return erasers
 
@@ -154,8 +148,10 @@ def _outcomes(loaded: LoadedRun, ways: Mapping[str, Sequence[TriggerEraser]]) ->
     settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways.values()]
     with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
         completed = loaded.completer.complete_each(asked.tolist(), settings, advance)
-    outcomes = [Outcomes.completed(asked, completions, loaded.prompts) for completions in completed]
-    return {(PLAIN, ERASED[way]): of for way, of in zip(ways, outcomes, strict=True)}
+    return {
+        (PLAIN, ERASED[way]): Outcomes.completed(asked, completions, loaded.prompts)
+        for way, completions in zip(ways, completed, strict=True)
+    }
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:

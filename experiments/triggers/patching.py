@@ -2,17 +2,8 @@
 
 Two prompts of a minimal pair differ only in the trigger word, and the model refuses one of them. The residual stream at
 the word's tokens is copied from one run into the other, one layer at a time, and the onset log-odds of a refusal are
-read at the end. The share is the resulting change divided by the difference between the two prompts: 1 where the copied
-tokens carry all of it, 0 where the information has moved to other tokens (activation patching; Vig et al. 2020, Meng et
-al. 2022). It differs from the trigger share, which is about behaviour.
-
-Alignment of the two prompts:
-
-- The common tokens at the start and at the end are stripped. The rest of each prompt, widened to whole words of the
-  trigger, is its span. If the prompt with the trigger has anything else in its span, or the other span is empty, the
-  two are not a minimal pair: they are left out and counted.
-- Spans of unequal length are aligned at their ends, last token to last token. If the written span is longer, its extra
-  first tokens get the first token of the other span; if the read span is longer, its first tokens are not used.
+read at the end (activation patching; Vig et al. 2020, Meng et al. 2022). The share is the resulting change divided by
+the difference between the two prompts. How prompts are aligned: docs/triggers.md.
 """
 
 from __future__ import annotations
@@ -20,16 +11,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from experiments.factors.removal import spread_over_groups
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
-from experiments.run.inputs import RunInputs
 from experiments.triggers.results import NotPatched, PairCounts, PatchedLayer, Patching
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
@@ -61,13 +53,15 @@ class AlignedPair:
 
 def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable:
     """Return the patching share by extracted layer, or why there is none, and the pairs left out by reason."""
-    if not loaded.config.triggers.patched:
+    if not (most := loaded.config.triggers.patched):
         return not_applicable("triggers.patched is 0")
     aligned, left_out = aligned_pairs(loaded)
     refused, answered = loaded.behaviour.did("refuse"), loaded.behaviour.answered
     flipped = [pair for pair in aligned if refused[pair.with_word] and answered[pair.without]]
-    pairs = _spread(loaded, flipped)
-    groups = loaded.corpus.groups[[pair.with_word for pair in pairs]] if pairs else np.empty(0, dtype=int)
+    rows = np.array([pair.with_word for pair in flipped], dtype=int)
+    rng = named_rng(loaded.config.seed, "patching")
+    chosen = sorted(spread_over_groups(loaded.corpus, rows, np.zeros(len(rows), dtype=bool), rng)[:most])
+    pairs, groups = [flipped[place] for place in chosen], loaded.corpus.groups[rows[chosen]]
     counts = PairCounts(
         pairs=len(aligned),
         flipped=len(flipped),
@@ -75,13 +69,10 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable
         n=len(pairs),
         n_groups=len(set(groups.tolist())),
     )
-    if counts.n_groups < MIN_GROUPS:
-        return NotPatched(**dict(counts), applicable=False, reason=_too_few(counts))
-    onsets = context_onsets(loaded)
-    if lacking := onsets.lacking("refuse"):
+    if lacking := _too_few(counts) if counts.n_groups < MIN_GROUPS else context_onsets(loaded).lacking("refuse"):
         return NotPatched(**dict(counts), applicable=False, reason=lacking)
     at = loaded.config.extract.layers or range(loaded.model.n_layers)
-    layers = patching_share(loaded.model, loaded.rendered, pairs, groups, onsets, at)
+    layers = patching_share(loaded.model, loaded.rendered, pairs, groups, context_onsets(loaded), at)
     return Patching(**dict(counts), applicable=True, site=SITE, layers=tuple(layers))
 
 
@@ -92,15 +83,8 @@ def aligned_pairs(loaded: LoadedRun) -> tuple[list[AlignedPair], Counter[str]]:
         if prompt.pair and prompt.intent in ("benign", "harmful"):
             before = tuple((m["role"], m["content"]) for m in prompt.messages[:-1])
             cells[prompt.pair, prompt.intent, prompt.persona, before][prompt.trigger is not None].append(row)
-    pairs, left_out = [], Counter[str]()
-    for sides in cells.values():
-        for a, b in ((a, b) for a in sides[True] for b in sides[False]):
-            pair = _aligned(loaded, a, b)
-            if isinstance(pair, str):
-                left_out[pair] += 1
-            else:
-                pairs.append(pair)
-    return pairs, left_out
+    tried = [_aligned(loaded, a, b) for sides in cells.values() for a, b in product(sides[True], sides[False])]
+    return [pair for pair in tried if not isinstance(pair, str)], Counter(why for why in tried if isinstance(why, str))
 
 
 def _aligned(loaded: LoadedRun, a: int, b: int) -> AlignedPair | str:
@@ -113,18 +97,6 @@ def _aligned(loaded: LoadedRun, a: int, b: int) -> AlignedPair | str:
     if spans[0][-1] == len(with_word.token_ids) - 1:
         return "the trigger is the prompt's last token"
     return AlignedPair(a, b, tuple(spans[0]), tuple(spans[1]))
-
-
-def _spread(inputs: RunInputs, pairs: list[AlignedPair]) -> list[AlignedPair]:
-    """Take up to `triggers.patched` pairs, one of each group first, groups in random order."""
-    rng, taken = named_rng(inputs.config.seed, "patching"), Counter[int]()
-    order = rng.permutation(inputs.corpus.groups.max() + 1)
-    placed = []
-    for i in rng.permutation(len(pairs)):
-        group = int(inputs.corpus.groups[pairs[i].with_word])
-        taken[group] += 1
-        placed.append((taken[group], int(order[group]), int(i)))
-    return [pairs[i] for i in sorted(i for *_, i in sorted(placed)[: inputs.config.triggers.patched])]
 
 
 def _too_few(counts: PairCounts) -> str:
@@ -163,8 +135,10 @@ def patching_share(
     n = max(1, TOKENS_AT_ONCE // longest)
     parts = [_changes(model, rendered, pairs[i : i + n], onsets, layers) for i in range(0, len(pairs), n)]
     total, raised, lowered = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
-    shares = [[ratio_of_means(change[i], total, groups) for change in (raised, lowered)] for i in range(len(layers))]
-    return [PatchedLayer(layer=at, raised=up, lowered=down) for at, (up, down) in zip(layers, shares, strict=True)]
+    return [
+        PatchedLayer(layer=at, raised=ratio_of_means(up, total, groups), lowered=ratio_of_means(down, total, groups))
+        for at, up, down in zip(layers, raised, lowered, strict=True)
+    ]
 
 
 def _changes(

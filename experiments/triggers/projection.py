@@ -1,16 +1,13 @@
 """Effects of trigger word and intent on projections: partial eta squared at every layer and position.
 
-Two directions are used, each a difference in means of training requests at its own locus: `refusing` (refused against
-answered, of either intent) and `harmfulness` (harmful against benign, refused or not); models encode the two separately
-(arXiv 2507.11878). Validation requests set the units (0 is the mean of the negative class, 1 that of the positive one)
-and choose the locus. Training requests cannot do this: with more dimensions than samples, noise alone separates them
-along the fitted direction. Effects are reported on quadruples of the remaining parts.
+Validation requests set the units and choose the locus. Training requests cannot do this: with more dimensions than
+samples, noise alone separates them along the fitted direction (docs/triggers.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -41,17 +38,6 @@ class DirectionSpec:
     validation_y: Bool[np.ndarray, " n_validation"]
 
 
-@dataclass(frozen=True)
-class LocusProjection:
-    """Every prompt's projection at one locus, in units of the distance between the validation means."""
-
-    name: str
-    layer: int
-    position: str
-    values: Float[np.ndarray, " n_prompts"]  # meaningful for requests only; other prompts may lack the position
-    separation: float  # d' on validation requests
-
-
 def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
     """Return the directions that have enough requests to be fitted."""
     corpus, refused = inputs.corpus, inputs.behaviour.did("refuse")
@@ -62,26 +48,10 @@ def direction_specs(inputs: RunInputs) -> list[DirectionSpec]:
     for name, (among, positive) in asked.items():
         train, validation = (np.flatnonzero(among & corpus.within(part)) for part in ("train", "validation"))
         y, judged_by = positive[train], positive[validation]
-        if _least(y) >= MIN_CLASS and _least(judged_by) >= MIN_VALIDATION:
+        least = (int(min(of.sum(), (~of).sum())) for of in (y, judged_by))
+        if all(n >= needed for n, needed in zip(least, (MIN_CLASS, MIN_VALIDATION), strict=True)):
             specs.append(DirectionSpec(name, train, y, validation, judged_by))
     return specs
-
-
-def projections(inputs: RunInputs, specs: Sequence[DirectionSpec]) -> Iterator[LocusProjection]:
-    """Yield all prompts' projections on each direction, at every locus that all requests have, one locus at a time."""
-    store, requests = inputs.store, inputs.corpus.requests | inputs.corpus.harmful
-    positions = [
-        p for i, p in enumerate(store.positions) if not p.startswith("response_") and store.present[i][requests].all()
-    ]
-    with inputs.reporter.task("projecting", len(store.layers) * len(positions)) as advance:
-        for layer in store.layers:
-            for position in positions:
-                X = store.read(layer, position).astype(np.float64)
-                for spec in specs:
-                    if (values := project(X, spec)) is not None:
-                        separation = d_prime(spec.validation_y, values[spec.validation])
-                        yield LocusProjection(spec.name, layer, position, values, separation)
-                advance(1)
 
 
 def project(X: Float[np.ndarray, "n_prompts d_model"], spec: DirectionSpec) -> Float[np.ndarray, " n_prompts"] | None:
@@ -95,18 +65,12 @@ def project(X: Float[np.ndarray, "n_prompts d_model"], spec: DirectionSpec) -> F
     return np.asarray((along - zero) / unit) if unit > 0 else None  # otherwise it does not generalise
 
 
-def _least(y: np.ndarray) -> int:
-    return int(min(y.sum(), (~y).sum()))
-
-
-def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> dict[str, FactorialEffect]:
-    """Return each effect at one locus; `held` are the held-out quadruples."""
-    cells = held.cell_means(projection.values[held.rows])[..., None]
-    effects = {}
+def locus_effects(values: Float[np.ndarray, " n_prompts"], held: Quadruples, seed: int) -> dict[str, FactorialEffect]:
+    """Return each effect on the projections at one locus; `held` are the held-out quadruples."""
+    cells, effects = held.cell_means(values[held.rows])[..., None], {}
     for effect, which in EFFECTS.items():
         eta = partial_eta(cells, CONTRASTS[which], seed=seed)
-        low, high = float(eta.low[0]), float(eta.high[0])
-        share, p, shift = float(eta.estimate[0]), float(eta.p[0]), float(eta.mean[0])
+        share, low, high, p, shift = (float(of[0]) for of in (eta.estimate, eta.low, eta.high, eta.p, eta.mean))
         effects[effect] = FactorialEffect(partial_eta_squared=share, low=low, high=high, p=p, shift=shift)
     return effects
 
@@ -114,35 +78,46 @@ def locus_effects(projection: LocusProjection, held: Quadruples, seed: int) -> d
 def measure_projections(
     inputs: RunInputs,
 ) -> tuple[ProjectionRows, Projection | NotApplicable, dict[str, Float[np.ndarray, " n_prompts"]]]:
-    """Measure the effects at every locus along every direction that has enough requests to be fitted.
+    """Measure the effects at every locus that all requests have, along every direction with enough requests to fit it.
 
     Returns:
         The effects at every locus; those at each direction's own locus, which has the best d' on validation requests;
         and every prompt's projection there, by direction.
     """
-    held = quadruples(inputs.corpus, np.flatnonzero(inputs.corpus.within(*REPORTED)))
-    rows: list[LocusEffect] = []
-    best: dict[str, tuple[LocusProjection, dict[str, FactorialEffect]]] = {}
-    specs = direction_specs(inputs)
-    for at in projections(inputs, specs) if specs else ():
-        effects = locus_effects(at, held, inputs.config.seed) if held.n_groups >= MIN_GROUPS else {}
-        locus = {"direction": at.name, "layer": at.layer, "position": at.position, "n_groups": held.n_groups}
-        rows += [LocusEffect(**dict(effect), **locus, effect=name) for name, effect in effects.items()]
-        if at.name not in best or at.separation > best[at.name][0].separation:
-            best[at.name] = at, effects
-    lacking = None
-    if not specs:
+    corpus, store = inputs.corpus, inputs.store
+    held = quadruples(corpus, np.flatnonzero(corpus.within(*REPORTED)))
+    if not (specs := direction_specs(inputs)):
         needed = f"{MIN_CLASS} training and {MIN_VALIDATION} validation requests of each class"
         lacking = f"a direction needs {needed} (harmful and benign, or refused and answered)"
-    elif not best:
+        return ProjectionRows(rows=(), reason=lacking), not_applicable(lacking), {}
+    requests = corpus.requests | corpus.harmful
+    positions = [
+        p for i, p in enumerate(store.positions) if not p.startswith("response_") and store.present[i][requests].all()
+    ]
+    rows: list[LocusEffect] = []
+    best: dict[str, float] = {}
+    directions, along = dict[str, DirectionEffects](), dict[str, np.ndarray]()
+    with inputs.reporter.task("projecting", len(store.layers) * len(positions)) as advance:
+        for layer, position in product(store.layers, positions):
+            X = store.read(layer, position).astype(np.float64)
+            for spec in specs:
+                if (values := project(X, spec)) is None:
+                    continue
+                effects = locus_effects(values, held, inputs.config.seed) if held.n_groups >= MIN_GROUPS else {}
+                at = {"layer": layer, "position": position, "n_groups": held.n_groups}
+                rows += [
+                    LocusEffect(**dict(of), **at, direction=spec.name, effect=name) for name, of in effects.items()
+                ]
+                separation = d_prime(spec.validation_y, values[spec.validation])
+                if spec.name not in best or separation > best[spec.name]:
+                    best[spec.name], along[spec.name] = separation, values
+                    directions[spec.name] = DirectionEffects(**at, effects=effects)
+            advance(1)
+    lacking = ""
+    if not best:
         lacking = "at no stored locus does the direction of the training requests separate the validation requests"
     elif not rows:
         few = f"only {held.n_groups} groups outside training and validation hold all four cells"
         lacking = f"{few}; {MIN_GROUPS} are needed"
-    directions = {
-        name: DirectionEffects(layer=at.layer, position=at.position, n_groups=held.n_groups, effects=effects)
-        for name, (at, effects) in best.items()
-    }
     projection = not_applicable(lacking) if lacking else Projection(applicable=True, directions=directions)
-    values = {name: at.values for name, (at, _) in best.items()}
-    return ProjectionRows(rows=tuple(rows), reason=lacking), projection, values
+    return ProjectionRows(rows=tuple(rows), reason=lacking or None), projection, along

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from experiments.run.corpus import Corpus
 
 QuadrupleMember = tuple[bool, bool]  # trigger present, intent harmful
 MEMBERS: tuple[QuadrupleMember, ...] = ((True, True), (True, False), (False, True), (False, False))
+NAMES = ("trigger_harmful", "trigger_benign", "no_trigger_harmful", "no_trigger_benign")  # in results.json
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Quadruples:
 
     def counts(self) -> dict[str, int]:
         """Return the prompts of each cell, by its name."""
-        return {member_name(member): int((self.member == i).sum()) for i, member in enumerate(MEMBERS)}
+        return dict(zip(NAMES, np.bincount(self.member, minlength=len(NAMES)).tolist(), strict=True))
 
     def cell_means(self, values: Shaped[np.ndarray, "n_prompts ..."]) -> Float[np.ndarray, "n_groups 4 ..."]:
         """Return the cell means of each group; `values` has one entry for each of `rows`."""
@@ -49,9 +49,8 @@ def quadruples(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> Quadruples:
     complete = {pair for pair, cells in held.items() if len(cells) == len(MEMBERS)}
     kept = np.array([row for row in requests if corpus.prompts[row].pair in complete], dtype=int)
     group = np.unique(corpus.groups[kept], return_inverse=True)[1].reshape(-1)
-    return Quadruples(
-        kept, group, np.array([MEMBERS.index(member_of(corpus, row)) for row in kept.tolist()], dtype=int)
-    )
+    member = np.array([MEMBERS.index(member_of(corpus, row)) for row in kept.tolist()], dtype=int)
+    return Quadruples(kept, group, member)
 
 
 def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[int]:
@@ -61,34 +60,24 @@ def requests_in_pairs(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> list[
 
 def lacking(corpus: Corpus, rows: Int[np.ndarray, " n_rows"]) -> str:
     """Return why no pair holds all four cells, and what to change."""
-    prompts = [corpus.prompts[row] for row in rows]
+    prompts, requests = [corpus.prompts[row] for row in rows], requests_in_pairs(corpus, rows)
     if not any(prompt.trigger for prompt in prompts):
-        return (
-            "no prompt names a trigger word: fill the field 'trigger' (the word as written in the text) of "
-            "requests that carry one"
-        )
+        remedy = "fill the field 'trigger' (the word as written in the text) of requests that carry one"
+        return f"no prompt names a trigger word: {remedy}"
     if not any(prompt.intent in ("benign", "harmful") for prompt in prompts):
         return "no prompt gives its intent: fill the field 'intent' with benign or harmful"
-    requests = requests_in_pairs(corpus, rows)
     if not requests:
         return "no request gives its group of minimal pairs: give the requests of one group the same 'pair'"
-    counts = Counter(member_of(corpus, row) for row in requests)
-    if missing := [member_description(member) for member in MEMBERS if not counts[member]]:
+    seen = {member_of(corpus, row) for row in requests}
+    if missing := [member_description(member) for member in MEMBERS if member not in seen]:
         return f"the 2 x 2 is unbalanced: no request is {' or '.join(missing)}; add such prompts to the pairs"
-    return (
-        "no pair holds all four of trigger and no trigger, benign and harmful: give the four prompts of one "
-        "quadruple the same 'pair'"
-    )
+    what = "no pair holds all four of trigger and no trigger, benign and harmful"
+    return f"{what}: give the four prompts of one quadruple the same 'pair'"
 
 
 def member_of(corpus: Corpus, row: int) -> QuadrupleMember:
     """Return the cell that a prompt belongs to."""
     return corpus.prompts[row].trigger is not None, corpus.prompts[row].intent == "harmful"
-
-
-def member_name(member: QuadrupleMember) -> str:
-    """Name a cell, as in results.json."""
-    return f"{'trigger' if member[0] else 'no_trigger'}_{'harmful' if member[1] else 'benign'}"
 
 
 def member_description(member: QuadrupleMember) -> str:

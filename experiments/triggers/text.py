@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from math import isfinite
@@ -39,10 +39,10 @@ MEMBER_LABELS = {
     "no_trigger_harmful": "harmful, without one",
     "no_trigger_benign": "benign, without one",
 }
-FINDINGS = ["projection", "transfer", "patching", "erasure", "attribution"]
+FINDINGS = ("projection", "transfer", "patching", "erasure", "attribution")
 WAYS = {"raised": "trigger's residual patched in", "lowered": "trigger's residual patched out"}
-ETA = {"row": "position", "column": "layer", "estimate": "value", "low": "from", "high": "to", "n": "n"}
-PATCHED = {"layer": "layer", "series": "way", "estimate": "share, %", "low": "from, %", "high": "to, %", "n": "n"}
+ETA = dict(row="position", column="layer", estimate="value", low="from", high="to", n="n")
+PATCHED = dict(layer="layer", series="way", estimate="share, %", low="from, %", high="to, %", n="n")
 
 
 def print_triggers(directory: Path, results: TriggerResults) -> None:
@@ -59,17 +59,16 @@ def trigger_blocks(results: TriggerResults, eta: Sequence[LocusEffect]) -> list[
     blocks: list[Block] = [*([refused] if refused.rows else []), *finding_blocks(results)]
     for direction in dict.fromkeys(row.direction for row in eta):
         maps = []
-        for effect, chart in eta_maps(eta, direction).items():
-            own = [row for row in eta if (row.direction, row.effect) == (direction, effect)]
+        for effect, (chart, own) in eta_maps(eta, direction).items():
             what = f"partial eta squared of the projection on the {direction} direction"
             caption = f"{effect}: {what}, {max(row.n_groups for row in own)} groups"
-            maps.append(figure(f"eta_{direction}_{effect}", chart, caption, eta_cells(own), ETA))
+            maps.append(figure(f"eta_{direction}_{effect}", chart, caption, _eta_cells(own), ETA))
         blocks += [Heading(f"Along the {direction} direction"), Figures(maps)]
     if isinstance(patched := results.patching, Patching):
         caption = (
             "Share of the onset log-odds of refusing carried by the trigger's own tokens, by layer; 95 % intervals"
         )
-        blocks.append(figure("patching", patching(patched), caption, patching_rows(patched), PATCHED))
+        blocks.append(figure("patching", _patching_chart(patched), caption, _patching_rows(patched), PATCHED))
     return blocks
 
 
@@ -114,42 +113,38 @@ def finding_lines(findings: TriggerFindings) -> list[str]:
         match getattr(findings, name):
             case NotApplicable(reason=reason):
                 lines.append(f"{name.capitalize()}: not measured, {reason}.")
-            case Projection() as projection:
-                lines += _projection(projection)
-            case IntentTransfer() as transfer:
-                lines.append(_transfer(transfer))
+            case Projection(directions=directions):
+                for direction, at in directions.items():
+                    effects = "; ".join(
+                        f"{effect} {e.partial_eta_squared:.2f} [{e.low:.2f}, {e.high:.2f}], shift {e.shift:+.2f}"
+                        for effect, e in at.effects.items()
+                    )
+                    lines.append(
+                        f"Along the {direction} direction (layer {at.layer}, {at.position}; {at.n_groups} held-out "
+                        f"groups), partial eta squared: {effects}."
+                    )
+            case IntentTransfer(probes=probes):
+                there, back = (
+                    f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})"
+                    for p in (probes["fitted without, tested with"], probes["fitted with, tested without"])
+                )
+                lines.append(
+                    f"Intent probes fitted on requests without trigger words: AUROC {there} on requests with them; "
+                    f"the reverse: {back}."
+                )
             case Patching() as patched:
                 lines.append(_patching(patched))
             case TriggerErasure() as erasure:
                 lines += _erasure(erasure)
-            case TriggerAttribution() as attribution:
-                lines += _attribution(attribution)
+            case TriggerAttribution(by_label=by_label):
+                lines += [
+                    f"Attribution: in {of.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that "
+                    f"word adds most to the log-odds of refusing, and at least 1 nat (n = {of.n}; by chance "
+                    f"{of.by_chance:.0%})."
+                    for label, of in by_label.items()
+                    if of is not None
+                ]
     return lines
-
-
-def _projection(projection: Projection) -> list[str]:
-    lines = []
-    for name, at in projection.directions.items():
-        effects = "; ".join(
-            f"{effect} {e.partial_eta_squared:.2f} [{e.low:.2f}, {e.high:.2f}], shift {e.shift:+.2f}"
-            for effect, e in at.effects.items()
-        )
-        lines.append(
-            f"Along the {name} direction (layer {at.layer}, {at.position}; {at.n_groups} held-out "
-            f"groups), partial eta squared: {effects}."
-        )
-    return lines
-
-
-def _transfer(transfer: IntentTransfer) -> str:
-    across = [transfer.probes[f"fitted {a}, tested {b}"] for a, b in (("without", "with"), ("with", "without"))]
-    there, back = (
-        f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})" for p in across
-    )
-    return (
-        f"Intent probes fitted on requests without trigger words: AUROC {there} on requests with them; "
-        f"the reverse: {back}."
-    )
 
 
 def _patching(patched: Patching) -> str:
@@ -157,8 +152,8 @@ def _patching(patched: Patching) -> str:
     n = f"{patched.n} of the {patched.flipped} pairs flipped by the word, of {patched.pairs} that differ in it alone"
     if not known:
         return f"Patching: the share of the refusal's log-odds is not known at any layer ({n})."
-    below = [layer for layer, share in known.items() if share.high < 0.5]
-    steady = next((at for at in below if all(k in below for k in known if k >= at)), None)
+    not_below = [layer for layer, share in known.items() if not share.high < 0.5]
+    steady = next((layer for layer in known if layer > max(not_below, default=-1)), None)
     where = (
         "not surely less than half at any layer" if steady is None else f"surely less than half from layer {steady} on"
     )
@@ -179,27 +174,15 @@ def _erasure(erasure: TriggerErasure) -> list[str]:
         )
     ways = {f"at layer {erasure.layer}": erasure.one_layer, "at every stored layer": erasure.every_layer}
     for where, answers in ways.items():
+        benign, harmful = answers.benign_with_trigger, answers.harmful
         parts = [
-            f"{what}: refused {decisions.before.estimate:.0%} before, {decisions.after.estimate:.0%} after (decisions "
-            f"changed: {decisions.changed:.0%}, n = {decisions.n})"
-            for what, decisions in (
-                ("benign requests with a trigger word", answers.benign_with_trigger),
-                ("harmful requests", answers.harmful),
-            )
-            if decisions is not None
+            f"{what}: refused {of.before.estimate:.0%} before, {of.after.estimate:.0%} after (decisions changed: "
+            f"{of.changed:.0%}, n = {of.n})"
+            for what, of in (("benign requests with a trigger word", benign), ("harmful requests", harmful))
+            if of is not None
         ]
-        if parts:
-            lines.append(f"With the word erased {where}: {'; '.join(parts)}.")
+        lines += [f"With the word erased {where}: {'; '.join(parts)}."] if parts else []
     return lines
-
-
-def _attribution(attribution: TriggerAttribution) -> list[str]:
-    return [
-        f"Attribution: in {fired.fired_by_trigger:.0%} of refused {label} requests with a trigger word, that word adds "
-        f"most to the log-odds of refusing, and at least 1 nat (n = {fired.n}; by chance {fired.by_chance:.0%})."
-        for label, fired in attribution.by_label.items()
-        if fired is not None
-    ]
 
 
 def trigger_sentence(results: TriggerShareResult) -> str:
@@ -219,31 +202,28 @@ def draw_triggers(
         path.unlink()
     drawn: dict[str, Chart] = {}
     for direction in dict.fromkeys(row.direction for row in rows):
-        maps = eta_maps(rows, direction).values()
+        maps = (chart for chart, _ in eta_maps(rows, direction).values())
         drawn[f"trigger_eta_{direction}"] = alt.vconcat(*maps).resolve_scale(color="shared")
     if isinstance(patched, Patching):
-        drawn["trigger_patching"] = patching(patched)
+        drawn["trigger_patching"] = _patching_chart(patched)
     paths = {name: directory / "figures" / f"{name}.png" for name in drawn}
     for name, chart in drawn.items():
         save(chart, paths[name])
     return paths
 
 
-def eta_maps(rows: Sequence[LocusEffect], direction: str) -> Mapping[str, Chart]:
-    """Return a heat map an effect, of its partial eta squared along one direction over layers and positions."""
-    by_effect: dict[str, list[LocusEffect]] = {}
-    for row in rows:
-        if row.direction == direction:
-            by_effect.setdefault(row.effect, []).append(row)
+def eta_maps(rows: Sequence[LocusEffect], direction: str) -> dict[str, tuple[Chart, list[LocusEffect]]]:
+    """Return a heat map an effect, of its partial eta squared along a direction by layer and position, and its rows."""
     maps = {}
-    for effect, own in by_effect.items():
+    for effect in dict.fromkeys(row.effect for row in rows if row.direction == direction):
+        own = [row for row in rows if (row.direction, row.effect) == (direction, effect)]
         title = f"{effect}, along the {direction} direction (n = {own[0].n_groups} groups)"
         axes = partial(heat_map, columns="layer", lines="position", unit="partial eta²", domain=(0.0, 1.0))
-        maps[effect] = axes(eta_cells(own), title=title)
+        maps[effect] = axes(_eta_cells(own), title=title), own
     return maps
 
 
-def eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
+def _eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
     """Return the cells of the heat maps, layer by layer."""
     return [
         {
@@ -258,13 +238,12 @@ def eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
     ]
 
 
-def patching(record: Patching) -> Chart:
-    """Draw the share of the refusal's onset log-odds that the trigger's tokens carry, by layer, in both directions."""
+def _patching_chart(record: Patching) -> Chart:
     title = f"n = {record.n} pairs of {record.n_groups} groups; 95 % intervals"
-    return by_layer(patching_rows(record), y_title="share of onset log-odds", title=title, number=".0%")
+    return by_layer(_patching_rows(record), y_title="share of onset log-odds", title=title, number=".0%")
 
 
-def patching_rows(record: Patching) -> list[Row]:
+def _patching_rows(record: Patching) -> list[Row]:
     """Return the points of the chart, one a layer and way of patching that is known."""
     rows = [
         {"layer": at.layer, "series": label, **fields(getattr(at, way)), "n": record.n}

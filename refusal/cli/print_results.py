@@ -14,7 +14,7 @@ from experiments.categories.text import print_categories
 from experiments.dials.results import SteerResult
 from experiments.dials.text import category_table, steer_lines
 from experiments.dissociation.results import Dissociation
-from experiments.dissociation.text import gate_sentence, print_dissociation, without_variants
+from experiments.dissociation.text import gate_sentence, print_dissociation
 from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe
@@ -43,7 +43,8 @@ def print_stage(directory: Path, stage: str, as_json: bool, *, verbose: bool = T
     if as_json:
         print(path.read_text(encoding="utf-8"), end="")
     else:
-        shown = result if verbose or not isinstance(result, Dissociation) else without_variants(result)
+        few = not verbose and isinstance(result, Dissociation)
+        shown = result.model_copy(update={"variants": ()}) if few else result  # the other variants of ablation
         show(directory, shown)
         if shown != result:
             print("More tables: --verbose")

@@ -33,72 +33,62 @@ def direction(name: str, **changes: object) -> Direction:
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A run of 120 prompts a label, two to a pair, half of them test prompts, on a model that does as labelled."""
-    labels = np.repeat(["benign", "harmful", "uncertain"], 120)
-    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), str(label), "answer")
-                    for i, label in enumerate(labels))  # fmt: skip
-    part = np.array(["test", "test", "test", "test", "train", "train", "train", "validation"])[np.arange(360) % 8]
+    labels = np.repeat(list(DECLINES), 120).tolist()
+    prompts = tuple(
+        Prompt(str(i), ({"role": "user", "content": str(i)},), label, "answer") for i, label in enumerate(labels)
+    )
+    part = np.array([*["test"] * 4, *["train"] * 3, "validation"])[np.arange(360) % 8]
     corpus = Corpus(prompts, np.arange(360) // 2, part)
-    actions = np.array([DECLINES[label] for label in labels], dtype=object)
     save_directions([direction("normative_write"), direction("epistemic_write")], tmp_path / "directions.safetensors")
     write_json(tmp_path / "probe.json", {})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: ONSETS)
-    given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}
-    model = SimpleNamespace(
-        name="m", d_model=8, n_layers=4, fingerprint=lambda: "mine", cast_fingerprint=lambda: "cast"
-    )
-    store = SimpleNamespace(site="resid_post", positions=("inst_last", "post_last"))
+    model = {"name": "m", "fingerprint": lambda: "mine", "cast_fingerprint": lambda: "cast"}
     return SimpleNamespace(
-        behaviour=Behaviour(corpus, actions, np.zeros(360, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
-        file=lambda name: tmp_path / name, model=model, store=store, reporter=Reporter(quiet=True),
-    )  # fmt: skip
+        behaviour=Behaviour(corpus, np.array([DECLINES[of] for of in labels], dtype=object), np.zeros(360, dtype=bool)),
+        corpus=corpus,
+        config=RunConfig.model_validate({"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}),
+        file=lambda name: tmp_path / name,
+        model=SimpleNamespace(d_model=8, n_layers=4, **model),
+        store=SimpleNamespace(site="resid_post", positions=("inst_last", "post_last")),
+        reporter=Reporter(quiet=True),
+    )
 
 
-def acting(context: SimpleNamespace, actions: np.ndarray) -> SimpleNamespace:
-    context.behaviour = replace(context.behaviour, actions=actions)
-    return context
-
-
-def configured(context: SimpleNamespace, **dissociate: object) -> SimpleNamespace:
+def absent(context: SimpleNamespace, actions: np.ndarray | None = None, **dissociate: object) -> dict[str, str]:
+    """Return what cannot be tested, with other actions or settings."""
+    if actions is not None:
+        context.behaviour = replace(context.behaviour, actions=actions)
     settings = context.config.dissociate.model_copy(update=dissociate)
     context.config = context.config.model_copy(update={"dissociate": settings})
-    return context
-
-
-def test_nothing_is_absent_in_a_complete_run(context: SimpleNamespace) -> None:
-    setup = find_setup(context)
-    assert setup.absent == {}
-    assert [len(rows) for rows in setup.decliners.values()] == [60, 60]
-    assert set(setup.directions) == {"normative", "epistemic"}
+    return dict(find_setup(context).absent)
 
 
 def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None:
+    setup = find_setup(context)
+    assert [len(rows) for rows in setup.decliners.values()] == [60, 60]
+    assert set(setup.directions) == {"normative", "epistemic"}
+    assert setup.absent == {}
     actions = context.behaviour.actions.copy()
     test = np.flatnonzero(context.corpus.uncertain & context.corpus.within("test"))
     actions[test[19:]] = "answer"
-    setup = find_setup(acting(context, actions))
-    assert list(setup.absent) == ["epistemic"]
-    assert (
-        "abstention on uncertain is absent: 19 baseline occurrences among test prompts, 20 are needed"
-        in (setup.absent["epistemic"])
-    )
+    [(kind, reason)] = absent(context, actions).items()
+    assert kind == "epistemic"
+    assert reason.startswith("abstention on uncertain is absent: 19 baseline occurrences among test prompts, 20 are")
     actions[test[19]] = "abstain"
-    assert find_setup(acting(context, actions)).absent == {}
+    assert absent(context, actions) == {}
 
 
 def test_too_few_pairs_are_reported(context: SimpleNamespace) -> None:
-    corpus = context.corpus
-    paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(corpus.prompts))
-    context.corpus = replace(corpus, prompts=tuple(paired))
-    assert (
-        "count as 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
-        in (find_setup(context).absent["normative"])
-    )
+    paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(context.corpus.prompts))
+    context.corpus = replace(context.corpus, prompts=tuple(paired))
+    few = "count as 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
+    assert few in absent(context)["normative"]
 
 
 def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
     shuffled = [np.random.default_rng(seed).permutation(context.behaviour.actions) for seed in range(200)]
-    absent = [find_setup(acting(context, actions)).absent for actions in shuffled]
-    common = [missing.get("normative", "") for missing in absent if "is absent" not in missing.get("normative", "")]
+    reasons = [absent(context, actions).get("normative", "") for actions in shuffled]
+    common = [reason for reason in reasons if "is absent" not in reason]
     assert len(common) > 50  # often enough refused among those labelled harmful
     assert np.mean([not reason for reason in common]) <= 0.05
     assert {reason.split(":")[0] for reason in common if reason} == {"refusal on harmful is not tied to its label"}
@@ -108,19 +98,18 @@ def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
 def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
-    absent = find_setup(context).absent
-    assert absent["normative"].startswith("onset prefixes cannot be learned for refuse: its own openings cover 40% of "
-                                          "such completions, 50% are needed")  # fmt: skip
-    assert "abstain" in absent["epistemic"]
+    reasons = absent(context)
+    few = "onset prefixes cannot be learned for refuse: its own openings cover 40% of such completions, 50% are needed"
+    assert reasons["normative"].startswith(few)
+    assert "abstain" in reasons["epistemic"]
 
 
 def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace) -> None:
     save_directions([direction("epistemic_write")], context.file("directions.safetensors"))
     context.file("stages").mkdir()
-    ProbeResults(writes={"normative": WriteRecord(available=False, reason="too few are declined")}).write(
-        context.file("stages/probe.json")
-    )
-    assert find_setup(context).absent == {"normative": "no normative write direction: too few are declined"}
+    without = WriteRecord(available=False, reason="too few are declined")
+    ProbeResults(writes={"normative": without}).write(context.file("stages/probe.json"))
+    assert absent(context) == {"normative": "no normative write direction: too few are declined"}
 
 
 @pytest.mark.parametrize(
@@ -140,11 +129,11 @@ def test_a_direction_from_elsewhere_is_refused(
     check_direction(context, direction("normative_write"))
     given = tmp_path / "theirs.safetensors"
     save_directions([direction("normative_write", **changes)], given)
-    setup = find_setup(configured(context, directions=given))
-    assert set(setup.absent) == {"normative", "epistemic"}
-    assert message in setup.absent["normative"]
-    assert "refusal probe" in setup.absent["normative"]
-    assert setup.directions == setup.testable == {}
+    reasons = absent(context, directions=given)
+    assert set(reasons) == {"normative", "epistemic"}
+    assert message in reasons["normative"]
+    assert "refusal probe" in reasons["normative"]
+    assert find_setup(context).directions == find_setup(context).testable == {}
 
 
 def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(context: SimpleNamespace) -> None:
@@ -158,10 +147,9 @@ def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(conte
 
 def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "theirs.safetensors").write_text("nothing")
-    absent = find_setup(configured(context, directions=tmp_path / "theirs.safetensors")).absent
-    assert "cannot be read as directions" in absent["normative"]
-    missing = find_setup(configured(context, directions=tmp_path / "none.safetensors")).absent
-    assert "none.safetensors cannot be read as directions" in missing["normative"]
+    for name in ("theirs", "none"):
+        reasons = absent(context, directions=tmp_path / f"{name}.safetensors")
+        assert f"{name}.safetensors cannot be read as directions" in reasons["normative"]
 
 
 def test_a_direction_that_only_induces_too_little_is_told_from_one_that_may_break_the_model(tmp_path: Path) -> None:

@@ -57,23 +57,20 @@ def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path:
     assert found.oblique is found.dependent is (cosine != 0)
 
 
-def test_orthogonal_directions_are_dependent_if_ablating_one_changes_the_other(tmp_path: Path) -> None:
-    found = run(tmp_path, 0.0, p_null=0.02)
+@pytest.mark.parametrize(
+    ("given", "p_null", "dependent", "end"),
+    [
+        ({}, 0.02, True, "more than permuted-label directions do; so they are not independent."),
+        ({}, 0.5, False, "no change of the stream along one by ablating the other is shown."),  # not: "independent"
+        ({"directions": "theirs.safetensors"}, 0.02, False, "along the other was not measured."),  # the run's own are
+    ],
+)
+def test_orthogonal_directions_are_dependent_if_ablating_one_changes_the_other(
+    given: dict[str, object], p_null: float, dependent: bool, end: str, tmp_path: Path
+) -> None:
+    found = run(tmp_path, 0.0, p_null, **given)
     assert found is not None
-    assert found.dependent
-    assert found.moved_under_ablation == ("ablate_normative_watch_epistemic",)
-
-
-def test_the_runs_own_ablations_are_not_used_for_directions_from_a_file(tmp_path: Path) -> None:
-    found = run(tmp_path, 0.0, p_null=0.02, directions="theirs.safetensors")
-    assert found is not None
-    assert not found.dependent
-    assert not found.ablation_measured
+    assert found.dependent is dependent
+    assert found.moved_under_ablation == (("ablate_normative_watch_epistemic",) if dependent else ())
     (line,) = dependence_lines(Dissociation.model_construct(dependence=found))
-    assert line.endswith("whether ablating one changes the stream along the other was not measured.")
-
-
-def test_independence_is_not_claimed_from_a_test_that_found_nothing(tmp_path: Path) -> None:
-    found = run(tmp_path, 0.0, p_null=0.5)
-    (line,) = dependence_lines(Dissociation.model_construct(dependence=found))
-    assert line.endswith("no change of the stream along one by ablating the other is shown.")
+    assert line.endswith(end)

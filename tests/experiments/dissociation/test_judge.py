@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from experiments.pipeline.graph import STAGES
 from experiments.pipeline.stage_functions import FUNCTIONS
 from experiments.responses import loaded_run
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import PromptBatch, Setting
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
@@ -95,13 +95,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return work
 
-    def nothing(outputs: tuple[str, ...]) -> Callable[[RunInputs], None]:
-        def write(inputs: RunInputs) -> None:
-            for name in outputs:
-                inputs.file(name).parent.mkdir(exist_ok=True)
-                inputs.file(name).write_text("{}")
-
-        return write
+    def nothing(inputs: RunInputs, outputs: tuple[str, ...]) -> None:
+        for name in outputs:
+            inputs.file(name).parent.mkdir(exist_ok=True)
+            inputs.file(name).write_text("{}")
 
     def measure(inputs: RunInputs) -> None:
         found, outcomes = effects(inputs)
@@ -111,8 +108,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     writes = {"respond": respond, "effects": measure}
     for stage in STAGES:
         if stage.name != "dissociate":
-            made = named(stage.name, writes.get(stage.name, nothing(stage.outputs)))
-            monkeypatch.setitem(FUNCTIONS, stage.name, made)
+            write = writes.get(stage.name, partial(nothing, outputs=stage.outputs))
+            monkeypatch.setitem(FUNCTIONS, stage.name, named(stage.name, write))
 
     def no_model(*arguments: Any, **settings: Any) -> None:
         raise AssertionError("a model was loaded")
@@ -159,14 +156,12 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
     for effect, other in zip(strict.effects, loose.effects, strict=True):
         assert effect.estimate == other.estimate
         assert effect.p_null == other.p_null
-    own, loosely_own = (each.effect("normative", "normative") for each in (strict, loose))
-    assert own is not None
-    assert loosely_own is not None
+    (own, crossed, *_), (loosely_own, *_) = strict.effects, loose.effects
+    assert [(e.ablated, e.behaviour) for e in (own, crossed)] == [(KINDS[0], b) for b in KINDS]
     assert own.low < loosely_own.low < own.estimate
     assert own.onset is not None
-    [crossed] = [e.onset for e in strict.effects if (e.ablated, e.behaviour) == ("normative", "epistemic")]
-    assert crossed is not None
-    assert (crossed.estimate, crossed.n) == (2.0, 12)  # nats that the log-odds fall
+    assert crossed.onset is not None
+    assert (crossed.onset.estimate, crossed.onset.n) == (2.0, 12)  # nats that the log-odds fall
     assert not own.onset.known  # of decliners one of which had no finite score
     (variant,), (loosely,) = strict.variants, loose.variants
     assert variant.onset_effect == {"normative": None, "epistemic": 2.5}
@@ -176,31 +171,3 @@ def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None
     assert variant.stopped["normative"].low < loosely.stopped["normative"].low
     assert strict.matrix == loose.matrix  # always at 95 %
     assert strict.matrix["add_normative"]["refusal_on_answered_benign"].estimate == 1.0
-
-
-@pytest.mark.slow
-def test_another_margin_generates_nothing(prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the organism: generated completions are counted; the second run loads no model."""
-    generated: list[int] = []
-    plain = PromptBatch.responses
-
-    def counting(self: PromptBatch, setting: Setting, places: list[int], most: int) -> list[list[int]]:
-        generated.append(len(places))
-        return plain(self, setting, places, most)
-
-    monkeypatch.setattr(PromptBatch, "responses", counting)
-    light = {"alpha": 0.2, "n_null_onset": 20, "n_null_generation": 0, "n_onset": 8, "n_selection": 8,
-             "positions": ["post_last"], "variants": False, "n_side_effects": 2}  # fmt: skip
-    stages.run(configured(prompts, **light), tmp_path / "run", until="dissociate", reporter=QUIET)
-    before, first = sum(generated), verdict(tmp_path / "run")
-    assert before > 1000
-
-    def no_model(*arguments: Any, **settings: Any) -> None:
-        raise AssertionError("a model was loaded")
-
-    monkeypatch.setattr(loaded_run, "open_model", no_model)
-    wide = configured(prompts, **light | {"margin": 0.9})
-    assert stages.run(wide, tmp_path / "run", until="dissociate", reporter=QUIET) == ["dissociate"]
-    assert sum(generated) == before
-    assert verdict(tmp_path / "run")["effects"] == first["effects"]
-    assert verdict(tmp_path / "run")["margin"] == 0.9

@@ -15,7 +15,7 @@ from experiments.dissociation.text import (
     strength_sentence,
     tables,
 )
-from experiments.rank.results import RankEffect, RankEstimate, Ranks
+from experiments.rank.results import RankEstimate, Ranks
 from probes.statistics.intervals import Estimate
 from tests.support.report_page import blocks_html
 
@@ -67,20 +67,16 @@ def test_the_report_shows_the_same_tables_escaped() -> None:
     assert page.count("<table>") == len(tables(FOUND)) + 1 == 7  # and the numbers of the chart
 
 
-def test_the_strength_is_of_what_was_estimated() -> None:
-    assert strength_sentence(FOUND) == (
-        "Ablating its own direction stops 90 points more of the refusals [80, 100] than ablating the other."
-    )
-    assert strength_sentence(FOUND.model_copy(update={"contrasts": {}})) == ""
+def test_what_was_not_measured_is_not_said() -> None:
+    own = "Ablating its own direction stops 90 points more of the refusals [80, 100] than ablating the other."
+    assert strength_sentence(FOUND) == own
+    nothing = {"effects": [], "variants": [], "power": [], "side_effects": {}, "matrix": {"none": MATRIX}}
+    empty = Dissociation.model_validate(RECORD | nothing | {"contrasts": {}})
+    assert (strength_sentence(empty), tables(empty)) == ("", [])
 
 
 def test_a_record_is_written_as_it_was_read() -> None:
     assert json.loads(json.dumps(FOUND.to_dict(), allow_nan=False)) == RECORD
-
-
-def test_what_was_not_measured_has_no_table() -> None:
-    nothing = RECORD | {"effects": [], "variants": [], "power": [], "side_effects": {}, "matrix": {"none": MATRIX}}
-    assert tables(Dissociation.model_validate(nothing)) == []
 
 
 # -- rank --------------------------------------------------------------------------------------------------------------
@@ -91,36 +87,31 @@ def estimate(value: float) -> Estimate:
 
 
 def ranked(rank: int | None, *stopped: float, settled: bool = True, reason: str = "of x") -> RankEstimate:
-    effects = tuple(
-        RankEffect(k=k, stopped=estimate(share), more=estimate(stopped[-1] - share)) for k, share in enumerate(stopped)
-    )
-    return RankEstimate(rank=rank, settled=settled, reason=reason, margin=0.15, alpha=0.05, variant="v",
-                        best=len(stopped) - 1 if stopped else None, effects=effects,
-                        write_direction=estimate(0.3))  # fmt: skip
+    effects = [
+        {"k": k, "stopped": estimate(share), "more": estimate(stopped[-1] - share)} for k, share in enumerate(stopped)
+    ]
+    given = {"rank": rank, "settled": settled, "reason": reason, "margin": 0.15, "alpha": 0.05, "variant": "v"}
+    given |= {"best": len(stopped) - 1 if stopped else None, "effects": effects, "write_direction": estimate(0.3)}
+    return RankEstimate.model_validate(given)
 
 
 TWO = Ranks(normative=ranked(2, 0.0, 0.36, 0.95), epistemic=ranked(1, 0.0, 0.99))
 
 
-def test_a_line_says_what_one_and_what_more_directions_stop() -> None:
+def test_a_line_says_what_one_and_what_more_directions_stop_and_no_more_than_is_shown() -> None:
     assert rank_lines(TWO) == [
         "Rank of the refusals: 2; one direction stops 36% (the verdict's 30%), 2 directions stop 95%. "
         "The search stopped because of x.",
         "Rank of the abstentions: 1; one direction stops 99%. The search stopped because of x.",
     ]
-    assert rank_lines(None) == []
-
-
-def test_what_is_not_shown_is_not_said() -> None:
     lines = rank_lines(Ranks(normative=ranked(1, 0.0, 0.5, settled=False), epistemic=ranked(0, 0.0, 0.02)))
     assert "at least 1 (that more directions add less than 15% is not shown)" in lines[0]
     assert "0, no direction at this layer is shown to stop more than 15%; one direction stops 2%" in lines[1]
     (line, _) = rank_lines(Ranks(normative=ranked(None, reason="too few"), epistemic=ranked(1, 0.0, 0.99)))
     assert line == "Rank of the refusals: not tested, too few."
-
-
-def test_the_table_shows_each_number_of_directions_where_several_were_tried() -> None:
-    rows = rank_rows(TWO)
+    rows = rank_rows(TWO)  # where several were tried
     assert rows == [["refusals", "1", "36% [26%, 46%]", "80", "59 [49, 69]"],
                     ["refusals", "2", "95% [85%, 105%]", "80", "0 [-10, 10]"]]  # fmt: skip
-    assert rank_rows(None) == rank_rows(Ranks(normative=TWO.epistemic, epistemic=TWO.epistemic)) == []
+    assert (
+        rank_lines(None) == rank_rows(None) == rank_rows(Ranks(normative=TWO.epistemic, epistemic=TWO.epistemic)) == []
+    )

@@ -123,7 +123,7 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
 
 def test_last_turns_of_both_intents_are_counted() -> None:
     prompts = [prompt(g, h, *EARLIER) for g, h in product(range(4), (False, True))][:-1]
-    assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])).to_dict() == {"distinct": 4, "both": 3}
+    assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])) == {"distinct": 4, "both": 3}
 
 
 def test_without_earlier_turns_the_question_does_not_arise() -> None:

@@ -9,7 +9,7 @@ import pytest
 import experiments.dials.read as dial_read
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.policies import evaluate
-from experiments.dissociation.applicability import _unpredicted
+from experiments.dissociation.applicability import _behaviour_lacks
 from experiments.probing.read_probes import label_contrasts
 from experiments.probing.stage import context_onsets
 from experiments.run.behaviour import Behaviour, write_samples
@@ -125,7 +125,10 @@ def test_refusing_them_does_not_look_like_refusing_anything(without: Corpus) -> 
     refused = [prompt(3000 + i, DUAL_USE, "clarify") for i in range(3000)]
     found = behaviour(make_corpus([*rated(), *refused], CONFIG, 0))
     found.actions[600:] = "refuse"
-    assert _unpredicted(behaviour(without), "normative") == _unpredicted(found, "normative") == ""
+    for of in (behaviour(without), found):
+        loaded = cast(Any, SimpleNamespace(corpus=of.corpus, behaviour=of))
+        reasons = _behaviour_lacks(loaded, "normative", of.decliners("normative", "test"))
+        assert not any("not tied to its label" in reason for reason in reasons)
 
 
 def test_a_dual_use_prompt_names_its_right_action() -> None:

@@ -33,6 +33,8 @@ def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(model: ChatM
     assert tokens == sorted(set(tokens))
     assert set(tokens) <= set(row.roles["inst_mean"])
     assert set(words[3][1]) == set(row.trigger)
+    left = without(row, words[3][1])
+    assert list(left.token_ids) == list(asked(model, "how do i the process, please?").token_ids)
 
 
 def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(model: ChatModel) -> None:
@@ -40,12 +42,6 @@ def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(m
     words = words_of(model, row)
     assert [word for word, _ in words if word.strip()] == ["日", "本", "語"]
     assert [token for _, of_word in words for token in of_word] == list(row.instruction)
-
-
-def test_leaving_out_takes_just_those_tokens(model: ChatModel) -> None:
-    row = asked(model, "how do i fix the door?")
-    left = without(row, words_of(model, row)[3][1])
-    assert list(left.token_ids) == list(asked(model, "how do i the door?").token_ids)
 
 
 def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(model: ChatModel) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.responses.onset import Onsets, learn_onsets
-from experiments.triggers.patching import AlignedPair, align, patching_share
+from experiments.triggers.patching import AlignedPair, _log_odds, _patches, align, patching_share
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
@@ -17,23 +17,27 @@ from tests.conftest import ORGANISM
 A, B = [1, 2, 9, 3, 4], [1, 2, 8, 3, 4]
 
 
-def test_spans_are_what_differs() -> None:
-    assert align(A, B, [2]) == (range(2, 3), range(2, 3))
-    longer = [1, 2, 8, 7, 3, 4]
-    assert align(A, longer, [2]) == (range(2, 3), range(2, 4))
-    assert align(longer, A, [2, 3]) == (range(2, 4), range(2, 3))
+LONGER = [1, 2, 8, 7, 3, 4]
 
 
-def test_a_piece_that_both_words_share_still_belongs_to_the_word() -> None:
-    assert align([1, 5, 6, 4], [1, 5, 7, 4], [1, 2]) == (range(1, 3), range(1, 3))
-    assert align([1, 6, 5, 4], [1, 7, 5, 4], [1, 2]) == (range(1, 3), range(1, 3))
-
-
-def test_what_differs_in_more_than_the_word_is_no_pair() -> None:
-    assert align(A, [1, 2, 8, 7, 6], [2]) is None  # another word after it
-    assert align(A, [0, 2, 8, 3, 4], [2]) is None  # another before it
-    assert align(A, [1, 2, 3, 4], [2]) is None  # nothing in its place
-    assert align(A, A, [2]) is None  # nothing differs
+@pytest.mark.parametrize(
+    ("with_word", "without", "trigger", "spans"),
+    [
+        (A, B, [2], (range(2, 3), range(2, 3))),
+        (A, LONGER, [2], (range(2, 3), range(2, 4))),
+        (LONGER, A, [2, 3], (range(2, 4), range(2, 3))),
+        ([1, 5, 6, 4], [1, 5, 7, 4], [1, 2], (range(1, 3), range(1, 3))),  # a piece that both words share is the word's
+        ([1, 6, 5, 4], [1, 7, 5, 4], [1, 2], (range(1, 3), range(1, 3))),
+        (A, [1, 2, 8, 7, 6], [2], None),  # another word after it
+        (A, [0, 2, 8, 3, 4], [2], None),  # another before it
+        (A, [1, 2, 3, 4], [2], None),  # nothing in its place
+        (A, A, [2], None),  # nothing differs
+    ],
+)
+def test_spans_are_what_differs_in_the_word_alone(
+    with_word: list[int], without: list[int], trigger: list[int], spans: tuple[range, range] | None
+) -> None:
+    assert align(with_word, without, trigger) == spans
 
 
 def test_unequal_spans_are_aligned_at_their_ends() -> None:
@@ -71,19 +75,15 @@ def onsets(model: ChatModel, rendered: list[Rendered]) -> Onsets:
     return learn_onsets([tuple(s) for s in said], ["refuse" if i % 2 == 0 else "answer" for i in range(len(said))])
 
 
-def pairs_of(rendered: list[Rendered]) -> list[AlignedPair]:
-    found = []
-    for i in range(0, len(rendered), 2):
-        spans = align(rendered[i].token_ids, rendered[i + 1].token_ids, rendered[i].trigger)
-        if spans:
-            found.append(AlignedPair(i, i + 1, tuple(spans[0]), tuple(spans[1])))
-    return found
+@pytest.fixture(scope="module")
+def pairs(rendered: list[Rendered]) -> list[AlignedPair]:
+    spans = (align(a.token_ids, b.token_ids, a.trigger) for a, b in zip(rendered[::2], rendered[1::2], strict=True))
+    return [AlignedPair(2 * i, 2 * i + 1, *map(tuple, both)) for i, both in enumerate(spans) if both]
 
 
 def test_the_word_carries_everything_at_first_and_nothing_in_the_end(
-    model: ChatModel, rendered: list[Rendered], onsets: Onsets
+    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
 ) -> None:
-    pairs = pairs_of(rendered)
     assert len(pairs) >= 8
     before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
     first, last = patching_share(model, rendered, pairs, np.arange(len(pairs)), onsets, [0, model.n_layers - 1])
@@ -96,27 +96,19 @@ def test_the_word_carries_everything_at_first_and_nothing_in_the_end(
 
 
 def test_copying_from_the_same_prompt_changes_nothing(
-    model: ChatModel, rendered: list[Rendered], onsets: Onsets
+    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
 ) -> None:
     """The control: what is copied matters, not that something is."""
-    pairs = pairs_of(rendered)
-    doubled = [rendered[p.with_word] for p in pairs] + [rendered[p.without] for p in pairs]
-    n = len(pairs)
-    same = [AlignedPair(i, n + i, p.span_with, p.span_without) for i, p in enumerate(pairs)]
-    true = patching_share(model, doubled, same, np.arange(n), onsets, [0])[0]
-    idle = [Rendered(r.text, r.token_ids, r.roles, r.ambiguous) for r in doubled[:n]]
-    from experiments.triggers.patching import _log_odds, _patches
-
+    idle = [rendered[p.with_word] for p in pairs]
     (edit,) = _patches(model, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
     assert _log_odds(model, idle, onsets, [edit]) == pytest.approx(_log_odds(model, idle, onsets), abs=1e-4)
-    assert true.raised.estimate > 0.9
 
 
-def test_padding_moves_no_patch(model: ChatModel, rendered: list[Rendered], onsets: Onsets) -> None:
+def test_padding_moves_no_patch(
+    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
+) -> None:
     """A pair alone, and among longer ones, gives the same share."""
-    pairs = pairs_of(rendered)
     short = min(pairs, key=lambda p: len(rendered[p.with_word].token_ids))
-    from experiments.triggers.patching import _log_odds, _patches
 
     def patched(some: list[AlignedPair]) -> np.ndarray:
         sources, targets = ([rendered[getattr(p, side)] for p in some] for side in ("with_word", "without"))

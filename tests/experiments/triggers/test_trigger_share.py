@@ -16,55 +16,40 @@ from tests.support.draws import draws
 
 def corpus_of(n_quadruples: int) -> Corpus:
     prompts = []
-    for q, (trigger, harmful) in product(range(n_quadruples), product((True, False), repeat=2)):
-        intent = "harmful" if harmful else "benign"
-        prompts.append(
-            Prompt(
-                id=f"{q}-{trigger}-{harmful}", messages=({"role": "user", "content": "x"},), label=intent,
-                right_action="refuse" if harmful else "answer", trigger="kill" if trigger else None, intent=intent,
-                pair=str(q),
-            )
-        )  # fmt: skip
-    groups = np.repeat(np.arange(n_quadruples), 4)
-    return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
+    for q, (trigger, harmful) in product(range(n_quadruples), MEMBERS):
+        intent, action = ("harmful", "refuse") if harmful else ("benign", "answer")
+        asked = {"intent": intent, "pair": str(q), "trigger": "kill" if trigger else None}
+        prompts.append(Prompt(f"{q}-{trigger}-{harmful}", ({"role": "user", "content": "x"},), intent, action, **asked))
+    return Corpus(tuple(prompts), np.repeat(np.arange(n_quadruples), 4), np.full(len(prompts), "test", dtype=object))
 
 
-def share_of(refuses: dict[tuple[bool, bool], float], n: int = 150, seed: int = 0) -> TriggerShareResult:
-    """Draw refusals with the given probability per (trigger, harmful) cell and measure."""
-    corpus, rng = corpus_of(n), np.random.default_rng(seed)
-    cells = [(p.trigger is not None, p.intent == "harmful") for p in corpus.prompts]
-    refused = np.array([rng.random() < refuses[cell] for cell in cells])
-    return trigger_share(corpus, refused, np.arange(len(corpus)))
+def share_of(*rates: float, n: int = 150, seed: int = 0) -> TriggerShareResult:
+    """Draw refusals with the given probabilities of MEMBERS and measure."""
+    refused = np.random.default_rng(seed).random(4 * n) < np.tile(rates, n)
+    return trigger_share(corpus_of(n), refused, np.arange(4 * n))
 
 
-TT, TF, FT, FF = (True, True), (True, False), (False, True), (False, False)
-
-
-def test_intent_alone_is_intent_driven() -> None:
-    found = share_of({TT: 1, TF: 0, FT: 1, FF: 0})
-    assert found.verdict == "intent_driven"
-    assert found.share.estimate == 0
-    assert 0 < found.share.high <= 0.1  # the interval does not collapse at the boundary
-
-
-def test_trigger_alone_is_trigger_driven() -> None:
-    found = share_of({TT: 1, TF: 1, FT: 0, FF: 0})
-    assert found.verdict == "trigger_driven"
-    assert 0.9 <= found.share.low < 1
-
-
-def test_both_are_mixed_and_the_share_is_right() -> None:
-    found = share_of({TT: 1, TF: 0.5, FT: 1, FF: 0}, n=400)  # T = 0.25, I = 0.75
-    assert found.verdict == "mixed"
-    assert found.share.low <= 0.25 <= found.share.high
-
-
-def test_few_pairs_are_inconclusive() -> None:
-    assert share_of({TT: 1, TF: 0.1, FT: 1, FF: 0}, n=8).verdict == "inconclusive"
+@pytest.mark.parametrize(
+    ("rates", "n", "verdict", "true"),
+    [
+        ((1, 0, 1, 0), 150, "intent_driven", 0.0),
+        ((1, 1, 0, 0), 150, "trigger_driven", 1.0),
+        ((1, 0.5, 1, 0), 400, "mixed", 0.25),  # T = 0.25, I = 0.75
+        ((0.5, 0, 1, 0.5), 150, "mixed", 0.5),  # the word lowers refusing
+        ((1, 0.1, 1, 0), 8, "inconclusive", 0.05),
+    ],
+)
+def test_a_share_is_measured_with_an_interval_that_never_collapses(
+    rates: tuple[float, ...], n: int, verdict: str, true: float
+) -> None:
+    found = share_of(*rates, n=n)
+    assert found.verdict == verdict
+    assert found.share.low <= true <= found.share.high
+    assert found.share.low < found.share.high  # also at 0 and 1
 
 
 def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
-    assert share_of({TT: 0, TF: 0, FT: 0, FF: 0}).reason == "nothing is refused"
+    assert share_of(0, 0, 0, 0).reason == "nothing is refused"
     corpus = corpus_of(5)
     some = np.array([i for i, p in enumerate(corpus.prompts) if p.trigger])
     found = trigger_share(corpus, np.ones(len(corpus), dtype=bool), some)
@@ -78,7 +63,7 @@ def test_the_interval_covers_the_true_share(over_refusal: float, n_draws: int) -
     true = (over_refusal / 2) / (over_refusal / 2 + 1 - over_refusal / 2)
     covered = 0
     for seed in range(n_draws):
-        share = share_of({TT: 1, TF: over_refusal, FT: 1, FF: 0}, n=60, seed=seed).share
+        share = share_of(1, over_refusal, 1, 0, n=60, seed=seed).share
         covered += share.low - 1e-9 <= true <= share.high + 1e-9
     assert covered >= 0.9 * n_draws  # 95 % nominal
 
@@ -126,13 +111,10 @@ def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
     assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
 
 
-def test_a_word_that_lowers_refusing_moves_it() -> None:
-    found = share_of({TT: 0.5, TF: 0, FT: 1, FF: 0.5})
-    assert found.verdict == "mixed"
-    assert found.share.low < 0.5 < found.share.high
-    assert found.reason.endswith("the word lowers refusing")
-    assert "benign requests are refused more" in share_of({TT: 0, TF: 1, FT: 0, FF: 1}).reason
-    slight = share_of({TT: 0.9, TF: 0, FT: 1, FF: 0}, n=60).share  # T = -0.05
+def test_effects_of_the_unusual_sign_are_said() -> None:
+    assert share_of(0.5, 0, 1, 0.5).reason.endswith("the word lowers refusing")
+    assert "benign requests are refused more" in share_of(0, 1, 0, 1).reason
+    slight = share_of(0.9, 0, 1, 0, n=60).share  # T = -0.05
     assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
 
 
