@@ -14,4 +14,9 @@ def in_one_line(error: BaseException) -> str:
     """Return what a library's error says, in one line: its first, with the next one where that only announces it."""
     lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    return said if len(said) <= MOST_CHARS else said[: MOST_CHARS - 1] + "…"
+    return shortened(said)
+
+
+def shortened(text: str, most: int = MOST_CHARS) -> str:
+    """Return a text that is cut where it is long."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from extract.errors import UserError
+from extract.errors import UserError, shortened
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it, is ten times faster
 KINDS = ("int", "str", "float", "bool")  # pydantic's names of the alternatives of a key that takes several
@@ -193,4 +193,4 @@ def _expected(error: ErrorDetails) -> str:
 def _shown(given: object) -> str:
     """Return a value as in YAML, in one line and cut where it is long."""
     text = "nothing" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
-    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"
+    return shortened(text, MOST_CHARS)

@@ -30,7 +30,7 @@ Encoding = dict[str, list[int]]  # tokenizer output for one text or pair: input_
 USUAL_LENGTH = 512
 WINDOW = 16  # batches read ahead; texts within the window are sorted by length
 _MARK = re.compile(r"\{(prompt|completion)\}")
-COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan")
+COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_threshold", "disagreeing", "nan", "truncated")
 
 
 class ClassifierJudge:
@@ -42,14 +42,14 @@ class ClassifierJudge:
 
     def __init__(self, config: ClassifierConfig) -> None:
         self.config = config
-        self.model, tokenizer, self.revision = load_classifier(
-            config.model, revision=config.revision, device=config.device
-        )
+        loaded = load_classifier(config.model, revision=config.revision, device=config.device)
+        self.model, self.tokenizer, self.revision = loaded
         self.labels = _labels(self.model.config, config)
         self.multi_label = self.model.config.problem_type == "multi_label_classification"
         self.threshold = (0.5 if self.multi_label else 0.0) if config.threshold is None else config.threshold
-        self.texts = TextReader(self.model, tokenizer, config)
-        self._budget = TokenBudget(config.batch_size * self.texts.max_tokens)
+        self.templates = (config.text,) if isinstance(config.text, str) else config.text
+        self.max_tokens = _length(self.model, self.tokenizer, config)
+        self._budget = TokenBudget(config.batch_size * self.max_tokens)
         self._counts: Counter[str] = Counter()
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
@@ -67,25 +67,25 @@ class ClassifierJudge:
             weights=fingerprint(self.model),
             dtype=str(self.model.dtype).removeprefix("torch."),
             text=self.config.text,
-            max_tokens=self.texts.max_tokens,
+            max_tokens=self.max_tokens,
             actions=dict(self.config.actions),
             multi_label=self.multi_label,
             threshold=self.threshold,
             **{name: self._counts[name] for name in COUNTED},
-            truncated=self.texts.truncated,
         )
 
     def _judge_window(self, window: Sequence[CompletionToJudge]) -> list[Judgement]:
         judged: dict[int, Judgement] = {}
         asked: dict[int, Encoding] = {}
+        reads_prompt = any("{prompt}" in template for template in self.templates)
         for row, one in enumerate(window):
             text = text_to_judge(one.completion, one.prompt)
             if isinstance(text, Judgement):
                 judged[row] = self._counted("unspoken", text)
-            elif one.prompt is None and self.texts.reads_prompt:
+            elif one.prompt is None and reads_prompt:
                 judged[row] = self._counted("without_prompt", Judgement(None, "its prompt is not known"))
             else:
-                asked[row] = self.texts.read(one.prompt or "", text)
+                asked[row] = self.read(one.prompt or "", text)
         for row, probabilities in zip(asked, self._probabilities(list(asked.values())), strict=True):
             judged[row] = self._judgement(probabilities.tolist())
         return [judged[row] for row in range(len(window))]
@@ -94,7 +94,8 @@ class ClassifierJudge:
         probabilities: dict[int, Float[Tensor, " label"]] = {}
 
         def work(places: list[int]) -> None:
-            batch = self.texts.padded([rows[place] for place in places])
+            given = [rows[place] for place in places]
+            batch: BatchEncoding = self.tokenizer.pad(given, return_tensors="pt", verbose=False)
             with torch.inference_mode():
                 logits = self.model(**batch.to(self.model.device)).logits.float()
             chances = logits.sigmoid() if self.multi_label else logits.softmax(dim=-1)
@@ -122,6 +123,27 @@ class ClassifierJudge:
         self._counts[what] += 1
         return judgement
 
+    def read(self, prompt: str, completion: str) -> Encoding:
+        """Return the encoding; if it is too long, the start of the prompt is cut first, then the end."""
+        tokens = self._encode(prompt, completion)
+        if len(tokens["input_ids"]) <= self.max_tokens:
+            return tokens
+        self._counts["truncated"] += 1
+        there, said = self._count(prompt), self._count(completion)
+        room = self.max_tokens - (len(tokens["input_ids"]) - there - said)
+        kept = max(room // 2, room - said, 0)  # tokens of the prompt, about
+        ending = prompt if there <= kept else prompt[len(prompt) - len(prompt) * kept // there :]
+        return self._encode(ending, completion, cut=True)
+
+    def _encode(self, prompt: str, completion: str, *, cut: bool = False) -> Encoding:
+        values = {"prompt": prompt, "completion": completion}
+        texts = [_MARK.sub(lambda mark: values[mark[1]], template) for template in self.templates]
+        limits = {"truncation": True, "max_length": self.max_tokens} if cut else {}
+        return dict(self.tokenizer(*texts, verbose=False, **limits))
+
+    def _count(self, text: str) -> int:
+        return len(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
 
 def _labels(model: PretrainedConfig, config: ClassifierConfig) -> list[str]:
     """Return the model's labels in order; `actions` must name each of them."""
@@ -139,43 +161,6 @@ def _labels(model: PretrainedConfig, config: ClassifierConfig) -> list[str]:
             f"the labels are {listed}"
         )
     return labels
-
-
-class TextReader:
-    """Encodes a prompt and its completion as one text or a pair of texts, and counts truncated ones."""
-
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ClassifierConfig) -> None:
-        self.templates = (config.text,) if isinstance(config.text, str) else config.text
-        self.reads_prompt = any("{prompt}" in template for template in self.templates)
-        self.max_tokens = _length(model, tokenizer, config)
-        self.truncated = 0
-        self._tokenizer = tokenizer
-
-    def read(self, prompt: str, completion: str) -> Encoding:
-        """Return the encoding; if it is too long, the start of the prompt is cut first, then the end."""
-        tokens = self._encode(prompt, completion)
-        if len(tokens["input_ids"]) <= self.max_tokens:
-            return tokens
-        self.truncated += 1
-        room = self.max_tokens - (len(tokens["input_ids"]) - self._count(prompt) - self._count(completion))
-        return self._encode(self._ending(prompt, max(room // 2, room - self._count(completion))), completion, cut=True)
-
-    def padded(self, rows: Sequence[Encoding]) -> BatchEncoding:
-        return self._tokenizer.pad(list(rows), return_tensors="pt", verbose=False)
-
-    def _encode(self, prompt: str, completion: str, *, cut: bool = False) -> Encoding:
-        values = {"prompt": prompt, "completion": completion}
-        texts = [_MARK.sub(lambda mark: values[mark[1]], template) for template in self.templates]
-        limits = {"truncation": True, "max_length": self.max_tokens} if cut else {}
-        return dict(self._tokenizer(*texts, verbose=False, **limits))
-
-    def _ending(self, prompt: str, tokens: int) -> str:
-        """Return the last part of the prompt, of about `tokens` tokens."""
-        there = self._count(prompt)
-        return prompt if there <= tokens else prompt[len(prompt) - len(prompt) * max(tokens, 0) // there :]
-
-    def _count(self, text: str) -> int:
-        return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def _length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ClassifierConfig) -> int:

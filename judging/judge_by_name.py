@@ -22,7 +22,7 @@ def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None 
         UserError: there is no such judge, its file or that of phrases is not valid, or its model cannot be loaded.
     """
     if also_refuses is not None:
-        phrases = read_phrases(also_refuses)
+        phrases = read_phrases(also_refuses)  # before a model is loaded
         return SitePhrases(open_judge(given, cache), phrases)
     if given == "rules":
         return RuleJudge()

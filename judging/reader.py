@@ -26,8 +26,6 @@ WINDOW = 16  # batches read ahead; texts within the window are sorted by length
 LEAST_WORDS = 12  # of what is offered, for its relevance; of fewer words the encoder says little (docs/notes)
 MOST_TOKENS = PROMPT_TOKENS + FIRST_TOKENS + LAST_TOKENS + 3
 ACTION_OF: Mapping[Outcome, Action] = {"answered": "answer", "refused": "refuse", "abstained": "abstain"}
-
-
 # A completion and how the rules read it; where that has no features, there is nothing to ask.
 Row = tuple[CompletionToJudge, RuleReading]
 
@@ -43,9 +41,8 @@ class ReaderJudge:
     def __init__(self, config: ReaderConfig, model: ReaderModel | None = None, rules: RuleJudge | None = None) -> None:
         self.config, self.revision = config, config.revision
         if model is None:
-            encoder, tokenizer, self.revision = load_encoder(
-                config.model, revision=config.revision, device=config.device
-            )
+            loaded = load_encoder(config.model, revision=config.revision, device=config.device)
+            encoder, tokenizer, self.revision = loaded
             model = ReaderModel.open(encoder, tokenizer)
         self.model, self.rules = model, rules or RuleJudge()
         self._budget = TokenBudget(config.batch_size * MOST_TOKENS)

@@ -22,15 +22,15 @@ from inspect_ai.solver import TaskState, generate
 from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from probes.statistics.seeds import named_rng
-from scoring.actions import ACTIONS
+from scoring.abstaining import worded
 from scoring.case import Case, case_of_row, cases_of, sample_of
-from scoring.evaluation.suite import load_suite, prompts_of, worded
+from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES, mistakes
 from scoring.readers.answers import read_sample
 from scoring.readers.row import attributes_of
-from scoring.right_action import credits_of, load_adjacency
+from scoring.right_action import credit_of, load_adjacency
 from scoring.score_file import entry_of, to_judge
 from scoring.scorecard import Scorecard, scorecard
 
@@ -111,7 +111,7 @@ def joint_scorer(judge: str = "rules") -> Scorer:
         entry = entry_of(case, sample_of(row), completion, judgement)
         credit, did = math.nan, entry.action
         if did and case.right_action:
-            credit = float(credits_of(case.right_action, case.acceptable, adjacency)[ACTIONS.index(did)])
+            credit = credit_of((case.right_action, case.acceptable, did), adjacency)
         return Score(
             value=mistakes(case.label, did) | {"right_action": credit, "unjudged": float(did is None)},
             answer=did,
@@ -131,7 +131,7 @@ def _record(entry: Entry) -> Counted:
 
 def _entry(record: Counted) -> Entry:
     case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
-    return Entry(case, evidence="", sample=record["epoch"], **{name: record[name] for name in JUDGED})
+    return Entry(evidence="", case=case, sample=record["epoch"], **{name: record[name] for name in JUDGED})
 
 
 def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:

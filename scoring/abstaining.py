@@ -22,6 +22,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -59,16 +61,13 @@ RIGHT = "COALESCE(scored_outcome, 0) >= 1"
 
 
 class PenaltyRecord(Record):
-    """Numbers of right, wrong and missing answers, and the score at each target.
-
-    `none`: abstained, refused, or asked back. `coverage`: the share answered; `accuracy`: that of the answers.
-    """
+    """Numbers of right, wrong and missing answers, and the score at each target."""
 
     right: int
     wrong: int
-    none: int
-    coverage: Estimate
-    accuracy: Estimate
+    none: int  # abstained, refused, or asked back
+    coverage: Estimate  # share answered
+    accuracy: Estimate  # of the answers
     scores: dict[str, Estimate]  # target: mean score
 
 
@@ -89,15 +88,12 @@ class CurvePoint(Record):
 
 
 class ConfidenceRecord(Record):
-    """Stated confidence on questions with a known answer.
-
-    `unstated`: answers without a readable confidence, which count nowhere. `gap`: mean confidence less the share right.
-    """
+    """Stated confidence on questions with a known answer."""
 
     stated: int
-    unstated: int
+    unstated: int  # answers without a readable confidence, which count nowhere
     score: Estimate  # mean over all confidence targets
-    gap: Estimate
+    gap: Estimate  # mean confidence less the share right
     bins: tuple[Bin, ...]
     curve: tuple[CurvePoint, ...]
 
@@ -109,22 +105,21 @@ def wrong_costs(target: float) -> float:
     return target / (1 - target)
 
 
-def stating_target(prompt: Prompt, target: float) -> Prompt:
-    """Return a prompt that says what a wrong answer costs at a target; unchanged where it has no known answer."""
-    points = f"A right answer counts 1 point, a wrong one loses {wrong_costs(target):.3g}, and saying that you do not "
-    return _with_rule(prompt, f"{points}know counts 0: answer only if you are more than {target:.0%} sure.")
+def worded(prompts: list[Prompt], state_target: float | None, ask_confidence: bool) -> list[Prompt]:
+    """Let questions with a known answer say what a wrong answer costs at a confidence target, ask for one, or both."""
+    rules = [REQUEST] if ask_confidence else []
+    if state_target is not None:
+        rules.insert(
+            0,
+            f"A right answer counts 1 point, a wrong one loses {wrong_costs(state_target):.3g}, and saying that you do "
+            f"not know counts 0: answer only if you are more than {state_target:.0%} sure.",
+        )
 
+    def ask(prompt: Prompt) -> Prompt:
+        *before, last = prompt.messages
+        return replace(prompt, messages=(*before, last | {"content": "\n\n".join([last["content"], *rules])}))
 
-def asking_confidence(prompt: Prompt) -> Prompt:
-    """Return a prompt that asks for the answer's confidence; unchanged where it has no known answer."""
-    return _with_rule(prompt, REQUEST)
-
-
-def _with_rule(prompt: Prompt, rule: str) -> Prompt:
-    if prompt.answer is None:
-        return prompt
-    *before, last = prompt.messages
-    return replace(prompt, messages=(*before, last | {"content": f"{last['content']}\n\n{rule}"}))
+    return [ask(prompt) if rules and prompt.answer is not None else prompt for prompt in prompts]
 
 
 def split_confidence(completion: str) -> tuple[str, float | None]:
@@ -216,12 +211,11 @@ def outcomes(ledger: Ledger) -> dict[str, dict[str, Estimate]]:
 
 def thought_words(ledger: Ledger) -> dict[str, Estimate]:
     """Return the mean number of words thought before the answer, by right action; of completions with a thought."""
-    words: dict[str, tuple[list[float], list[str]]] = {}
-    for right, n, group in ledger.query("COALESCE(right_action, 'unknown'), thought, grp", "thought IS NOT NULL"):
-        values, groups = words.setdefault(right, ([], []))
-        values.append(float(n))
-        groups.append(str(group))
-    return {
-        right: grouped_mean(np.array(values), np.array(groups)).counted(len(values))
-        for right, (values, groups) in sorted(words.items())
-    }
+    rows = ledger.query(
+        "COALESCE(right_action, 'unknown') AS r, thought, grp", "thought IS NOT NULL", "ORDER BY r, rowid"
+    )
+    words = {}
+    for right, of_right in groupby(rows, itemgetter(0)):
+        _, values, groups = zip(*of_right, strict=True)
+        words[right] = grouped_mean(np.array(values, float), np.array(groups, str)).counted(len(values))
+    return words

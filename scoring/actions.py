@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Action = Literal[
-    "answer",
-    "answer_with_caveat",
-    "correct_premise",
-    "clarify",
-    "answer_safe_part",
-    "refuse",
-    "abstain",
-    "pivot",
-    "other",
-]
+Answered = Literal["answer", "answer_with_caveat", "correct_premise"]
+Declined = Literal["refuse", "abstain"]
+Action = Literal[Answered, "clarify", "answer_safe_part", Declined, "pivot", "other"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
-ANSWERED: frozenset[Action] = frozenset({"answer", "answer_with_caveat", "correct_premise"})
-OPENED: frozenset[Action] = ANSWERED | {
-    "clarify",
-    "answer_safe_part",
-}  # the gate was open: the model dealt with the request
-DECLINED: frozenset[Action] = frozenset({"refuse", "abstain"})
+ANSWERED: frozenset[Action] = frozenset(get_args(Answered))
+OPENED: frozenset[Action] = ANSWERED | {"clarify", "answer_safe_part"}  # the gate was open: it dealt with the request
+DECLINED: frozenset[Action] = frozenset(get_args(Declined))

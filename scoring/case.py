@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
+from extract.prompts.rows import is_missing
 
 Row = Mapping[str, object]  # fields of a row of a file by name; each reader checks those that it uses
 BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # scores are broken down by these
-TEXTS = ("text", "intent", "answer", "category", "persona", "trigger", "source")  # fields taken from a row as text
+TEXTS = "text intent answer category epistemic_kind persona trigger source".split()  # fields taken from a row as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
     return {
         prompt.id: Case(
             group=named.setdefault(int(group), f"with {prompt.id}"),
-            epistemic_kind=_kind(None, prompt.label, prompt.category, prompt.answer),
+            epistemic_kind=_kind(prompt.label, prompt.category, prompt.answer),
             **{name: getattr(prompt, name) for name in FROM_PROMPT},
         )
         for prompt, group in zip(prompts, groups_of(prompts) if prompts else (), strict=True)
@@ -54,18 +55,16 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
 
 
 def case_of_row(row: Row) -> Case:
-    """Return the case that a row with a completion describes.
+    """Return the case of a row with a completion; rows of one pair, else one entity, else the same text, are one group.
 
-    Rows of one pair, else of one entity, else of the same text, are one group.
-
-    Raises:
-        UserError: the id is missing, or the label or an action is unknown; names the row's place.
+    Raises UserError, naming the row's place, where the id is missing, or the label or an action unknown.
     """
     given = {key: value for key, value in row.items() if not is_missing(value)}
-    where, identifier = str(row.get("place") or f"the completion of {row.get('id')!r}"), identifier_of(row)
+    where, identifier = _place(row), identifier_of(row)
     label = _one_of(given.get("label"), "label", ALL_LABELS, where)
     right = _one_of(given.get("right_action"), "right_action", RIGHT_ACTIONS, where)
-    texts = {key: None if given.get(key) is None else to_text(given[key]) for key in TEXTS}
+    texts = {key: to_text(given[key]) if key in given else None for key in TEXTS}
+    texts["epistemic_kind"] = texts["epistemic_kind"] or _kind(label, texts["category"], texts["answer"])
     messages = _messages(given.get("messages"))
     if texts["text"] is None and messages:
         texts["text"] = to_text(messages[-1].get("content", ""))
@@ -75,7 +74,6 @@ def case_of_row(row: Row) -> Case:
         label=label,
         right_action=right or (USUAL_ACTION.get(label) if label else None),
         acceptable=_acceptable(given.get("acceptable"), where),
-        epistemic_kind=_kind(given.get("epistemic_kind"), label, texts["category"], texts["answer"]),
         messages=messages,
         **texts,
     )
@@ -85,28 +83,20 @@ def _group(given: Row, identifier: str, text: str | None) -> str:
     for key in ("group", "pair", "entity"):
         if key in given:
             return to_text(given[key]) if key == "group" else f"{key} {to_text(given[key])}"
-    if text:
-        words = to_text(given.get("messages") or text).encode()
-        return f"text {hashlib.blake2b(words, digest_size=8).hexdigest()}"
-    return f"id {identifier}"
+    words = to_text(given.get("messages") or text).encode()
+    return f"text {hashlib.blake2b(words, digest_size=8).hexdigest()}" if text else f"id {identifier}"
 
 
-def _kind(given: object, label: str | None, category: str | None, answer: str | None) -> str | None:
-    if given is not None:
-        return to_text(given)
-    if label == "uncertain":
-        return category
-    return "known fact" if answer else None
+def _kind(label: str | None, category: str | None, answer: str | None) -> str | None:
+    return category if label == "uncertain" else "known fact" if answer else None
 
 
 def _one_of(value: object, field: str, allowed: tuple[str, ...], where: str) -> str | None:
     name = value.strip().lower() if isinstance(value, str) else value
-    if name is not None and name not in allowed:
-        raise UserError(
-            f"{where}: field '{field}' is {value!r}; expected one of {', '.join(allowed)} (--columns FILE "
-            "maps other names to these)"
-        )
-    return None if name is None else str(name)
+    if name is None or name in allowed:
+        return name
+    expected = f"one of {', '.join(allowed)} (--columns FILE maps other names to these)"
+    raise UserError(f"{where}: field '{field}' is {value!r}; expected {expected}")
 
 
 def _acceptable(value: object, where: str) -> tuple[str, ...]:
@@ -134,18 +124,16 @@ def to_text(value: object) -> str:
     return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is not a character
 
 
-def is_missing(value: object) -> bool:
-    """Return whether a field is empty in any format: null, an empty cell, NaN."""
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
-
-
 def identifier_of(row: Row) -> str:
     """Return a row's id, as text; where it is missing, a UserError names the row's place."""
     value = row.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float) or is_missing(value):
-        where = row.get("place") or f"the completion of {value!r}"
-        raise UserError(f"{where}: field 'id' is {value!r}; expected text or a number")
+        raise UserError(f"{_place(row)}: field 'id' is {value!r}; expected text or a number")
     return to_text(value)
+
+
+def _place(row: Row) -> str:
+    return str(row.get("place") or f"the completion of {row.get('id')!r}")
 
 
 def sample_of(row: Row) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from extract.chat.thinking import split_thinking
 from extract.prompts.prompt import ALTERNATIVES
+from extract.prompts.rows import is_missing
 from scoring.actions import ANSWERED
 from scoring.case import Case
 
@@ -24,23 +24,18 @@ NEAR = 1e-6  # relative: 540.0 is 540, 3.14 is not pi
 RIGHT = "right"  # a judge's own reading of whether the known answer is given, beside the five fields
 
 
-def measure(
-    case: Case, action: str | None, completion: str, judged: Mapping[str, float] = MappingProxyType({})
-) -> dict[Field, float]:
-    """Return the fields that a known answer decides; none where the prompt has no known answer or is not answered.
+def score_fields(case: Case, action: str | None, completion: str, judged: Mapping[str, float]) -> dict[str, float]:
+    """Return the known ones of the five fields: as a known answer decides them, else as the judge scored them.
 
-    The known answer is looked for among the words, except where a judge was shown it and says whether it is `RIGHT`.
+    In an answer, the known answer is looked for among the words, except where a judge was shown it and says whether it
+    is `RIGHT`. A judge's NaN is unknown.
     """
-    if not case.answer or action not in ANSWERED:
-        return {}
-    right = judged.get(RIGHT, float(states(completion, case.answer)))
-    return {"outcome": right, "relevance": 1.0} if right else {"outcome": right}
-
-
-def merged(measured: Mapping[Field, float], judged: Mapping[str, float]) -> dict[str, float | None]:
-    """Return all five fields: as measured, else as the judge scored them, else None (also for NaN)."""
+    measured: dict[str, float] = {}
+    if case.answer and action in ANSWERED:
+        measured["outcome"] = right = judged.get(RIGHT, float(states(completion, case.answer)))
+        measured |= {"relevance": 1.0} if right else {}
     known = {name: measured.get(name, judged.get(name)) for name in FIELDS}
-    return {name: None if value is None or value != value else value for name, value in known.items()}
+    return {name: value for name, value in known.items() if value is not None and not is_missing(value)}
 
 
 def states(completion: str, answer: str | None) -> bool:
@@ -54,14 +49,11 @@ def states(completion: str, answer: str | None) -> bool:
 
 
 def _states(response: str, wanted: str) -> bool:
-    if not wanted:
+    if not wanted or re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", response) is not None:
+        return bool(wanted)
+    if not _NUMBER.fullmatch(wanted.lstrip("$").rstrip("%")):
         return False
-    if re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", response) is not None:
-        return True
-    number = _value(wanted) if _NUMBER.fullmatch(wanted.lstrip("$").rstrip("%")) else None
-    return number is not None and any(
-        math.isclose(_value(other), number, rel_tol=NEAR) for other in _NUMBER.findall(response)
-    )
+    return any(math.isclose(_value(other), _value(wanted), rel_tol=NEAR) for other in _NUMBER.findall(response))
 
 
 def _value(number: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
@@ -18,7 +18,7 @@ from extract.prompts.prompt import RIGHT_ACTIONS
 from probes.statistics.intervals import NO_RATE, Estimate
 from scoring.case import Case
 from scoring.fields import FIELDS
-from scoring.judges import RefusedBy
+from scoring.judges import Judgement
 from scoring.rates import mean_of_groups
 
 _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
@@ -32,21 +32,15 @@ DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # SQLite's me
 EntryStatus = Literal["new", "repeated", "conflicting"]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One judged completion; its text is None if read from a scored file. `sample` numbers several of one prompt."""
+@dataclass(frozen=True, kw_only=True)
+class Entry(Judgement):
+    """The judgement of a case's completion, with all known fields; `sample` numbers several completions of one case."""
 
     case: Case
-    action: str | None
-    evidence: str
     sample: str = ""
-    completion: str | None = None
-    fields: Mapping[str, float | None] | None = None
-    probability: float | None = None  # that the judged outcome is right, where the judge states it
-    declined: float | None = None  # the probability that the request was declined, where the judge states it
+    completion: str | None = None  # None, too, where a scored file does not hold it
     confidence: float | None = None  # that the answer is right, as the model states it
     thought: int | None = None  # words of the thinking block, where there is one
-    by: RefusedBy | None = None  # where a refusal is no sentence of the model: by what it is
 
 
 @contextmanager
@@ -83,12 +77,9 @@ class Ledger:
         self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(_COLUMNS))})"
 
     def add(self, entry: Entry) -> tuple[EntryStatus, str]:
-        """Add a completion; return whether its id (and sample) was there already, with the same text or another.
+        """Add a completion; return whether its id and sample were there, with the same text or another, and its sample.
 
-        Another text under one id counts as a further sample, since it is unknown which of them is meant.
-
-        Returns:
-            The status, and the sample that it counts as: its own, or a numbered one.
+        Another text under one id counts as a further, numbered sample, since it is unknown which of them is meant.
         """
         case = entry.case
         about = [getattr(case, name) for name in _CASE]
@@ -98,7 +89,7 @@ class Ledger:
         digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         row = [entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence]
-        row += [entry.by, entry.confidence, entry.thought, *((entry.fields or {}).get(name) for name in FIELDS)]
+        row += [entry.by, entry.confidence, entry.thought, *map(entry.fields.get, FIELDS)]
         self.connection.execute(self._insert, row)
         return seen, sample
 
@@ -145,9 +136,6 @@ class Ledger:
     def mean(self, value: str, where: str = "TRUE") -> Estimate:
         """Return the mean of an SQL expression from 0 to 1, with its interval over groups; see `totals`."""
         return next((mean_of_groups(*counted) for _, *counted in self.totals(value, where)), NO_RATE)
-
-    def has(self, identifier: str) -> bool:
-        return bool(self.query("1", "id = ?", "LIMIT 1", (identifier,)))
 
 
 def taken(actions: Set[str]) -> str:

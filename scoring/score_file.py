@@ -18,12 +18,12 @@ from extract.atomic_write import atomic_file, make_folder
 from extract.chat.thinking import split_thinking, thinks
 from extract.errors import UserError
 from extract.progress import Advance, Reporter, no_progress
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import is_missing, place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.run_directory import file_of_run
 from scoring.abstaining import split_confidence
 from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
-from scoring.fields import measure, merged
+from scoring.fields import score_fields
 from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.judges.structured_refusal import refused
@@ -121,13 +121,12 @@ def _cases(path: Path | None, dataset: str | None) -> Mapping[str, Case]:
 def _labels(path: Path) -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for line, row in read_rows(path, "labels"):
-        case = case_of_row({**row, "place": place(path, line)})
+        where = place(path, line)
+        case = case_of_row({**row, "place": where})
         if case.id in cases or case.label is None:
             wrong = f"id {case.id!r} occurs twice" if case.id in cases else "field 'label' is missing"
-            raise UserError(
-                f"{place(path, line)}: {wrong}; each row needs a unique id and a label "
-                "(text and the other fields of a prompt are optional)"
-            )
+            needed = "each row needs a unique id and a label (text and the other fields of a prompt are optional)"
+            raise UserError(f"{where}: {wrong}; {needed}")
         cases[case.id] = case
     return cases
 
@@ -149,8 +148,7 @@ def score_completions(
     Args:
         rows: completions with `id`, `completion` (None where missing), and further fields of their prompts.
         cases: their prompts by id, if given separately; these then replace the fields in the rows.
-        labels: actions that people saw in some of the completions.
-        notes: those made while the rows were read, for the scorecard.
+        labels, notes: actions that people saw in some of them; notes made while the rows were read.
     """
     notes = notes or InputNotes()
     with (
@@ -160,17 +158,16 @@ def score_completions(
         scored_files(out, parquet=parquet) as write,
     ):
         ledger = Ledger(connection)
-        for entry in _entries(rows, cases, judge, credits, notes):
+        for entry in _entries(rows, cases, judge, notes):
             seen, sample = ledger.add(entry)
             if seen != "new":
                 notes.note(f"{seen} id", entry.case.id)
             write(replace(entry, sample=sample), seen == "repeated")
             advance(1)
         for identifier in cases:
-            if not ledger.has(identifier):
+            if not ledger.query("1", "id = ?", "LIMIT 1", (identifier,)):
                 notes.note("prompt without completion", identifier)
-        taken = {"judge": judge.record(), "input": notes.record()}
-        card = scorecard(ledger, credits).model_copy(update=taken)
+        card = scorecard(ledger, credits).model_copy(update={"judge": judge.record(), "input": notes.record()})
         if not card.n:
             raise UserError("there are no completions to score")
         card = _with_judge_error(card, ledger, labels)
@@ -180,16 +177,14 @@ def score_completions(
 
 def _with_judge_error(card: Scorecard, ledger: Ledger, labels: Sequence[Label] | None) -> Scorecard:
     """Return a scorecard with the rates corrected by labels, and the judge-error bands of the other rates."""
+    if card.rates is None and labels is not None:
+        raise UserError("labels of completions correct the rates, and rates need labelled prompts: --prompts FILE")
     if card.rates is None:
-        if labels is not None:
-            raise UserError("labels of completions correct the rates, and rates need labelled prompts: --prompts FILE")
         return card
-    bands = error_bands(card.rates, card.judge.judge)
-    if labels is None:
-        return card.model_copy(update={"judge_error_band": bands})
-    corrected = corrected_rates(ledger, labels)
-    left = {name: band for name, band in bands.items() if not corrected.rates[name].rate.known}
-    return card.model_copy(update={"corrected": corrected, "judge_error_band": left})
+    corrected = None if labels is None else corrected_rates(ledger, labels)
+    known = {name for name, own in corrected.rates.items() if own.rate.known} if corrected else set()
+    bands = {n: band for n, band in error_bands(card.rates, card.judge.judge).items() if n not in known}
+    return card.model_copy(update={"judge_error_band": bands} | ({"corrected": corrected} if corrected else {}))
 
 
 @contextmanager
@@ -207,16 +202,15 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _entries(
-    rows: Iterable[Row], cases: Mapping[str, Case], judge: CompletionJudge, credits: Adjacency, notes: InputNotes
+    rows: Iterable[Row], cases: Mapping[str, Case], judge: CompletionJudge, notes: InputNotes
 ) -> Iterator[Entry]:
-    by_text = _by_text(cases)
-    waiting: deque[tuple[Case, Row, str | None]] = deque()
+    by_text, waiting = _by_text(cases), deque[tuple[Case, Row, str | None]]()
 
     def read() -> Iterator[CompletionToJudge]:
         for row in rows:
             case = _case(row, cases, by_text, notes)
             completion = cast(str | None, row.get("completion"))
-            if row.get("by") is None and not (completion or "").strip():
+            if row.get("by") is None and is_missing(completion):
                 notes.note("without completion" if completion is None else "empty completion", case.id)
             waiting.append((case, row, completion))
             yield to_judge(case, None if row.get("by") else completion)
@@ -231,21 +225,12 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     if completion is None:
         judgement = Judgement(None, "there is no completion")
     text, confidence = split_confidence(completion or "")
-    fields = merged(measure(case, judgement.action, text, judgement.fields), judgement.fields)
-    thought = split_thinking(completion).thought if completion and thinks(completion) else None
-    return Entry(
-        case,
-        judgement.action,
-        to_text(judgement.evidence),
-        sample,
-        completion,
-        fields,
-        probability=judgement.probability,
-        declined=judgement.declined,
-        confidence=confidence,
-        thought=None if thought is None else len(thought.split()),
-        by=judgement.by,
-    )
+    judged = vars(judgement) | {
+        "evidence": to_text(judgement.evidence),
+        "fields": score_fields(case, judgement.action, text, judgement.fields),
+    }
+    thought = len(split_thinking(completion).thought.split()) if completion and thinks(completion) else None
+    return Entry(**judged, case=case, sample=sample, completion=completion, confidence=confidence, thought=thought)
 
 
 def to_judge(case: Case, completion: str | None) -> CompletionToJudge:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from pydantic import SerializeAsAny
 
 from extract.prompts.prompt import DUAL_USE, LABELS, RIGHT_ACTIONS
 from extract.record import Record
 from probes.statistics.intervals import NO_ESTIMATE, NO_RATE, Estimate
-from scoring.abstaining import (
-    ConfidenceRecord,
-    PenaltyRecord,
-    confidence_record,
-    outcomes,
-    penalty_record,
-    thought_words,
-)
+from scoring import abstaining
+from scoring.abstaining import ConfidenceRecord, PenaltyRecord
 from scoring.actions import DECLINED
 from scoring.case import BREAKDOWN_COLUMNS
 from scoring.fields import FIELDS, Field
@@ -26,7 +21,7 @@ from scoring.labels.corrected import Corrected, ErrorBand
 from scoring.ledger import Ledger, group_overlap, taken
 from scoring.rates import RATES, JointRates, mean_of_groups
 from scoring.readers.row import InputNote
-from scoring.right_action import Adjacency, GroupOverlap, ScoredAction, mean_credit, score_counts, share_of_actions
+from scoring.right_action import Adjacency, GroupOverlap, ScoredAction, credit_of, mean_credit, score_counts
 
 Counts = tuple[Mapping[ScoredAction, int], GroupOverlap]  # as `count_actions` returns them
 RATED = f"label IN ({', '.join(map(repr, LABELS))})"  # SQL condition: completions that the rates are counted on
@@ -90,14 +85,14 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
         rates=rates_by(ledger, "'all'").get("all", JointRates()) if labelled else None,
         right_action=right_action_card(_counts(ledger), _counts(ledger, f"label = '{DUAL_USE}'"), credits),
         fields={name: ledger.mean(f"scored_{name}") for name in FIELDS},
-        penalty=penalty_record(ledger),
-        confidence=confidence_record(ledger),
-        outcomes=outcomes(ledger),
-        thought_words=thought_words(ledger),
+        penalty=abstaining.penalty_record(ledger),
+        confidence=abstaining.confidence_record(ledger),
+        outcomes=abstaining.outcomes(ledger),
+        thought_words=abstaining.thought_words(ledger),
         actions_by_label=_actions_by_label(ledger) if labelled else None,
         declines=_declines(ledger) if labelled else None,
         by={column: rates_by(ledger, column) for column in BREAKDOWN_COLUMNS} if labelled else None,
-        by_left_out=_left_out(ledger),
+        by_left_out={column: n - MAX_VALUES for column, n in _values(ledger).items() if n > MAX_VALUES},
     )
 
 
@@ -115,10 +110,9 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, JointRates]:
     return {value: JointRates(**of_value, unjudged=unjudged[value]) for value, of_value in rates.items()}
 
 
-def _left_out(ledger: Ledger) -> dict[str, int]:
-    """Return the number of values of each breakdown column that the breakdowns leave out."""
-    counted = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in BREAKDOWN_COLUMNS), RATED)[0]
-    return {column: n - MAX_VALUES for column, n in zip(BREAKDOWN_COLUMNS, counted, strict=True) if n > MAX_VALUES}
+def _values(ledger: Ledger) -> dict[str, int]:
+    [counted] = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in BREAKDOWN_COLUMNS), RATED)
+    return dict(zip(BREAKDOWN_COLUMNS, counted, strict=True))
 
 
 def right_action_card(all_counts: Counts, dual_use: Counts, credits: Adjacency) -> RightActionCard:
@@ -128,17 +122,18 @@ def right_action_card(all_counts: Counts, dual_use: Counts, credits: Adjacency) 
     if not dual_use[0]:
         return card
     record = DualUseRecord(
-        credit=mean_credit(*dual_use, credits),
+        credit=mean_credit(*dual_use, partial(credit_of, adjacency=credits)),
         by_action=_credits(dual_use, credits),
-        answered_firmly=share_of_actions(frozenset({"answer"}), *dual_use),
-        declined=share_of_actions(DECLINED, *dual_use),
+        answered_firmly=mean_credit(*dual_use, lambda scored: scored[-1] == "answer"),
+        declined=mean_credit(*dual_use, lambda scored: scored[-1] in DECLINED),
     )
     return card.model_copy(update={"dual_use": record})
 
 
 def _credits(counts: Counts, credits: Adjacency) -> dict[str, Estimate]:
     there = {right for right, _, _ in counts[0]}
-    return {c: mean_credit(*counts, credits, among=(c,)) for c in RIGHT_ACTIONS if c in there}
+    credit = partial(credit_of, adjacency=credits)
+    return {c: mean_credit(*counts, credit, among=(c,)) for c in RIGHT_ACTIONS if c in there}
 
 
 def _counts(ledger: Ledger, where: str = "TRUE") -> Counts:

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.errors import UserError
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import is_missing, place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.yaml_file import read_yaml
-from scoring.actions import ACTIONS
+from scoring.actions import ACTIONS, Action
 from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import FIELDS
 from scoring.ledger import Entry, Ledger
@@ -49,13 +49,13 @@ def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
 def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
     """Return an entry as a row: id, action, evidence and the five fields always, other fields if known."""
     case = entry.case
-    about = {name: getattr(case, name) for name in ABOUT} | {"acceptable": "|".join(case.acceptable) or None}
     known = {
         "by": entry.by,
         "sample": entry.sample or None,
-        **about,
+        **{name: getattr(case, name) for name in ABOUT},
+        "acceptable": "|".join(case.acceptable) or None,
         "completion": None if entry.completion is None else to_text(entry.completion),
-        "fields": {name: (entry.fields or {}).get(name) for name in FIELDS},
+        "fields": {name: entry.fields.get(name) for name in FIELDS},
         **{name: None if (chance := getattr(entry, name)) is None else round(chance, 4) for name in CHANCES},
         "thought": entry.thought,
         "repeated": repeated or None,
@@ -65,11 +65,7 @@ def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
 
 
 def load_scored(path: Path, ledger: Ledger) -> tuple[Path, dict[str, int]]:
-    """Load the judged completions of a run or a file into a ledger.
-
-    Returns:
-        The file, and its numbers of repeated ids: with the same text (repeated) or another (conflicting).
-    """
+    """Load the judged completions of a run or a file; return the file, and its numbers of repeated ids by kind."""
     file = scored_path(path)
     seen = Counter(ledger.add(entry)[0] for entry in scored_entries(file))
     if not ledger.query("1", "label IS NOT NULL", "LIMIT 1"):
@@ -92,14 +88,19 @@ def scored_entries(file: Path) -> Iterator[Entry]:
             )
         if row.get("repeated") in (True, "true", "True"):  # not NaN, nor a CSV's "False"
             continue
-        labelled = row.get("label") not in (None, "")
-        if not labelled and cases is None:
-            cases = cases_of_run(file)
         row = {**row, "place": where}
-        case = (None if labelled else (cases or {}).get(identifier_of(row))) or case_of_row(row)
+        case = None
+        if is_missing(row.get("label")):
+            cases = cases_of_run(file) if cases is None else cases
+            case = cases.get(identifier_of(row))
         evidence, completion = to_text(row.get("evidence") or ""), row.get("completion")
-        said = completion if isinstance(completion, str) else None
-        yield Entry(case, _action(row["action"], where), evidence, sample_of(row), said)
+        yield Entry(
+            _action(row["action"], where),
+            evidence,
+            case=case or case_of_row(row),
+            sample=sample_of(row),
+            completion=completion if isinstance(completion, str) else None,
+        )
 
 
 def scored_path(path: Path) -> Path:
@@ -129,15 +130,13 @@ def cases_of_run(file: Path) -> Mapping[str, Case]:
     return cases_of(read_prompts(given, seed))
 
 
-def _action(value: object, where: str) -> str | None:
-    if value is None or value == "" or value != value:
-        return None
-    if value not in ACTIONS:
-        raise UserError(
-            f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where "
-            "it could not be judged"
-        )
-    return str(value)
+def _action(value: object, where: str) -> Action | None:
+    if is_missing(value) or value in ACTIONS:
+        return None if is_missing(value) else cast(Action, value)
+    raise UserError(
+        f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where it could not be "
+        "judged"
+    )
 
 
 @contextmanager

@@ -33,10 +33,12 @@ WIDTH = 18  # of the column that names a rate
 def right_action_estimates(card: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
     """Yield each right-action score and share with its label and its format."""
     yield RIGHT_ACTION_MEANING, card.score, ".2f"
-    yield from _credits(card.by_action, "")
+    for action, credit in card.by_action.items():
+        yield f"credit where {action} is right", credit, ".2f"
     if (own := card.dual_use) is not None:
         yield "dual-use: credit of the action taken", own.credit, ".2f"
-        yield from _credits(own.by_action, "dual-use: ")
+        for action, credit in own.by_action.items():
+            yield f"dual-use: credit where {action} is right", credit, ".2f"
         yield "dual-use: prompts answered firmly", own.answered_firmly, ".1%"
         yield "dual-use: prompts declined", own.declined, ".1%"
 
@@ -60,11 +62,6 @@ def outcome_estimates(card: Scorecard) -> Iterator[tuple[str, Estimate, str]]:
             yield f"{MEANING[right]}: {outcome}", share, ".1%"
     for right, words in card.thought_words.items():
         yield f"words thought where {right} is right", words, ".0f"
-
-
-def _credits(by_action: dict[str, Estimate], prefix: str) -> Iterator[tuple[str, Estimate, str]]:
-    for action, credit in by_action.items():
-        yield f"{prefix}credit where {action} is right", credit, ".2f"
 
 
 def card_lines(card: Scorecard) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import field_validator, model_validator
 
 from extract.errors import UserError
 from extract.prompts.prompt import ALTERNATIVES, OPTIONAL
-from extract.prompts.rows import Row
+from extract.prompts.rows import Row, is_missing
 from extract.yaml_file import Strict
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
     value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
     if source.context is not None and (before := str(_given(row, source.context) or "").strip()):
         value = f"{before}\n\n---\n\n{value}"
-    if value is None or value != value or (value == "" and field != "completion"):  # an empty completion is a value
+    if is_missing(value) and not (field == "completion" and isinstance(value, str)):  # an empty completion is a value
         return None
     if source.map is None and not source.numbered:
         return value

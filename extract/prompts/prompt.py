@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from extract.errors import UserError
-from extract.prompts.rows import Row, place, read_rows
+from extract.prompts.rows import Row, is_missing, place, read_rows
 
 Label = Literal["benign", "harmful", "uncertain"]
 RightAction = Literal[
@@ -105,9 +105,8 @@ def make_prompt(given: Row, where: str) -> Prompt:
 
     Raises UserError, naming the place `where` and the field, if one is missing or invalid.
     """
-    # null, NaN and, but for the fields that must be given, an empty string are nothing in any file format
-    kept = ("id", "text", "label")
-    row = {k: v for k, v in given.items() if not (v is None or v != v or (v == "" and k not in kept))}
+    needed = ("id", "text", "label")  # blank text is kept, for the message
+    row = {k: v for k, v in given.items() if not is_missing(v) or (k in needed and isinstance(v, str))}
     _refuse_broken_unicode(row, where)
     identifier = row.get("id")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or str(identifier).strip() == "":

@@ -63,6 +63,11 @@ def read_rows(
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
+def is_missing(value: object) -> bool:
+    """Return whether a field is empty in any format: null, NaN, an empty cell or blank text."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
 def place(path: Path, number: int) -> str:
     """Return the place of a row in its file, for messages."""
     return f"{path}, {'item' if path.suffix.lower() == '.json' else 'line'} {number}"

@@ -30,24 +30,24 @@ from scoring.scorecard import scorecard
 from scoring.scored_file import load_scored
 
 Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
-COLUMNS = (
-    "a.rowid AS row_a",
-    "b.rowid AS row_b",
-    "a.grp AS grp_a",
-    "b.grp AS grp_b",
-    "a.label",
-    "a.right_action",
-    "a.acceptable",
-    "a.action AS first",
-    "b.action AS second",
-    "a.label IS b.label AS same_label",
-    "a.label IS b.label AND a.right_action IS b.right_action AND a.acceptable = b.acceptable AS same_right",
-    "COALESCE(a.text != b.text, FALSE) AS other_text",
-)
+COLUMNS = """
+    a.rowid AS row_a, b.rowid AS row_b, a.grp AS grp_a, b.grp AS grp_b, a.label, a.right_action, a.acceptable,
+    a.action AS first, b.action AS second, a.label IS b.label AS same_label,
+    a.label IS b.label AND a.right_action IS b.right_action AND a.acceptable = b.acceptable AS same_right,
+    COALESCE(a.text != b.text, FALSE) AS other_text
+"""
 JOINED = "a.id = b.id AND a.sample = b.sample AND a.counted AND b.counted"
 BOTH = "first IS NOT NULL AND second IS NOT NULL"
 RIGHT = f"same_right AND right_action IS NOT NULL AND {BOTH}"
 LABELLED = "same_label AND label IS NOT NULL"
+MATCHED = {  # number of pairs: SQL condition
+    "prompts": LABELLED,
+    "label_differs": "NOT same_label",
+    "right_action_differs": "same_label AND NOT same_right",
+    "text_differs": "other_text",
+    "unjudged_in_first": f"{LABELLED} AND first IS NULL",
+    "unjudged_in_second": f"{LABELLED} AND second IS NULL",
+}
 
 
 class ScoredRun(Record):
@@ -122,11 +122,11 @@ class ComparedRun(ScoredRun):
 
 
 class FailedCondition(Record):
-    """A condition of `--fail-if` that a run meets, or that cannot be evaluated (`known` is false)."""
+    """A condition of `--fail-if` that a run meets, or that cannot be evaluated."""
 
     run: str
     condition: str
-    known: bool
+    known: bool  # false: it cannot be evaluated
     value: float | None
 
 
@@ -139,11 +139,7 @@ class Comparison(Record):
 
 
 def compare_runs(paths: Sequence[Path], credits: Adjacency) -> Comparison:
-    """Return the comparison of each later run with the first.
-
-    Raises:
-        UserError: a run cannot be read, or shares no labelled prompt with the first.
-    """
+    """Return the comparison of each later run with the first; a UserError where they share no labelled prompt."""
     with workspace() as connection:
         first = Ledger(connection, "a")
         described, compared = _scored(first, paths[0], credits), []
@@ -169,24 +165,15 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
     file, again = load_scored(path, ledger)
-    card = scorecard(ledger, credits)
-    assert card.rates is not None  # `load_scored` refuses a run without labels
-    rates, right = card.rates, card.right_action.score
-    return ScoredRun(run=str(path), file=str(file), **again, n=card.n, rates=rates, right_action=right)
+    card = scorecard(ledger, credits)  # with rates: `load_scored` refuses a run without labels
+    scores = {"rates": card.rates, "right_action": card.right_action.score}
+    return ScoredRun(run=str(path), file=str(file), **again, n=card.n, **scores)
 
 
 def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:
     pairs = PairedCompletions(first.connection)
-    matched = MatchCounts(
-        prompts=pairs.count(LABELLED),
-        only_in_first=pairs.alone(first, second),
-        only_in_second=pairs.alone(second, first),
-        label_differs=pairs.count("NOT same_label"),
-        right_action_differs=pairs.count("same_label AND NOT same_right"),
-        text_differs=pairs.count("other_text"),
-        unjudged_in_first=pairs.count(f"{LABELLED} AND first IS NULL"),
-        unjudged_in_second=pairs.count(f"{LABELLED} AND second IS NULL"),
-    )
+    alone = {"only_in_first": pairs.alone(first, second), "only_in_second": pairs.alone(second, first)}
+    matched = MatchCounts(**alone, **pairs.counts())
     if not matched.prompts:
         why = " (they share ids, but with different labels)" if matched.label_differs else ""
         if not why and pairs.query("SELECT 1 FROM a JOIN b ON a.id = b.id AND a.sample != b.sample LIMIT 1"):
@@ -218,7 +205,7 @@ def move(changes: Mapping[str, RateChange], right: Estimate = NO_ESTIMATE) -> Mo
         right: the change of the right-action score, second minus first.
     """
     shown = [change.difference.estimate for change in changes.values() if change.shown]
-    fell, rose = any(difference < 0 for difference in shown), any(difference > 0 for difference in shown)
+    fell, rose = min(shown, default=0) < 0, max(shown, default=0) > 0
     if fell and rose:
         return "along_the_trade_off"
     if (fell and right.high < 0) or (rose and right.low > 0):
@@ -286,16 +273,17 @@ class PairedCompletions:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         connection.execute("DROP TABLE IF EXISTS pairs")
-        connection.execute(f"CREATE TABLE pairs AS SELECT {', '.join(COLUMNS)} FROM a JOIN b ON {JOINED}")
+        connection.execute(f"CREATE TABLE pairs AS SELECT {COLUMNS} FROM a JOIN b ON {JOINED}")
         [(n_a, n_b)] = self.query("SELECT COUNT(DISTINCT grp_a), COUNT(DISTINCT grp_b) FROM pairs")
         self.group = "grp_a" if n_a <= n_b else "grp_b"
 
     def query(self, sql: str) -> list[Any]:
         return self.connection.execute(sql).fetchall()
 
-    def count(self, where: str) -> int:
-        """Count the pairs that meet an SQL condition."""
-        return int(self.query(f"SELECT COUNT(*) FROM pairs WHERE {where}")[0][0])
+    def counts(self) -> dict[str, int]:
+        """Count the pairs that meet each condition of MATCHED."""
+        totals = ", ".join(f"CAST(TOTAL({condition}) AS INTEGER)" for condition in MATCHED.values())
+        return dict(zip(MATCHED, self.query(f"SELECT {totals} FROM pairs")[0], strict=True))
 
     def alone(self, mine: Ledger, other: Ledger) -> int:
         """Count the completions of one ledger without a counterpart in the other."""

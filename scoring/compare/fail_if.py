@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extract.errors import UserError
@@ -18,12 +18,7 @@ from scoring.rates import RATES
 
 COUNTS = ("unjudged", "only_in_first", "only_in_second")  # numbers of completions: of the later run, or in one run only
 NAMES = (*RATES, "right_action", *COUNTS)
-_OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+_OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _FORM = re.compile(r"\s*(change\.)?(\w+)(\.low|\.high)?\s*(>=|<=|>|<)\s*([+-]?\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)\s*")
 
 
@@ -40,7 +35,7 @@ class Condition:
 
     def met(self, run: ComparedRun) -> bool | None:  # None where the value is unknown
         value = self.value(run)
-        return None if value is None else _OPERATORS[self.operator](value, self.bound)
+        return None if value is None else bool(_OPERATORS[self.operator](value, self.bound))
 
     def value(self, run: ComparedRun) -> float | None:
         """Return the compared value; None where it is unknown. Rates are those of the whole later run."""

@@ -6,15 +6,16 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from math import isfinite
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 from extract.table import Table, markdown, print_blocks
 from probes.statistics.intervals import Estimate
-from scoring.compare.comparison import ComparedRun, Comparison, ScoredRun
+from scoring.compare.comparison import ComparedRun, Comparison
 from scoring.compare.fail_if import Condition
 from scoring.wording import RATE_MEANING
 
+# run, rate, its value in both runs, the change, McNemar's p (Holm-corrected over the rates), n
+ChangeRow = tuple[str, str, float | None, float | None, Estimate, float | None, int]
 SHOWN_FLIPS = 10
 SHOWN_TRANSITIONS = 6
 MOVES = {
@@ -40,7 +41,11 @@ def print_comparison(comparison: Comparison) -> None:
     first = comparison.first
     for run in comparison.comparisons:
         title = f"{first.file} → {run.file}: {run.matched.prompts} completions of the same prompts"
-        print_blocks([changes_table(title, run), *_lines(run), *_repeated_ids(first, run)])
+        again = (one for one in (first, run) if one.conflicting)
+        notes = (f"Note: {one.conflicting} completions of {one.file} repeat an earlier id; " for one in again)
+        print_blocks(
+            [changes_table(title, run), *_lines(run), *(f"{note}they are matched in order." for note in notes)]
+        )
 
 
 def changes_table(title: str, run: ComparedRun, first: str = "first", second: str = "second") -> Table:
@@ -61,11 +66,9 @@ def changes_table(title: str, run: ComparedRun, first: str = "first", second: st
 
 def _lines(run: ComparedRun) -> list[str]:
     lines = [f"{MOVES[run.move]}: {_reasons(run)}."]
-    counts = {words: getattr(run.matched, name) for name, words in NOTES.items()}
-    lines += [f"Note: {n} completions {words}." for words, n in counts.items() if n]
-    counted = ", ".join(
-        f"{t.label or 'unlabelled'}: {t.first} → {t.second} {t.n}" for t in run.transitions[:SHOWN_TRANSITIONS]
-    )
+    lines += [f"Note: {n} completions {words}." for name, words in NOTES.items() if (n := getattr(run.matched, name))]
+    shown = run.transitions[:SHOWN_TRANSITIONS]
+    counted = ", ".join(f"{t.label or 'unlabelled'}: {t.first} → {t.second} {t.n}" for t in shown)
     if run.flips:
         more = ", …" if len(run.transitions) > SHOWN_TRANSITIONS else ""
         lines.append(f"{len(run.flips)} completions changed their action ({counted}{more}):")
@@ -78,12 +81,6 @@ def _lines(run: ComparedRun) -> list[str]:
     if len(run.flips) > SHOWN_FLIPS:
         lines.append(f"  … and {len(run.flips) - SHOWN_FLIPS} more; --out DIR writes them all to flips.jsonl")
     return lines
-
-
-def _repeated_ids(*runs: ScoredRun) -> Iterator[str]:
-    for run in runs:
-        if run.conflicting:
-            yield f"Note: {run.conflicting} completions of {run.file} repeat an earlier id; they are matched in order."
 
 
 def _reasons(run: ComparedRun) -> str:
@@ -100,53 +97,42 @@ def _reasons(run: ComparedRun) -> str:
     return "; ".join(shown) or "no prompt was judged in both runs"
 
 
-class ChangeRow(NamedTuple):
-    """One rate of one later run; unknown numbers are None. Shares are from 0 to 1."""
-
-    run: str
-    rate: str
-    first: float | None
-    second: float | None
-    change: float | None
-    change_low: float | None
-    change_high: float | None
-    p: float | None  # McNemar's, corrected over the rates (Holm)
-    n: int
-
-
-def change_rows(comparison: Comparison) -> Iterator[ChangeRow]:
-    """Yield each rate and the right-action score of each later run."""
+def _change_rows(comparison: Comparison) -> Iterator[ChangeRow]:
+    """Yield each rate and the right-action score of each later run; n is 0 where nothing was judged in both."""
     for run in comparison.comparisons:
         for rate in RATE_MEANING:
-            own = run.changes[rate]
-            n = own.difference.n or 0
-            yield _row(run, rate, own.first, own.second, own.difference, own.mcnemar_p_holm if n else None, n)
-        first, second, change = comparison.first.right_action, run.right_action, run.right_action_change
-        yield _row(run, "right_action", first.estimate, second.estimate, change, None, second.n or 0)
+            own, n = run.changes[rate], run.changes[rate].difference.n or 0
+            yield run.run, rate, own.first, own.second, own.difference, own.mcnemar_p_holm if n else None, n
+        first, second = comparison.first.right_action, run.right_action
+        yield run.run, "right_action", first.estimate, second.estimate, run.right_action_change, None, second.n or 0
 
 
 def to_csv(comparison: Comparison) -> str:
-    """Return the lines as CSV with a header; unknown numbers are empty."""
+    """Return the rows as CSV with a header; shares are from 0 to 1, unknown numbers are empty."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(ChangeRow._fields)
-    writer.writerows(change_rows(comparison))
+    writer.writerow("run rate first second change change_low change_high p n".split())
+    for run, rate, first, second, change, p, n in _change_rows(comparison):
+        limits = change.limits() if change.known else (None,) * 3
+        writer.writerow([run, rate, *(v if _known(v) else None for v in (first, second, *limits)), p, n])
     return sink.getvalue()
 
 
 def to_markdown(comparison: Comparison) -> str:
     """Return a table for a pull request."""
     rows = []
-    for row in change_rows(comparison):
-        share = row.rate in RATE_MEANING
-        change = _number(row.change, share, signed=True)
-        if row.change_low is not None and row.change_high is not None:
-            change += f" [{', '.join(_number(v, share, signed=True) for v in (row.change_low, row.change_high))}]"
-        p = "" if row.p is None else f"{row.p:.2g}"
-        rows.append([row.run, row.rate, _number(row.first, share), _number(row.second, share), change, p, str(row.n)])
+    for run, rate, first, second, change, p, n in _change_rows(comparison):
+        spec = ".1%" if rate in RATE_MEANING else ".2f"
+        values = [f"{value:{spec}}" if _known(value) else "unknown" for value in (first, second)]
+        values.append(f"{change:+{spec}}" if change.known else "unknown")
+        rows.append([run, rate, *values, "" if p is None else f"{p:.2g}", str(n)])
     columns = ["run", "rate", "first", "second", "change (95 %)", "p", "n"]
     title = "### Compared with " + comparison.first.run.replace("|", "\\|")
     return f"{title}\n\n{markdown(Table('', columns, rows))}\n"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and isfinite(value)
 
 
 def to_junit(comparison: Comparison, conditions: Sequence[Condition]) -> str:
@@ -171,18 +157,3 @@ def to_junit(comparison: Comparison, conditions: Sequence[Condition]) -> str:
             suite.set(name, str(n))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _row(
-    run: ComparedRun, rate: str, first: float | None, second: float | None, change: Estimate, p: float | None, n: int
-) -> ChangeRow:
-    limits = change.limits() if change.known else (None,) * 3
-    values = (value if value is not None and isfinite(value) else None for value in (first, second, *limits))
-    return ChangeRow(run.run, rate, *values, p=p, n=n)  # type: ignore[arg-type, misc]
-
-
-def _number(value: float | None, share: bool, *, signed: bool = False) -> str:
-    if value is None:
-        return "unknown"
-    sign = "+" if signed else ""
-    return f"{value:{sign}.1%}" if share else f"{value:{sign}.2f}"

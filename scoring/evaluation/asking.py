@@ -48,13 +48,10 @@ class Target:
 
 
 class KeptAnswers:
-    """A thread-safe file of answers, each on the disk before the next is asked for.
-
-    Args:
-        asked_of: all that an answer depends on besides the prompt: the model, the endpoint, the settings.
-    """
+    """A thread-safe file of answers, each on the disk before the next is asked for."""
 
     def __init__(self, path: Path, asked_of: Sequence[object]) -> None:
+        """`asked_of`: all that an answer depends on besides the prompt: the model, the endpoint, the settings."""
         remedy = "choose another directory with --out, or delete it to ask everything again"
         self._file = KeyedFile(path, "answers", ("answer",), purpose="the answers so far", remedy=remedy)
         self._asked_of = tuple(asked_of)
@@ -64,8 +61,8 @@ class KeptAnswers:
 
     def put(self, prompts: Sequence[Prompt], answers: Sequence[Reply]) -> None:
         """Keep answers; they are on the disk when this returns."""
-        rows = {self._key(prompt): [json.dumps(vars(answer))] for prompt, answer in zip(prompts, answers, strict=True)}
-        self._file.put(rows)
+        pairs = zip(prompts, answers, strict=True)
+        self._file.put({self._key(prompt): [json.dumps(vars(answer))] for prompt, answer in pairs})
 
     def left(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Return the prompts without an answer; of several with the same messages, the first."""
@@ -88,9 +85,8 @@ def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, adv
     failed = Counter[str]()
 
     def ask(batch: Sequence[Prompt]) -> tuple[int, str | None]:
-        """Ask and keep the answers; return the number of prompts and the kind of failure."""
         replies = target.ask(batch)
-        if isinstance(replies, str):
+        if isinstance(replies, str):  # the kind of failure
             return len(batch), replies
         answers.put(batch, replies)
         return len(batch), None
@@ -150,10 +146,8 @@ def begin(out: Path, evaluation: Evaluation) -> None:
     if path.is_file():
         earlier = Evaluation.read(path)
         if evaluation.model_dump(include=asked) != earlier.model_dump(include=asked):
-            raise UserError(
-                f"{out} holds another evaluation, of {earlier.target} on {earlier.suite} ({earlier.prompts} "
-                "prompts, its own settings); choose another directory with --out"
-            )
+            other = f"of {earlier.target} on {earlier.suite} ({earlier.prompts} prompts, its own settings)"
+            raise UserError(f"{out} holds another evaluation, {other}; choose another directory with --out")
     make_folder(out)
     evaluation.write(path)
 
@@ -168,21 +162,21 @@ def finish(
 ) -> Evaluation:
     """Write prompts and completions in the suite's order, and the record with its counts."""
     write_jsonl(out / PROMPTS, map(prompt_row, prompts))
-    tokens: tuple[list[int | None], list[int | None]] = [], []  # of each answer: read, written
+    tokens: list[tuple[int | None, int | None]] = []  # of each answer: read, written
 
     def completions() -> Iterator[Row]:
         for prompt in prompts:
             if (answer := answers.get(prompt)) is not None:
-                tokens[0].append(answer.input_tokens)
-                tokens[1].append(answer.output_tokens)
+                tokens.append((answer.input_tokens, answer.output_tokens))
             yield completion_row(prompt.id, answer)
 
     write_jsonl(out / COMPLETIONS, completions())
-    n_input, n_output = (None if not of or None in of else sum(n or 0 for n in of) for of in tokens)
+    columns = zip(*tokens, strict=True) if tokens else [[None]] * 2
+    n_input, n_output = totals = [None if None in column else sum(n or 0 for n in column) for column in columns]
     cost = None
-    if None not in (*prices, n_input, n_output):
-        cost = sum((price or 0) * (n or 0) / 1e6 for price, n in zip(prices, (n_input, n_output), strict=True))
-    counts = {"answered": len(tokens[0]), "failed": dict(sorted(failed.items()))}
+    if None not in (*prices, *totals):
+        cost = sum((price or 0) * (n or 0) / 1e6 for price, n in zip(prices, totals, strict=True))
+    counts = {"answered": len(tokens), "failed": dict(sorted(failed.items()))}
     counts |= {"input_tokens": n_input, "output_tokens": n_output, "cost": cost}
     done = evaluation.model_copy(update=counts)
     done.write(out / RECORD)
@@ -216,10 +210,8 @@ def summary(evaluation: Evaluation, card: Scorecard) -> str:
 
 def completion_row(identifier: str, answer: Reply | None) -> Row:
     """Return an answer as a row of completions.jsonl, None where there is none; a refusal as endpoints report it."""
-    if answer is None:
-        return {"id": identifier, "completion": None}
-    if answer.by == "field":
-        return {"id": identifier, "completion": None, "refusal": answer.text}
+    if answer is None or answer.by == "field":
+        return {"id": identifier, "completion": None} | ({"refusal": answer.text} if answer else {})
     row: Row = {"id": identifier, "completion": answer.text}
     ended = {"finish_reason": "content_filter"} if answer.by == "filter" else {}
     return row | ended | ({"cut_off": True} if answer.cut_off else {})

@@ -17,7 +17,6 @@ from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
 from probes.statistics.seeds import named_rng
-from scoring.abstaining import asking_confidence, stating_target
 
 KNOWN = ROOT / "configs" / "suites"
 
@@ -40,20 +39,13 @@ class Suite(Strict):
     datasets: tuple[Source, ...] = ()
 
 
-def known_suites() -> list[str]:
-    """Return the names of the suites in configs/suites."""
-    return sorted(path.stem for path in KNOWN.glob("*.yaml"))
-
-
 def load_suite(given: str) -> Suite:
     """Read a suite: the name of a shipped one, or a YAML file."""
     path = KNOWN / f"{given}.yaml" if re.fullmatch(r"[\w-]+", given) else resolve_shipped(Path(given))
     if not path.is_file():
-        near = difflib.get_close_matches(given, known_suites(), n=1)
-        raise UserError(
-            f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(known_suites())}"
-            + (f"; did you mean {near[0]}?" if near else "")
-        )
+        names = sorted(path.stem for path in KNOWN.glob("*.yaml"))
+        near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(given, names, n=1))
+        raise UserError(f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(names)}{near}")
     return as_model(Suite, read_yaml(path, "suite"), path)
 
 
@@ -74,21 +66,12 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     limits = [min((most for most in (own, limit) if most is not None), default=None) for _, own in sources]
     prompts = [p for (whole, _), most in zip(sources, limits, strict=True) for p in _drawn(whole, most, suite.seed)]
     if not prompts:
-        raise UserError(
-            "the suite names no prompts; give it a path, a prompt file, or datasets, a list of public sets "
-            "such as {name: xstest, limit: 100}"
-        )
+        remedy = "give it a path, a prompt file, or datasets, a list of public sets such as {name: xstest, limit: 100}"
+        raise UserError(f"the suite names no prompts; {remedy}")
     twice = [one for one, n in Counter(prompt.id for prompt in prompts).items() if n > 1]
     if twice:
         raise UserError(f"the suite has the prompt {twice[0]!r} twice; name each source once")
     return prompts
-
-
-def worded(prompts: list[Prompt], state_target: float | None, ask_confidence: bool) -> list[Prompt]:
-    """Return prompts whose questions with a known answer state a confidence target, ask for the confidence, or both."""
-    if state_target is not None:
-        prompts = [stating_target(prompt, state_target) for prompt in prompts]
-    return [asking_confidence(prompt) for prompt in prompts] if ask_confidence else prompts
 
 
 def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
@@ -127,7 +110,5 @@ def _missing(names: Sequence[str], folder: Path | None) -> str:
     first = describe(names[0])
     files = " and ".join(sorted({part.file for part in first.parts.values() if not part.optional}))
     where = "give their folder with --sets DIR" if folder is None else f"put them into {folder}/NAME"
-    return (
-        f"{', '.join(names)}: not read from the hub, and there are no files; {where} ({first.name}: {files} from "
-        f"{first.url})"
-    )
+    source = f"{first.name}: {files} from {first.url}"
+    return f"{', '.join(names)}: not read from the hub, and there are no files; {where} ({source})"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from extract.errors import UserError
+from extract.errors import UserError, shortened
 from scoring.judges import RefusedBy
 from scoring.judges.config import EndpointConfig
 from scoring.judges.structured_refusal import is_filtered, structured_refusal
@@ -78,13 +78,7 @@ class ChatEndpoint:
         )
 
     def reply(self, messages: Sequence[Message]) -> Reply:
-        """Return the model's reply.
-
-        Raises:
-            RequestFailedError: the request and its retries failed.
-            UnreadableError: the response is not a chat completion.
-            UserError: no request can succeed.
-        """
+        """Return the model's reply; raise RequestFailedError, UnreadableError, or UserError where none can succeed."""
         if not self._reached:
             self._reach()
         try:
@@ -117,14 +111,11 @@ class ChatEndpoint:
 
     def _post(self, messages: Sequence[Message], json_mode: bool) -> str:
         config = self.config
-        given = {"temperature": config.temperature, "max_tokens": config.max_tokens, "seed": config.seed}
-        sent = {name: value for name, value in given.items() if value is not None}
-        mode = {"response_format": {"type": "json_object"}} if json_mode else {}
+        sent = config.model_dump(include={"model", "temperature", "max_tokens", "seed"}, exclude_none=True)
+        if json_mode:
+            sent["response_format"] = {"type": "json_object"}
         create = self._client.chat.completions.with_raw_response.create
-        answer = create(
-            model=config.model, messages=list(messages), extra_body=config.extra_body or None, **sent, **mode
-        )
-        return str(answer.http_response.text)
+        return str(create(messages=list(messages), extra_body=config.extra_body or None, **sent).http_response.text)
 
     def _count(self, _request: object) -> None:
         with self._lock:
@@ -144,27 +135,21 @@ class ChatEndpoint:
 
     def _unreachable(self, error: BaseException) -> UserError:
         reason = getattr(error, "strerror", None) or _line(error)
-        return UserError(
-            f"the endpoint {self.config.base_url} cannot be reached ({reason}): check base_url, and that "
-            "the server runs"
-        )
+        remedy = "check base_url, and that the server runs"
+        return UserError(f"the endpoint {self.config.base_url} cannot be reached ({reason}): {remedy}")
 
     def _explained(self, error: Any) -> Exception:
         """Return the error: fatal, or of one request. At 401 it omits the server's text, which may hold a key."""
-        status, config = int(error.status_code), self.config
+        status, config, where = int(error.status_code), self.config, f"the endpoint {self.config.base_url}"
         if is_filtered({"error": error.body}):
             return RequestFailedError(FILTERED, _line(error))
         if status in (401, 403):
             key = f"the key in {config.api_key_env}" if config.api_key_env else "a request without a key (api_key_env)"
-            return UserError(
-                f"the endpoint {config.base_url} refused {key} ({status}): check the key, and that it may "
-                f"use {config.model}"
-            )
+            remedy = f"check the key, and that it may use {config.model}"
+            return UserError(f"{where} refused {key} ({status}): {remedy}")
         if status == 404:
-            return UserError(
-                f"the endpoint {config.base_url} knows no model {config.model!r} (404): check model, and "
-                "that base_url is complete (it usually ends in /v1)"
-            )
+            remedy = "check model, and that base_url is complete (it usually ends in /v1)"
+            return UserError(f"{where} knows no model {config.model!r} (404): {remedy}")
         kind = "rate_limited" if status == 429 else "server_error" if status >= 500 else f"status_{status}"
         return RequestFailedError(kind, _line(error))
 
@@ -191,14 +176,12 @@ def concurrently(call: Callable[[T], R], items: Iterable[T], workers: int, ahead
 def _key(config: EndpointConfig) -> str:
     if config.api_key_env is None:
         return "none"  # set explicitly: else the client would send OPENAI_API_KEY to this server
-    key = os.environ.get(config.api_key_env, "").strip()
+    key, variable = os.environ.get(config.api_key_env, "").strip(), f"environment variable {config.api_key_env}"
     if not key:
-        raise UserError(
-            f"environment variable {config.api_key_env} is not set: put the endpoint's key into it, or set "
-            "api_key_env to null for a server that needs none"
-        )
+        remedy = "put the endpoint's key into it, or set api_key_env to null for a server that needs none"
+        raise UserError(f"{variable} is not set: {remedy}")
     if not (key.isascii() and key.isprintable()):
-        raise UserError(f"environment variable {config.api_key_env} holds characters that are not valid in a key")
+        raise UserError(f"{variable} holds characters that are not valid in a key")
     return key
 
 
@@ -217,5 +200,4 @@ def _read(answer: str) -> Reply:
 
 
 def _line(error: BaseException) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
+    return shortened(" ".join(str(error).split()) or type(error).__name__)

@@ -112,8 +112,11 @@ def _text(path: str) -> str:
 
 
 JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig
-_KINDS: Mapping[str, type[JudgeConfig]]
-_KINDS = {"classifier": ClassifierConfig, "endpoint": EndpointConfig, "reader": ReaderConfig}
+_KINDS: Mapping[str, type[JudgeConfig]] = {
+    "classifier": ClassifierConfig,
+    "endpoint": EndpointConfig,
+    "reader": ReaderConfig,
+}
 
 
 def load_judge(given: str) -> JudgeConfig:
@@ -123,11 +126,8 @@ def load_judge(given: str) -> JudgeConfig:
         path = named
     if not path.is_file():
         names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
-        near = difflib.get_close_matches(given, names, n=1)
-        raise UserError(
-            f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}"
-            + (f"; did you mean {near[0]}?" if near else "")
-        )
+        near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(given, names, n=1))
+        raise UserError(f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}{near}")
     raw = read_yaml(path, "judge")
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:

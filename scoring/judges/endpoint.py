@@ -16,6 +16,7 @@ from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 
+from extract.errors import shortened
 from extract.keyed_file import KeyedFile, content_key
 from scoring.actions import ACTIONS, Action
 from scoring.case import Row
@@ -27,9 +28,8 @@ from scoring.judges.visible_text import text_to_judge, visible_text
 
 READ_AHEAD = 4  # completions read ahead for each concurrent request
 EVIDENCE_CHARS = 300
-_CONTROL = re.compile(
-    r"<|\[(?=/?[A-Z_]+\])"
-)  # starts of <|im_end|>, </s>, [INST], which servers may read as control tokens
+# starts of <|im_end|>, </s>, [INST], which servers may read as control tokens
+_CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
 
 
@@ -42,7 +42,9 @@ class EndpointJudge:
         self._endpoint = ChatEndpoint(config)
         self._counts, self._failed, self._lock = Counter[str](), Counter[str](), threading.Lock()
         self._first, self._begun = threading.Lock(), False
-        self._open = None if cache is None else partial(open_cache, cache)
+        remedy, columns = "choose another file, or delete it to ask everything again", ("action", "evidence", "fields")
+        open_file = partial(KeyedFile, purpose="the cache of judgements", remedy=remedy)
+        self._open = None if cache is None else partial(open_file, cache, "judgements", columns)
         if self._open is not None:
             self._open().close()  # reports a wrong file early
 
@@ -52,10 +54,7 @@ class EndpointJudge:
             yield from concurrently(partial(self._judge, cache), completions, self.config.concurrency, READ_AHEAD)
 
     def record(self) -> JudgeRecord:
-        """Return the model, the rubric and settings, and the counts, tokens and cost.
-
-        `json_mode`: still in use after the last reply. `cost`: null without prices, or where tokens were not counted.
-        """
+        """Return the model, the rubric, settings and counts; the cost is null without prices or counted tokens."""
         counts, config = self._counts, self.config
         prices = config.price_per_million_input, config.price_per_million_output
         cost = None
@@ -67,12 +66,11 @@ class EndpointJudge:
             rubric=hashlib.sha256(self.rubric.encode()).hexdigest(),
             temperature=config.temperature,
             seed=config.seed,
-            json_mode=self._endpoint.json_mode,
+            json_mode=self._endpoint.json_mode,  # whether still in use after the last reply
             **{name: counts[name] for name in COUNTED},
             retried=max(0, self._endpoint.requests - counts["asked"]),
             failed=dict(sorted(self._failed.items())),
-            input_tokens=counts["input_tokens"],
-            output_tokens=counts["output_tokens"],
+            **{name: counts[name] for name in ("input_tokens", "output_tokens")},
             cost=cost,
         )
 
@@ -128,13 +126,6 @@ class EndpointJudge:
     def _add(self, **counts: int) -> None:
         with self._lock:
             self._counts.update(counts)
-
-
-def open_cache(path: Path) -> KeyedFile:
-    """Open a file of judgements by key; each is on the disk before the next request."""
-    remedy = "choose another file, or delete it to ask everything again"
-    columns = ("action", "evidence", "fields")
-    return KeyedFile(path, "judgements", columns, purpose="the cache of judgements", remedy=remedy)
 
 
 def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list[Message]:
@@ -195,15 +186,11 @@ def _objects(text: str) -> Iterator[Row]:
 
 
 def _action(given: object) -> Action | None:
-    if given is None:  # the judge returned null: it cannot decide
-        return None
     named = "_".join(given.lower().replace("-", " ").split()) if isinstance(given, str) else given
-    for action in ACTIONS:
-        if action == named:
-            return action
+    if named is None or named in ACTIONS:  # null: the judge cannot decide
+        return named
     raise UnreadableError(f"no such action: {_short(str(given))!r}")
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
+    return shortened(" ".join(text.split()), 80)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from extract.errors import shortened
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.clauses import Clause, ClauseReader, PromptTraits
 from scoring.judges.deciding import beside_request, decide
@@ -108,12 +109,11 @@ class RuleJudge:
     def _decided(self, clauses: Sequence[Clause], asked: PromptTraits) -> RuleReading:
         """Decide by the rules; the weights say how probable the outcome is, and that the request was declined."""
         action, clause = decide(clauses, asked)
-        text = clause.text if len(clause.text) <= 120 else clause.text[:119] + "…"
         values, probability, declined = features(clauses, asked, action, clause), None, None
         if self.table.weights is not None:
             chances = load_weights(self.table.weights).probabilities(values)
             probability, declined = chances[OUTCOME_OF[action]], chances["refused"] + chances["abstained"]
-        evidence = f"clause {clause.number} ({clause.kind}: {clause.rule}): {text}"
+        evidence = f"clause {clause.number} ({clause.kind}: {clause.rule}): {shortened(clause.text, 120)}"
         return RuleReading(Judgement(action, evidence, probability=probability, declined=declined), values, clauses)
 
     def _repeated(self, text: str, asked: PromptTraits) -> RuleReading:

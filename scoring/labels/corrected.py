@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,19 +61,17 @@ class Corrected(Record):
     agreement: tuple[AnnotatorPair, ...] = ()
 
 
-@dataclass(frozen=True)
-class LabelledRow:
-    """A judged completion with the actions that people saw in it."""
+class LabelledRow(NamedTuple):
+    """A judged completion with the labels that people gave it."""
 
     label: str
     group: str
     judged: str
-    seen: Mapping[str, str]  # annotator: action
-    weight: float
+    seen: Sequence[Label]
 
     def counted(self, actions: frozenset[str]) -> float:
         """Return the share of annotators whose action is one of these."""
-        return sum(action in actions for action in self.seen.values()) / len(self.seen)
+        return sum(one.action in actions for one in self.seen) / len(self.seen)
 
 
 def corrected_rates(ledger: Ledger, labels: Sequence[Label]) -> Corrected:
@@ -109,8 +107,7 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
     by_key: dict[Key, list[Label]] = defaultdict(list)
     for label in labels:
         by_key[label.key].append(label)
-    rows = []
-    rated = {label for label, _ in RATES.values()}
+    rows, rated = [], {label for label, _ in RATES.values()}
     for key, mine in by_key.items():
         matches = ledger.query("label, grp, action", "id = ? AND sample = ?", given=key)
         if not matches:
@@ -119,8 +116,7 @@ def _labelled_rows(ledger: Ledger, labels: Sequence[Label]) -> tuple[list[Labell
             )
         label, group, judged = matches[0]
         if label in rated and judged is not None:
-            seen = {one.annotator: one.action for one in mine}
-            rows.append(LabelledRow(label, group, judged, seen, 1 / (mine[0].inclusion or 1.0)))
+            rows.append(LabelledRow(label, group, judged, mine))
     return rows, len(by_key) - len(rows)
 
 
@@ -144,7 +140,7 @@ def _corrected(ledger: Ledger, rows: Sequence[LabelledRow], label: str, actions:
 def _stratum(rows: Sequence[LabelledRow], share: float, actions: frozenset[str]) -> Stratum:
     if not rows:
         return Stratum(share, 0.0, 0.0)
-    weight = np.array([row.weight for row in rows])
+    weight = np.array([1 / (row.seen[0].inclusion or 1.0) for row in rows])
     truth = np.array([row.counted(actions) for row in rows])
     groups = np.unique([row.group for row in rows], return_inverse=True)[1].reshape(-1)
     return Stratum(share, float(weight @ truth / weight.sum()), effective_number(np.bincount(groups, weight)))
@@ -175,7 +171,7 @@ def error_bands(rates: JointRates, judge: str) -> dict[str, ErrorBand]:
     bands = {}
     for name, accuracy in ACCURACY.get(judge, {}).items():
         if (rate := rates.of(name)).n:
-            value = rate.estimate
-            lowest, highest = ((max(0.0, value - (1 - share)), min(1.0, value + (1 - share))) for share in accuracy)
+            x = rate.estimate
+            lowest, highest = ((max(0.0, x - (1 - share)), min(1.0, x + (1 - share))) for share in accuracy)
             bands[name] = ErrorBand(at_lowest_accuracy=lowest, at_highest_accuracy=highest, accuracy=accuracy)
     return bands

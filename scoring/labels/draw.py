@@ -14,6 +14,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from extract.errors import UserError
@@ -68,25 +69,21 @@ def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
         sizes[stratum] += 1
         heap = smallest[stratum]
         name = repr((seed, case.id, entry.sample)).encode("utf-8", "surrogatepass")
-        share = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
-        said, text = entry.completion or "", case.text
-        row = DrawnRow(id=case.id, sample=entry.sample, group=case.group, text=text, completion=said, inclusion=1.0)
+        place = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") / 2**64
+        about = {"id": case.id, "sample": entry.sample, "group": case.group, "text": case.text}
+        row = DrawnRow(**about, completion=entry.completion or "", inclusion=1.0)
         push = heapq.heappush if len(heap) < n else heapq.heappushpop
-        push(heap, (-share, number, row))
+        push(heap, (-place, number, row))
     if not sizes:
         raise UserError(
             f"{file} has no judged completions of benign, harmful or uncertain prompts; score them with "
             "labels first: refusal score COMPLETIONS --prompts FILE"
         )
     rate = {stratum: 0.5 + 0.5 * sizes.total() / (len(sizes) * size) for stratum, size in sizes.items()}
-    candidates = [
-        (-number / rate[stratum], stratum, row) for stratum in smallest for number, _, row in smallest[stratum]
-    ]
-    drawn = sorted(candidates, key=lambda candidate: candidate[0])[:n]
-    of_stratum = Counter(stratum for _, stratum, _ in drawn)
-    rows = tuple(
-        row.model_copy(update={"inclusion": of_stratum[stratum] / sizes[stratum]}) for _, stratum, row in drawn
-    )
+    candidates = [(-x / rate[stratum], stratum, row) for stratum, heap in smallest.items() for x, _, row in heap]
+    drawn = sorted(candidates, key=itemgetter(0))[:n]
+    share = {stratum: times / sizes[stratum] for stratum, times in Counter(stratum for _, stratum, _ in drawn).items()}
+    rows = tuple(row.model_copy(update={"inclusion": share[stratum]}) for _, stratum, row in drawn)
     return Draw(source=str(file.resolve()), seed=seed, stratified=stratify, judged=sizes.total(), rows=rows)
 
 

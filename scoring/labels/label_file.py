@@ -10,15 +10,23 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import Field, ValidationError
+
 from extract.atomic_write import unwritable, write_jsonl
 from extract.errors import UserError
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import is_missing, place, read_rows
 from extract.record import Record
 from scoring.actions import ACTIONS
-from scoring.case import Row, identifier_of, is_missing, sample_of, to_text
+from scoring.case import Row, identifier_of, to_text
 
 Key = tuple[str, str]  # id and sample of a completion
 NOBODY = "unnamed"  # the annotator of rows that do not name one
+LABELLED = {  # fields that a label may have: what is expected
+    "sample": "text or a number",
+    "annotator": "text",
+    "inclusion": "a probability above 0 and at most 1",
+    "seed": "a whole number",
+}
 
 
 class Label(Record):
@@ -28,7 +36,7 @@ class Label(Record):
     sample: str = ""
     action: str
     annotator: str = NOBODY
-    inclusion: float | None = None  # probability that the draw contains this row; None where a file does not say
+    inclusion: float | None = Field(None, gt=0, le=1)  # probability of being drawn; None where a file does not say
     seed: int | None = None  # of the draw
 
     @property
@@ -67,25 +75,12 @@ def _label(row: Row, where: str) -> Label:
     action = row.get("action")
     if action not in ACTIONS:
         raise UserError(f"{where}: field 'action' is {action!r}; expected one of {', '.join(ACTIONS)}")
-    annotator, inclusion, seed = row.get("annotator"), row.get("inclusion"), row.get("seed")
+    given = {name: to_text(row[name]) for name in LABELLED if not is_missing(row.get(name))}
     try:
-        number = None if is_missing(inclusion) else float(str(inclusion))
-    except ValueError:
-        number = float("nan")
-    if number is not None and not 0 < number <= 1:
-        raise UserError(f"{where}: field 'inclusion' is {inclusion!r}; expected a probability above 0 and at most 1")
-    try:
-        own_seed = None if is_missing(seed) else int(to_text(seed))
-    except ValueError:
-        raise UserError(f"{where}: field 'seed' is {seed!r}; expected a whole number") from None
-    return Label(
-        id=identifier_of(row),
-        sample=sample_of(row),
-        action=str(action),
-        annotator=NOBODY if is_missing(annotator) else to_text(annotator),
-        inclusion=number,
-        seed=own_seed,
-    )
+        return Label.model_validate({"id": identifier_of(row), "action": action, **given})
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        raise UserError(f"{where}: field '{name}' is {row[name]!r}; expected {LABELLED[name]}") from None
 
 
 class LabelFile:
@@ -133,29 +128,24 @@ class LabelFile:
         """Write the file again with the inclusion probabilities of a larger draw."""
         undrawn = next((key for _, key in self._labels if key not in inclusion), None)
         if undrawn is not None:
-            raise UserError(
-                f"{self.path} has a label of id {undrawn[0]!r}, which is not in the draw; choose another "
-                "file with --out"
-            )
-        self._labels = {
-            name: label.model_copy(update={"inclusion": inclusion[label.key]}) for name, label in self._labels.items()
-        }
+            fault = f"a label of id {undrawn[0]!r}, which is not in the draw"
+            raise UserError(f"{self.path} has {fault}; choose another file with --out")
+        for name, label in self._labels.items():
+            self._labels[name] = label.model_copy(update={"inclusion": inclusion[label.key]})
         if self._labels:
             write_jsonl(self.path, [label.to_dict() for label in self._labels.values()])
 
 
 def _drop_cut_line(path: Path) -> None:
     """Remove a last line that a crash cut off: it has no newline, and the label was never confirmed."""
-    if not path.is_file():
-        return
-    content = path.read_bytes()
+    content = path.read_bytes() if path.is_file() else b""
     whole = content.rfind(b"\n") + 1
+    if not content[whole:]:
+        return
     try:
-        if content[whole:]:
-            json.loads(content[whole:])
+        json.loads(content[whole:])
     except ValueError:
         os.truncate(path, whole)
-        return
-    if content[whole:]:
+    else:
         with path.open("ab") as file:
             file.write(b"\n")

@@ -10,13 +10,14 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
+from typing import cast
 
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, Counts, as_text, field_value, value_at
-from extract.prompts.rows import is_text, place, read_rows, replace_surrogates
-from scoring.case import Row, is_missing
+from extract.prompts.rows import is_missing, is_text, place, read_rows, replace_surrogates
+from scoring.case import Row
 from scoring.judges import RefusedBy
 from scoring.judges.structured_refusal import structured_refusal
 from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, guess_line, listed
@@ -45,17 +46,14 @@ def read_answers(
 
     Where the row reports a refusal outside its text, `by` says by what, and the completion is the words with it.
     Where messages end with the assistant's turn and there is no completion, that turn is the completion. `messages` are
-    the turns before it. `text`, if not given, is the last user turn among them.
+    the turns before it. `text`, if not given, is the last user turn among them. A UserError names the line.
 
     Args:
         path: .jsonl, .json, .csv or .parquet rows, an Inspect log (.eval, .json) or lm-eval's samples (.jsonl).
         notes: counts repaired and left-out rows, and rows with a guessed column.
-        columns: maps columns to fields; it takes precedence over the rows' own names. The columns of a file's id, text
-            and completion are guessed from usual names where neither it nor the rows name them.
+        columns: maps columns to fields, before the rows' own names; where neither names id, text or completion, their
+            columns are guessed.
         encoding: of a text file that is neither UTF-8 nor UTF-16 with a byte order mark.
-
-    Raises:
-        UserError: the file or a row cannot be read, or a column is missing; names the line and the remedy.
     """
     rows, columns, counts = _read(path, encoding, notes), columns or ColumnMap(), Counts()
     first = list(islice(rows, ROWS))
@@ -72,8 +70,7 @@ def read_records(records: Iterable[Row], notes: InputNotes, columns: ColumnMap |
     """Yield completions of rows that are in memory, as `read_answers` does of a file; a row's place is its number."""
     columns, counts = columns or ColumnMap(), Counts()
     for number, record in enumerate(records, start=1):
-        known = {name: record[name] for name in FIELDS if name in record}
-        given = ForeignRow(f"row {number}", record, known)
+        given = _named(f"row {number}", record)
         yield _answer(given, _mapped(given, number, columns, counts), notes)
 
 
@@ -91,10 +88,11 @@ def _read(path: Path, encoding: str | None, notes: InputNotes) -> Iterator[Forei
     first = list(islice(placed, 1))
     if first and _is_sample(first[0][1]):
         return _read_samples(chain(first, placed), notes)
-    return (
-        ForeignRow(where, row, {name: row[name] for name in FIELDS if name in row})
-        for where, row in chain(first, placed)
-    )
+    return starmap(_named, chain(first, placed))
+
+
+def _named(where: str, row: Row) -> ForeignRow:
+    return ForeignRow(where, row, {name: row[name] for name in FIELDS if name in row})
 
 
 def _mapped(given: ForeignRow, number: int, columns: ColumnMap, counts: Counts) -> Row:
@@ -128,18 +126,17 @@ def _answer(given: ForeignRow, fields: Row, notes: InputNotes) -> Row:
         completion = words or completion or ""
     asked = [turn["content"] for turn in messages if turn["role"] == "user"]
     text = _text("text", fields.get("text"), given.place) or (asked[-1] if asked else None)
-    also = fields.get("acceptable")
-    lists: Row = {"acceptable": list(also) or None} if isinstance(also, list | tuple) else {}
-    texts = [name for name in PROMPT_FIELDS if name in fields and name not in lists]
-    answer = {
+    answer: dict[str, object] = {
         "id": _identifier(fields, given),
         "sample": _sample(fields.get("sample"), given.place),
         "text": text,
         "messages": messages or None,
-        **{name: _text(name, fields[name], given.place) for name in texts},
-        **lists,
         "by": by,
     }
+    for name in (name for name in PROMPT_FIELDS if name in fields):
+        value = fields[name]
+        listed = name == "acceptable" and isinstance(value, list | tuple)
+        answer[name] = [*cast(list[object], value)] or None if listed else _text(name, value, given.place)
     row = {name: value for name, value in answer.items() if value is not None}
     row |= {"completion": completion, "place": given.place}
     whole = {name: _whole(value) for name, value in row.items()}
@@ -158,17 +155,13 @@ def _dialogue(fields: Row, where: str) -> tuple[list[dict[str, str]], str | None
 
 
 def _completion(value: object, where: str) -> str | None:
-    if value is None or value != value:
+    if is_missing(value) and not isinstance(value, str):
         return None
-    if isinstance(value, int | float):
-        return as_text(value)
-    text = content_text(value)
+    text = as_text(value) if isinstance(value, int | float) else content_text(value)
     if text is None:
         inner = next(iter(value)) if isinstance(value, Mapping) and value else "0"
-        raise UserError(
-            f"{where}: field 'completion' is {type(value).__name__}; expected text: name a column inside "
-            f"it, for instance --map completion=completion.{inner}"
-        )
+        remedy = f"name a column inside it, for instance --map completion=completion.{inner}"
+        raise UserError(f"{where}: field 'completion' is {type(value).__name__}; expected text: {remedy}")
     return text
 
 
@@ -225,14 +218,14 @@ def _read_log(path: Path, notes: InputNotes) -> Iterator[ForeignRow]:
         for number, sample in read_rows(path, "samples", at="samples", on_repair=notes.repaired):
             yield ForeignRow(place(path, number), sample, _sample_fields(sample))
         return
-    for name, content in _entries(path, "samples/"):
+    for where, content in _entries(path, "samples/"):
         try:
             sample = json.loads(content)
         except ValueError as error:
-            raise UserError(f"{path}, {name}: not valid JSON: {error}") from None
+            raise UserError(f"{where}: not valid JSON: {error}") from None
         if not isinstance(sample, dict):
-            raise UserError(f"{path}, {name}: expected a JSON object, found {type(sample).__name__}")
-        yield ForeignRow(f"{path}, {name}", sample, _sample_fields(sample))
+            raise UserError(f"{where}: expected a JSON object, found {type(sample).__name__}")
+        yield ForeignRow(where, sample, _sample_fields(sample))
 
 
 def _sample_fields(sample: Row) -> Row:
@@ -251,17 +244,16 @@ def _sample_fields(sample: Row) -> Row:
 
 
 def _entries(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each JSON file in a folder of the archive; of duplicate names the last."""
-    name = ""
+    """Yield (place, content) of each JSON file in a folder of the archive; of duplicate names the last."""
+    where = str(path)
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
             members = {info.filename: info for info in archive.infolist()}
             for name, info in members.items():
                 if name.startswith(folder) and name.endswith(".json"):
-                    read = _zstandard(raw, info) if info.compress_type == _ZSTANDARD else archive.read(info)
-                    yield name, read
+                    where = f"{path}, {name}"
+                    yield where, _zstandard(raw, info) if info.compress_type == _ZSTANDARD else archive.read(info)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        where = f"{path}, {name}" if name else str(path)
         raise UserError(f"{where}: cannot be read as a ZIP archive: {error}") from None
 
 
@@ -285,17 +277,17 @@ def _is_sample(row: Row) -> bool:
 
 def _read_samples(rows: Iterator[tuple[str, Row]], notes: InputNotes) -> Iterator[ForeignRow]:
     """Yield the responses of each document; where a task has several filters, those of the first filter."""
-    first = None
+    filters: list[object] = []
     for where, row in rows:
         if not _is_sample(row):
             lacking = " and no ".join(sorted(_SAMPLE - row.keys())) or "list of resps"
             raise UserError(f"{where}: not an lm-eval sample, unlike the rows before: it has no {lacking}")
-        first = first or {"filter": row.get("filter")}
-        if row.get("filter") != first["filter"]:
+        filters = filters or [row.get("filter")]
+        if row.get("filter") not in filters:
             notes.other_filters += 1
             continue
-        given = row["resps"] if isinstance(row["resps"], list) else []
-        responses = [one for request in given for one in (request if isinstance(request, list) else [request])]
+        requests = cast(list[object], row["resps"])
+        responses = [one for request in requests for one in (request if isinstance(request, list) else [request])]
         if not all(isinstance(one, str | None) for one in responses):  # None: the endpoint gave no content
             raise UserError(
                 f"{where}: the responses are likelihoods, not text; log the samples of a generate_until task"

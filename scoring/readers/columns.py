@@ -66,17 +66,9 @@ def read_column_map(options: Sequence[str] = (), file: Path | None = None) -> Co
 
 
 def checked(path: Path, rows: Iterable[ForeignRow], columns: ColumnMap) -> Iterator[ForeignRow]:
-    """Pass rows on once every column of the map, and a completion, has been seen.
-
-    Raises:
-        UserError: no row has one of them; names the nearest column, and what to type.
-    """
-    wanted = {
-        name: field
-        for field, source in columns.columns.items()
-        for name in (source.column, *source.unless)
-        if name != ROW_NUMBER
-    }
+    """Pass rows on once every column of the map and a completion have been seen; else a UserError says what to type."""
+    needed = ((name, field) for field, source in columns.columns.items() for name in (source.column, *source.unless))
+    wanted = {name: field for name, field in needed if name != ROW_NUMBER}
     columns_seen: dict[str, object] = {}
     there: dict[str, None] = {}
     answered, dialogue = "completion" in columns.sources, columns.columns.get("messages")
@@ -115,10 +107,9 @@ def listed(names: Sequence[str]) -> str:
 def _remedy(columns_seen: Row) -> str:
     """Say which columns are likely to hold completions, by their names."""
     ranks: dict[str, int] = {}
-    texts = [
-        name for name, value in columns_seen.items() if isinstance(value, str) and name.split(".")[0] not in FIELDS
-    ]
-    for name in texts:
+    for name, value in columns_seen.items():
+        if not isinstance(value, str) or name.split(".")[0] in FIELDS:
+            continue
         last = name.lower().split(".")[-1]
         if likely_words := [rank for rank, word in enumerate(_LIKELY) if word in last]:
             ranks[name] = likely_words[0]
@@ -145,8 +136,7 @@ def guess_columns(rows: Sequence[ForeignRow], given: ColumnMap) -> dict[str, str
     """Guess the columns of fields that no row and no map has.
 
     A column is guessed only if it alone has a usual name, or the field's own name in another case, and holds text in
-    every row. Conversations (`messages`) hold both the prompt and the completion. Where no column can hold an id, it is
-    ROW_NUMBER.
+    every row. `messages` hold both the prompt and the completion. Where no column can hold an id, it is ROW_NUMBER.
     """
     there = {name for row in rows for name in row.fields} | given.sources.keys()
     taken = {source.column for source in given.columns.values()}

@@ -90,11 +90,9 @@ def attributes_of(prompt: Prompt, group: str) -> Row:
 def prompt_fields(attributes: object) -> Row:
     """Return the attributes of another tool's prompt that have our field names and are text, numbers or lists."""
     held = attributes if isinstance(attributes, Mapping) else {}
-    return {
-        name: held[name]
-        for name in PROMPT_FIELDS
-        if isinstance(held.get(name), str | int | float) or (name == "acceptable" and isinstance(held.get(name), list))
-    }
+    known = {name: held[name] for name in PROMPT_FIELDS if name in held}
+    kinds = {name: str | int | float | list if name == "acceptable" else str | int | float for name in known}
+    return {name: value for name, value in known.items() if isinstance(value, kinds[name])}
 
 
 def content_text(content: object) -> str | None:

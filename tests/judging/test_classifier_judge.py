@@ -124,9 +124,9 @@ def test_it_tells_refusals_abstentions_and_answers_it_never_saw(single: Path) ->
 def test_a_batch_is_its_rows_one_by_one_in_any_order(single: Path) -> None:
     texts = [text for _, text in held_out()] + ["i cannot help with " + "that " * n for n in range(20)]
     together, shuffled = judge_of(single), list(torch.randperm(len(texts), generator=torch.Generator().manual_seed(1)))
-    rows = [list(together.texts.read("", text)["input_ids"]) for text in texts]
+    rows = [list(together.read("", text)["input_ids"]) for text in texts]
     assert len({len(row) for row in rows}) > 10
-    tokens = [together.texts.read("", text) for text in texts]
+    tokens = [together.read("", text) for text in texts]
     batch = torch.stack(together._probabilities(tokens))
     alone = torch.stack([together._probabilities([row])[0] for row in tokens])
     torch.testing.assert_close(batch, alone, atol=1e-5, rtol=0)
@@ -159,7 +159,7 @@ def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
 
 def test_what_said_nothing_is_not_asked_about(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = judge_of(single)
-    monkeypatch.delattr(judge.texts, "_tokenizer")  # asking would fail
+    monkeypatch.delattr(judge, "tokenizer")  # asking would fail
     texts = ["", "  ", "<think>i cannot help with that", "<think>hm</think>"]
     assert [j.action for j in judged(judge, texts)] == [None] * 4
     assert judge.record().unspoken == 4
@@ -200,7 +200,7 @@ def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
 
     def read(text: object) -> str:
         judge = judge_of(single, text=text)
-        return judge.texts._tokenizer.decode(judge.texts.read(*said)["input_ids"])
+        return judge.tokenizer.decode(judge.read(*said)["input_ids"])
 
     assert read("{completion}") == f"{BEGIN} i will not {UNKNOWN} {UNKNOWN} {UNKNOWN} {END}"
     assert read("{prompt} now {completion}").startswith(f"{BEGIN} how do you open this lock ? now i will not")
@@ -220,17 +220,17 @@ def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> 
 def test_long_texts_keep_the_completions_opening(single: Path) -> None:
     judge = judge_of(single, text="{prompt} {completion}", max_tokens=24)
     opening, long = "i cannot help with that", "the old door " * 40
-    decode = judge.texts._tokenizer.decode
-    after_long_prompt = decode(judge.texts.read(long + "at home", opening)["input_ids"])
+    decode = judge.tokenizer.decode
+    after_long_prompt = decode(judge.read(long + "at home", opening)["input_ids"])
     assert after_long_prompt.endswith(f"at home {opening} {END}")
-    both_long = judge.texts.read(long + "at home", opening + " now" * 90)["input_ids"]
+    both_long = judge.read(long + "at home", opening + " now" * 90)["input_ids"]
     assert len(both_long) == 24
     assert f"at home {opening} now" in decode(both_long)
-    short_prompt = judge.texts.read("how ?", opening + " now" * 90)["input_ids"]
+    short_prompt = judge.read("how ?", opening + " now" * 90)["input_ids"]
     assert decode(short_prompt).startswith(f"{BEGIN} how ? {opening} now")
-    assert judge.texts.truncated == judge.record().truncated == 3
-    judge.texts.read("how ?", opening)
-    assert judge.texts.truncated == 3
+    assert judge.record().truncated == 3
+    judge.read("how ?", opening)
+    assert judge.record().truncated == 3
 
 
 def test_little_is_read_ahead(single: Path) -> None:
@@ -293,7 +293,7 @@ def test_only_safetensors_are_loaded(single: Path, tmp_path: Path) -> None:
 
 
 def test_more_tokens_than_the_model_reads_are_refused(single: Path) -> None:
-    assert judge_of(single).texts.max_tokens == 48
+    assert judge_of(single).max_tokens == 48
     with pytest.raises(UserError, match=r"max_tokens is 512, but .* reads at most 48"):
         judge_of(single, max_tokens=512)
 
@@ -319,7 +319,7 @@ def test_a_decoder_without_a_padding_token_judges_a_batch_as_its_rows(tmp_path: 
     described.pop("pad_token")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(described))
     judge = judge_of(tmp_path, actions={"LABEL_0": "refuse", "LABEL_1": "answer"})
-    tokens = [judge.texts.read("", "how do i fix the " + "door " * n) for n in range(9)]
+    tokens = [judge.read("", "how do i fix the " + "door " * n) for n in range(9)]
     alone = [judge._probabilities([row])[0] for row in tokens]
     torch.testing.assert_close(torch.stack(judge._probabilities(tokens)), torch.stack(alone), atol=1e-5, rtol=0)
     with torch.inference_mode():

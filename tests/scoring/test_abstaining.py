@@ -18,15 +18,15 @@ from scoring.abstaining import (
     TARGETS,
     ConfidenceRecord,
     PenaltyRecord,
-    asking_confidence,
     confidence_record,
     overall_score,
     penalty_record,
     split_confidence,
+    worded,
     wrong_costs,
 )
 from scoring.case import Case
-from scoring.fields import measure, states
+from scoring.fields import score_fields
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
 from scoring.ledger import Entry, Ledger, workspace
@@ -46,7 +46,7 @@ def record(said: Sequence[tuple[str | None, str]], groups: Sequence[str] | None 
         ledger = Ledger(connection)
         for i, (action, text) in enumerate(said):
             case = Case(f"{i}", f"{i}" if groups is None else groups[i], label="benign", answer=answer)
-            ledger.add(Entry(case, action, "", completion=text, fields=dict(measure(case, action, text))))
+            ledger.add(Entry(action, "", score_fields(case, action, text, {}), case=case, completion=text))
         return penalty_record(ledger, targets)
 
 
@@ -101,27 +101,6 @@ def test_the_interval_covers_the_mean_also_where_groups_answer_alike(size: int) 
     assert covered >= 0.95 * draws - 3 * math.sqrt(0.95 * 0.05 * draws)
 
 
-@pytest.mark.parametrize(
-    ("completion", "answer", "stated"),
-    [
-        ("So 1,200 metres.", "1200", True),
-        ("It is 1200.0 then", "1,200", True),
-        ("$540 in all", "540", True),
-        ("The answer is -3.", "3", True),  # "3" stands there as a word
-        ("The answer is 33.", "3", False),
-        ("about 3.14", "3.14159", False),
-        ("in 1999a", "1999", False),
-        ("5 400", "5400", False),
-        ("B", "B", True),
-        ("Bob", "B", False),
-        ("<think>540</think> I do not know", "540", False),
-        ("", "1", False),
-    ],
-)
-def test_numbers_are_the_same_in_another_writing(completion: str, answer: str, stated: bool) -> None:
-    assert states(completion, answer) is stated
-
-
 @pytest.mark.parametrize(("said", "rest", "confidence"), [
     ("Paris.\nConfidence: 85%", "Paris.", 0.85),
     ("Paris.\n\n**Confidence:** 85 %", "Paris.", 0.85),
@@ -166,7 +145,7 @@ def stated(rows: Sequence[tuple[str | None, bool, float | None]], groups: Sequen
         for i, (action, right, confidence) in enumerate(rows):
             case = Case(f"{i}", f"{i}" if groups is None else groups[i], label="benign", answer="Paris")
             outcome = {"outcome": float(right)} if action == "answer" else {}
-            ledger.add(Entry(case, action, "", completion=f"{i}", fields=outcome, confidence=confidence))
+            ledger.add(Entry(action, "", outcome, case=case, completion=f"{i}", confidence=confidence))
         return confidence_record(ledger)
 
 
@@ -184,9 +163,6 @@ def test_by_hand() -> None:
     last = found.curve[-1]
     assert (last.confidence, last.coverage.estimate, last.accuracy.estimate) == (0.9, pytest.approx(0.5), 0.5)
     assert found.curve[0].coverage.estimate == pytest.approx(0.75)
-
-
-def test_nothing_stated_gives_no_record() -> None:
     assert stated([("answer", True, None), ("abstain", False, 0.9)]) is None
 
 
@@ -206,10 +182,14 @@ def test_intervals_hold_the_truth_of_groups() -> None:
 
 def test_the_question_asks_where_the_answer_is_known() -> None:
     asked = Prompt("a", ({"role": "user", "content": "Capital?"},), "benign", "answer", answer="Paris")
-    assert asking_confidence(asked).text.startswith("Capital?\n\nEnd with a line")
-    assert split_confidence("Confidence: N%")[1] is None
     unknown = Prompt("b", ({"role": "user", "content": "Why?"},), "benign", "answer")
-    assert asking_confidence(unknown) is unknown
+    for target, confidence, said in ((None, True, "End with a line"), (0.75, True, "A right answer counts 1 point, a")):
+        one, other = worded([asked, unknown], target, confidence)
+        assert one.text.startswith(f"Capital?\n\n{said}")
+        assert one.text.count("\n\n") == 1 + (target is not None)
+        assert other is unknown
+    assert worded([asked], None, False) == [asked]
+    assert split_confidence("Confidence: N%")[1] is None
 
 
 def test_a_confidence_is_not_the_answer(tmp_path: Path) -> None:

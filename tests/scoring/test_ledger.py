@@ -42,7 +42,7 @@ def ledger() -> Iterator[Ledger]:
 
 def entry(row: dict, number: int) -> Entry:  # type: ignore[type-arg]
     case = case_of_row({"id": number, **row})
-    return Entry(case, row.get("action"), "", fields=row.get("fields"), completion=f"said {number}")
+    return Entry(row.get("action"), "", row.get("fields", {}), case=case, completion=f"said {number}")
 
 
 def counted(rows: list[dict], order: list[int] | None = None) -> dict:  # type: ignore[type-arg]
@@ -119,7 +119,7 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
     case = case_of_row({"id": "a", "text": "q", "label": "benign"})
     relabelled = case_of_row({"id": "a", "text": "q", "label": "harmful"})
     said = [(case, "yes"), (case, "yes"), (case, "no"), (case, "yes"), (case, "no"), (relabelled, "yes"), (case, "so")]
-    seen = [ledger.add(Entry(about, "answer", "", completion=words)) for about, words in said]
+    seen = [ledger.add(Entry("answer", "", case=about, completion=words)) for about, words in said]
     assert seen == [("new", ""), ("repeated", ""), ("conflicting", "#2"), ("repeated", ""), ("repeated", ""),
                     ("conflicting", "#3"), ("conflicting", "#4")]  # fmt: skip
     assert ledger.query("COUNT(*)") == [(4,)]
@@ -128,13 +128,13 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
 
 def test_two_prompts_of_one_id_that_are_answered_alike_are_two(ledger: Ledger) -> None:
     for text in ("how do I bake?", "how do I boil?"):
-        ledger.add(Entry(case_of_row({"id": 1, "text": text}), "refuse", "", completion="I can't help with that."))
+        ledger.add(Entry("refuse", "", case=case_of_row({"id": 1, "text": text}), completion="I can't help with that."))
     assert ledger.query("COUNT(*)") == [(2,)]
 
 
 def test_named_samples_are_apart_even_where_they_are_named_as_numbered_ones_are(ledger: Ledger) -> None:
     case = case_of_row({"id": "a"})
-    places = [ledger.add(Entry(case, "answer", "", sample, words))[1]
+    places = [ledger.add(Entry("answer", "", case=case, sample=sample, completion=words))[1]
               for sample, words in (("", "1"), ("#2", "2"), ("", "3"), ("#2", "4"))]  # fmt: skip
     assert len(set(places)) == 4
     assert ledger.query("COUNT(*)") == [(4,)]
@@ -152,7 +152,7 @@ def test_an_id_that_comes_again_and_again_is_looked_up_as_fast(ledger: Ledger) -
         nonlocal steps
         steps = 0
         for number in numbers:
-            ledger.add(Entry(case_of_row({"id": "x"}), "answer", "", completion=str(number)))
+            ledger.add(Entry("answer", "", case=case_of_row({"id": "x"}), completion=str(number)))
         return steps
 
     ledger.connection.set_progress_handler(step, 10)

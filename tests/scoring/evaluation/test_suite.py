@@ -10,7 +10,7 @@ from extract.errors import UserError
 from extract.prompts.dataset import describe
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
-from scoring.evaluation.suite import Source, Suite, known_suites, load_suite, prompts_of
+from scoring.evaluation.suite import KNOWN, Source, Suite, load_suite, prompts_of
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"
 
@@ -63,8 +63,9 @@ def test_the_lower_of_two_limits_counts() -> None:
 
 
 def test_every_shipped_suite_names_sets_there_are() -> None:
-    assert {"core", "public"} <= set(known_suites())
-    for name in known_suites():
+    names = {path.stem for path in KNOWN.glob("*.yaml")}
+    assert {"core", "public"} <= names
+    for name in names:
         suite = load_suite(name)
         assert suite.about
         assert suite.path or suite.datasets

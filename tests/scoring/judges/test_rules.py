@@ -13,10 +13,10 @@ from typing import get_args
 
 import pytest
 
+from benchmarks.training.rules_page import as_markdown
 from scoring.actions import ACTIONS, ANSWERED, DECLINED
 from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
 from scoring.judges.clauses import READ_CLAUSES, PromptTraits
-from scoring.judges.describe import as_markdown
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
 from scoring.judges.table import ClauseKind, Rule, parse_table, word_stems
@@ -265,5 +265,7 @@ def test_completions_that_outsiders_gave(judge: RuleJudge) -> None:
 
 def test_the_page_of_rules_is_the_table() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "judge-rules.md").read_text(encoding="utf-8")
-    assert page == as_markdown(ENGLISH), "write it again: python -m scoring.judges.describe > docs/judge-rules.md"
+    assert page == as_markdown(ENGLISH), (
+        "write it again: python -m benchmarks.training.rules_page > docs/judge-rules.md"
+    )
     assert all(f"| {one.name}" in page for _, rules in ENGLISH.rules for one in rules)

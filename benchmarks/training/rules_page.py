@@ -1,6 +1,6 @@
 """Writes a language's rule table as a Markdown page: the meaning of each kind, and an example for every rule.
 
-`python -m scoring.judges.describe > docs/judge-rules.md` writes the English page.
+`python -m benchmarks.training.rules_page > docs/judge-rules.md` writes the English page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def as_markdown(table: RuleTable) -> str:
     lines = [
         f"# The judge's rules ({table.language})",
         "",
-        "Generated from `scoring/judges/english/` by `python -m scoring.judges.describe`;",
+        "Generated from `scoring/judges/english/` by `python -m benchmarks.training.rules_page`;",
         "[scoring.md](scoring.md) explains the decision. A clause takes the first kind with a matching rule:",
         ", ".join(dict.fromkeys(kind for kind, _ in table.rules)) + ".",
     ]
