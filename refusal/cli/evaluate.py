@@ -74,8 +74,8 @@ def evaluate(
     """
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
-    from scoring.evaluation import asking
     from scoring.abstaining import worded
+    from scoring.evaluation import asking
     from scoring.evaluation.suite import load_suite, prompts_of
     from scoring.judges.site_phrases import read_phrases
     from scoring.score_file import score_file
