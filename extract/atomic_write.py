@@ -1,8 +1,7 @@
 """Atomic writes: temporary file, fsync, rename.
 
-HDF5 cannot recover from a failed write (a full disk): closing the file fails again, and the interpreter's exit may
-fail too. So HDF5 gets a Python file object that stores its first error and keeps every later write in memory, where
-HDF5 can read it. HDF5 then closes cleanly, and the original error is raised afterwards.
+HDF5 cannot recover from a failed write (a full disk): even the interpreter's exit may fail. So it gets a file object
+that keeps what follows the first error in memory; HDF5 closes cleanly, and the error is raised afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class DeferredErrorFile:
         return length
 
     def check(self) -> None:
-        """Raise the first error so far, so that not too many failed writes are kept in memory."""
+        """Raise the first error so far, before too much is kept in memory."""
         if self.error is not None:
             raise self.error
 
@@ -91,10 +90,7 @@ class DeferredErrorFile:
 
 @contextmanager
 def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredErrorFile]:
-    """Yield a file to write; rename it to `final` if the block succeeds (unless `final` is there and `keep_first`).
-
-    Raises UserError if the disk is full, or the path cannot be written.
-    """
+    """Yield a file to write; rename it to `final` on success, unless that exists and `keep_first`; else UserError."""
     partial = _partial(final)
     try:
         sink = DeferredErrorFile(partial)
@@ -121,10 +117,7 @@ def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredEr
 
 @contextmanager
 def atomic_path(final: Path) -> Iterator[Path]:
-    """Yield a temporary path, for libraries that need one; rename it to `final` if the block succeeds, else remove it.
-
-    Raises UserError if the disk is full, or the path cannot be written.
-    """
+    """Yield a temporary path and rename it to `final` on success, else remove it; UserError if it cannot be written."""
     partial = _partial(final)
     try:
         yield partial

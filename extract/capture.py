@@ -17,19 +17,20 @@ from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
 from extract.capture_spec import CaptureSpec, ResolvedSpec
 from extract.chat.render import Rendered, position_names
-from extract.chat.thinking import is_opened, thought_tokens
+from extract.chat.thinking import reopened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Pass, reader
 from extract.model.padded_batch import Batch
+from extract.store.shards import CapturedShard
 
 CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
 MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
 
 
 def resolved(spec: CaptureSpec, model: ChatModel, rendered: Sequence[Rendered]) -> ResolvedSpec:
-    """Return what is captured of a model and these prompts; raises UserError if a layer or position is unknown."""
+    """Return what is captured of a model and these prompts; UserError if a layer or position is unknown."""
     layers = tuple(range(model.n_layers)) if spec.layers is None else tuple(sorted(set(spec.layers)))
     known = position_names(rendered)
     positions = known if spec.positions is None else tuple(dict.fromkeys(spec.positions))
@@ -60,19 +61,11 @@ class Capturer:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the captured values."""
         dtype: torch.dtype = getattr(torch, self.spec.dtype)
         return dtype
 
-    def capture(
-        self, rendered: Sequence[Rendered]
-    ) -> tuple[
-        Float[Tensor, "layers positions rows d_model"], Bool[np.ndarray, "positions rows"], tuple[tuple[int, ...], ...]
-    ]:
-        """Return the values, which rows have which position, and the tokens of the responses.
-
-        The values are complete only after all tasks of `background` are done. Values of absent positions are zero.
-        """
+    def capture(self, rendered: Sequence[Rendered]) -> CapturedShard:
+        """Capture rows; values are complete after all tasks of `background`, and zero at absent positions."""
         spec = self.spec
         names = spec.all_positions
         values = torch.zeros(len(spec.layers), len(names), len(rendered), self.model.d_model, dtype=self.dtype)
@@ -96,7 +89,7 @@ class Capturer:
         self.budget.run([self._tokens(row) for row in rendered], work)
         for k in range(spec.response_tokens):
             present[k - spec.response_tokens] = [len(tokens) > k for tokens in responses]
-        return values, present, tuple(responses) if spec.generated else ()
+        return CapturedShard(values, present, tuple(responses) if spec.generated else ())
 
     def _tokens(self, row: Rendered) -> int:
         """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
@@ -114,26 +107,25 @@ class Capturer:
     def _reading(self, rows: Sequence[Rendered], positions: Sequence[str]) -> Tensor:
         spec, skipped = self.spec, self._skipped
         batch = self.model.pad([row.token_ids[skipped:] for row in rows], "right")
-        where, picked = gather(rows, positions, batch, skipped), self._empty(len(rows))
+        if len(rows) == 1 and not skipped:  # edits of open blocks count tokens from the prompt's own end
+            batch = replace(batch, prompt_length=rows[0].roles.get("response_1", (batch.prompt_length,))[0])
+        pick, picked = gather(rows, positions, batch, skipped), self._empty(len(rows))
 
         def keep(layer: int, stream: Tensor) -> None:
-            picked[spec.layers.index(layer)] = where.pick(stream).to(self.dtype)
+            picked[spec.layers.index(layer)] = pick(stream).to(self.dtype)
 
         past = self.prefix.copies(len(rows)) if self.prefix else None
         self.model.capture(batch, spec.site, spec.layers, keep, past)
         return picked
 
     def _answered(self, rows: Sequence[Rendered]) -> tuple[list[Rendered], list[tuple[int, ...]]]:
-        """Return the prompts with their responses as far as these are captured, and the responses.
-
-        A thought is as long as it is, so its tokens are captured by reading it again after it was generated.
-        """
+        """Generate; return prompts with what is captured of their responses, to be read again, and the responses."""
         spec, model = self.spec, self.model
         answered: list[Rendered] = []
         responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), spec.generated)]
         for row, tokens in zip(rows, responses, strict=True):
             n, pieces = len(row.token_ids), model.tokenizer.batch_decode([[token] for token in tokens])
-            inside = thought_tokens(pieces, is_opened(row.text))
+            inside = thought_tokens(pieces, opened=bool(reopened(row.text, "")))
             ends = {"think_first": inside[0], "think_last": inside[-1]} if inside else {}
             ends |= {f"response_{k + 1}": k for k in range(min(spec.response_tokens, len(tokens)))}
             read = tokens[: max(ends.values(), default=-1) + 1]
@@ -144,12 +136,12 @@ class Capturer:
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
         """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
         spec, batch = self.spec, self.model.batch(rows)
-        where, picked = gather(rows, spec.positions, batch), self._empty(len(rows))
+        pick, picked = gather(rows, spec.positions, batch), self._empty(len(rows))
         n_prompt, seen = len(spec.positions), {-1}
 
         def see(slot: int, stream: Tensor, pass_: Pass) -> None:
             if pass_.is_prefill:
-                picked[slot, :n_prompt] = where.pick(stream).to(self.dtype)
+                picked[slot, :n_prompt] = pick(stream).to(self.dtype)
             elif 0 <= (k := pass_.start - pass_.prompt_length) < spec.response_tokens:
                 picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, self.dtype)
                 seen.add(k)
@@ -227,47 +219,38 @@ def _place(values: Tensor, index: list[int], host: Tensor, done: torch.cuda.Even
     values[:, :, index] = host
 
 
-@dataclass(frozen=True)
-class Gather:
-    """Token indices of each position in a batch, prepared once for all layers."""
+def gather(
+    rows: Sequence[Rendered], positions: Sequence[str], batch: Batch, skipped: int = 0
+) -> Callable[[Float[Tensor, "rows time d_model"]], Float[Tensor, "positions rows d_model"]]:
+    """Return a function of the stream that picks the positions, in float32, with indices prepared once for all layers.
 
-    single: Int[Tensor, "rows positions"]
-    present: Bool[Tensor, "rows positions"]
-    several: dict[int, tuple[Int[Tensor, "rows tokens"], Bool[Tensor, "rows tokens"]]]  # positions that are a mean
+    A position is one token, or a mean over tokens without padding; absent ones are zero. The first `skipped` tokens of
+    every row (a shared prefix) are not in the batch.
+    """
+    where = [[row.roles.get(name, ()) for name in positions] for row in rows]
+    first = [pad - skipped for pad in batch.n_pad.tolist()]
+    own = batch.tokens.device
+    single = [[cell[0] + start if cell else 0 for cell in cells] for cells, start in zip(where, first, strict=True)]
+    tokens = torch.tensor(single, device=own)
+    present = torch.tensor([[bool(cell) for cell in cells] for cells in where]).to(own)
+    means: dict[int, tuple[Int[Tensor, "rows tokens"], Bool[Tensor, "rows tokens"]]] = {}
+    for position in range(len(positions)):
+        cells = [cells[position] for cells in where]
+        longest = max(map(len, cells), default=0)
+        if longest > 1:
+            shifted = [[t + start for t in cell] for cell, start in zip(cells, first, strict=True)]
+            index = [[*cell, *[0] * (longest - len(cell))] for cell in shifted]
+            member = [[True] * len(cell) + [False] * (longest - len(cell)) for cell in cells]
+            means[position] = torch.tensor(index, device=own), torch.tensor(member, device=own)
 
-    def pick(self, stream: Float[Tensor, "rows time d_model"]) -> Float[Tensor, "positions rows d_model"]:
-        """Return the positions in float32: a mean over tokens without padding, or one token; absent ones are zero."""
+    def pick(stream: Tensor) -> Tensor:
         device = stream.device  # in a model spread over several devices it differs between layers
-        rows = torch.arange(len(stream), device=device)[:, None]
-        single = stream[rows, self.single.to(device)].float()
-        picked = torch.where(self.present.to(device)[:, :, None], single, 0.0)
-        for position, (index, member) in self.several.items():
+        row = torch.arange(len(stream), device=device)[:, None]
+        picked = torch.where(present.to(device)[:, :, None], stream[row, tokens.to(device)].float(), 0.0)
+        for position, (index, member) in means.items():
             index, member = index.to(device), member.to(device)
-            summed = torch.where(member[:, :, None], stream[rows, index].float(), 0.0).sum(dim=1)
+            summed = torch.where(member[:, :, None], stream[row, index].float(), 0.0).sum(dim=1)
             picked[:, position] = summed / member.sum(dim=1, keepdim=True).clamp(min=1)
         return rearrange(picked, "row position d -> position row d")
 
-
-def gather(rows: Sequence[Rendered], positions: Sequence[str], batch: Batch, skipped: int = 0) -> Gather:
-    """Prepare a gather; the first `skipped` tokens of every row (a shared prefix) are not in the batch."""
-    where = [[_tokens(row, name) for name in positions] for row in rows]
-    first = [pad - skipped for pad in batch.n_pad.tolist()]
-    device = batch.tokens.device
-    single = [[cell[0] + start if cell else 0 for cell in cells] for cells, start in zip(where, first, strict=True)]
-    several = {}
-    for position in range(len(positions)):
-        cells = [cells[position] for cells in where]
-        if max(map(len, cells), default=0) > 1:
-            longest = max(map(len, cells))
-            index = [
-                [*(t + start for t in cell), *[0] * (longest - len(cell))]
-                for cell, start in zip(cells, first, strict=True)
-            ]
-            member = [[True] * len(cell) + [False] * (longest - len(cell)) for cell in cells]
-            several[position] = (torch.tensor(index, device=device), torch.tensor(member, device=device))
-    present = torch.tensor([[bool(cell) for cell in cells] for cells in where])
-    return Gather(torch.tensor(single, device=device), present.to(device), several)
-
-
-def _tokens(row: Rendered, name: str) -> Sequence[int]:
-    return row.roles.get(name, ())
+    return pick

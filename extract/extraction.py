@@ -25,7 +25,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.hdf5 import TORCH_TYPES
 from extract.store.identity import Identity
-from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.shards import ShardFiles
 from extract.store.writer import finish, writing
 
 SHARD_BYTES = 256 * 2**20  # two or three shards are in memory at a time
@@ -125,7 +125,7 @@ class Extraction:
     def capture(self, shard: int) -> Future[None]:
         """Capture a shard; return the future of its writing, which follows in the background."""
         rows = self.files.rows(shard)
-        captured = CapturedShard(*self._capturer.capture(self._rendered[rows.start : rows.stop]))
+        captured = self._capturer.capture(self._rendered[rows.start : rows.stop])
         return self._capturer.background.submit(self.files.write, shard, captured)
 
     def finish(self) -> None:

@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, Gather, gather, resolved, shared_prefix
-from extract.capture_spec import EVERYTHING, CaptureSpec, ResolvedSpec, Site
+from extract.capture import Capturer, resolved, shared_prefix
+from extract.capture_spec import EVERYTHING, CaptureSpec, Site
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -83,19 +81,16 @@ def capture_in_memory(
 
     Args:
         rendered: the prompts' tokens and roles, one for each, with their responses or without.
-        spec: the positions may be names of roles, or "all" alone for every token (`token_0`, `token_1`, …, counted from
-            the first). Nothing is generated.
+        spec: positions are roles, or "all" alone for every token (`token_0`, `token_1`, …). Nothing is generated.
         advance: called with the number of prompts just done.
         say: called with a line for the user when memory ran out and batches were made smaller.
 
-    Raises:
-        UserError: there are no prompts, or no prompt has such a position, or the model no such layer.
+    Raises UserError if there are no prompts, no prompt has such a position, or the model no such layer.
     """
     if not rendered:
         raise UserError("there are no prompts to capture")
-    ends = [row.roles.get(f"{RESPONSE}1", (len(row.token_ids),))[0] for row in rendered]
     if spec.positions == ("all",):
-        rendered = [replace(row, roles={f"token_{i}": (i,) for i in range(len(row.token_ids))}) for row in rendered]
+        rendered = [replace(row, roles=_every_token(row)) for row in rendered]
         every = tuple(f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered)))
         spec = spec.model_copy(update={"positions": every})
     known = resolved(spec, model, rendered)
@@ -106,42 +101,23 @@ def capture_in_memory(
             f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
             "choose fewer layers or positions, or write them to a store with extract"
         )
-    present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in known.positions])
-    if model.edits:
-        captured = _one_by_one(model, rendered, ends, known, advance)
-    else:
-        budget = TokenBudget.on(model.device, spec.token_budget, say)
-        with BackgroundThread() as background:
-            capturer = Capturer(model, known, budget, background, shared_prefix(model, rendered, known), advance)
-            captured = capturer.capture(rendered)[0]
-    values = captured.float().numpy()
-    values[:, ~present] = np.nan
-    return Activations(values, present, known.site, known.layers, known.positions, model.name, tuple(prompts))
+    # under edits each row alone and whole, since they count tokens from its own prompt's end
+    budget = TokenBudget.on(model.device, 1 if model.edits else spec.token_budget, say)
+    prefix = None if model.edits else shared_prefix(model, rendered, known)
+    with BackgroundThread() as background:
+        captured = Capturer(model, known, budget, background, prefix, advance).capture(rendered)
+    values = captured.values.float().numpy()
+    values[:, ~captured.present] = np.nan
+    return Activations(values, captured.present, known.site, known.layers, known.positions, model.name, tuple(prompts))
 
 
-def _one_by_one(
-    model: ChatModel,
-    rendered: Sequence[Rendered],
-    ends: Sequence[int],
-    spec: ResolvedSpec,
-    advance: Callable[[int], None],
-) -> Float[Tensor, "layers positions prompts d_model"]:
-    """Capture each row alone and whole: the edits of the surrounding blocks count tokens from its own prompt's end."""
-    values = torch.zeros(len(spec.layers), len(spec.positions), len(rendered), model.d_model, dtype=model.dtype)
-    for i, (row, end) in enumerate(zip(rendered, ends, strict=True)):
-        batch = replace(model.pad([row.token_ids], "right"), prompt_length=end)
-        where, streams = gather([row], spec.positions, batch), values[:, :, i]
-
-        def keep(layer: int, stream: Tensor, where: Gather = where, streams: Tensor = streams) -> None:
-            streams[spec.layers.index(layer)] = where.pick(stream)[:, 0].to(streams)
-
-        model.capture(batch, spec.site, spec.layers, keep)
-        advance(1)
-    return values
+def _every_token(row: Rendered) -> dict[str, Sequence[int]]:
+    names = {f"token_{i}": (i,) for i in range(len(row.token_ids))}
+    return {**names, **{name: tokens for name, tokens in row.roles.items() if name == f"{RESPONSE}1"}}
 
 
 def with_response(row: Rendered, response: Sequence[int]) -> Rendered:
-    """Return a prompt with its response after it, whose tokens are the positions `response_1` … and `response_mean`."""
+    """Return a prompt and its response, whose tokens are the positions `response_1` … and `response_mean`."""
     first = len(row.token_ids)
     after = range(first, first + len(response))
     roles: Mapping[str, Sequence[int]] = {f"{RESPONSE}{k + 1}": (token,) for k, token in enumerate(after)}

@@ -22,9 +22,8 @@ def content_key(*parts: object) -> str:
 class KeyedFile:
     """A mapping from keys to rows of one table. `put` is atomic and returns when the rows are on disk.
 
-    Each call is one short transaction; it waits while another process holds the file. There is no write-ahead log,
-    because run directories may be on network file systems, where SQLite does not support it. Raises UserError, with
-    `purpose` and `remedy` in the message, where the file is damaged, of another kind, or cannot be written.
+    Each call waits while another process holds the file. No write-ahead log: it fails on network file systems.
+    Raises UserError, with `purpose` and `remedy`, where the file is damaged, of another kind, or cannot be written.
     """
 
     def __init__(self, path: Path, table: str, columns: Sequence[str], *, purpose: str, remedy: str) -> None:

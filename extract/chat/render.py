@@ -26,9 +26,8 @@ _MOST_UNFINISHED = 60  # tokens, where only such marks follow each other; a mult
 class Roles(Mapping[str, Sequence[int]]):
     """Token indices by position name, computed on access to save memory for many prompts.
 
-    `inst_mean` is the mean over its indices; the other positions hold one index. A role that a prompt lacks is absent.
-    The first token of a prompt is no part of that mean, unless it is all of it: in many models its activations are
-    thousands of times larger than those of other tokens and say nothing (Sun et al., arXiv 2402.17762).
+    `inst_mean` is the mean over its indices, without the prompt's first token if it has others: its activations may be
+    thousands of times larger and say nothing (Sun et al., arXiv 2402.17762). The other positions hold one index.
     """
 
     __slots__ = ("_n_tokens", "_trigger", "_words")
@@ -84,11 +83,8 @@ class Rendered:
 def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> Rendered:
     """Tokenise a prompt with its chat template and find its token roles.
 
-    The instruction is the user's last turn as the template writes it, with the blanks at its ends.
-
-    Raises:
-        UserError: there is no chat template, it refuses the conversation or drops the user's words, or their position
-            cannot be found; names the prompt.
+    The instruction is the user's last turn as the template writes it, with the blanks at its ends. Raises UserError,
+    naming the prompt, if there is no template, it refuses the conversation, or the words are not found in its text.
     """
 
     def show(words: str) -> str:
@@ -227,8 +223,7 @@ LETTERS = ("Zqxjvk", "Vkwqzj")  # for templates that escape or drop what is not 
 def find_words(show: Show, words: str, text: str) -> Span:
     """Return start and end of the user's words in `text`, which is `show(words)`; of the last of several copies.
 
-    `show` renders the conversation with other words in place of the user's last message. Raises UserError if the
-    template drops the words, or the text around them depends on them, so that their bounds are unknown.
+    Raises UserError if the template drops the words, or writes text around them that depends on them.
     """
     around, left, right = _pass_through(show, words + text)
     bounds = _bounded(around, text)

@@ -1,6 +1,5 @@
 """Chat templates: choosing one, setting its arguments, applying it to a conversation, and its identity.
 
-A tokenizer's own template is used unchanged; for a base model the user names a format (`plain`) or a `.jinja` file.
 Arguments (`enable_thinking`) and the treatment of system messages are written into the template's source, as Jinja
 statements before its first line, so that they apply to every call and its hash depends on them.
 """
@@ -51,7 +50,7 @@ _MERGING = (
 def choose_template(
     tokenizer: PreTrainedTokenizerBase, wanted: str | None, arguments: Arguments | None = None, system: System = "keep"
 ) -> str | dict[str, str]:
-    """Return the chat template to use, for every call: the model's own (None), `plain`, or the content of a file.
+    """Return the chat template to use: the model's own (None), `plain`, or the content of a `.jinja` file.
 
     `system="merge"` puts system messages at the start of the next user turn, for templates that refuse them.
     """

@@ -59,7 +59,7 @@ def thinks(completion: str) -> bool:
 
 
 def reopened(prompt: str, completion: str) -> str:
-    """Return the completion with the opening mark of its thought, if the rendered prompt ends with that mark."""
+    """Return the completion after the opening mark of its thought, if the rendered prompt ends with that mark."""
     opened = _OPENED.search(prompt)
     return f"{opened[1]}\n{completion}" if opened else completion
 
@@ -68,11 +68,6 @@ def after_opening(prompt: str, completion: str) -> str:
     """Return the completion without the mark that `reopened` put before it: what follows the rendered prompt."""
     opened = _OPENED.search(prompt)
     return completion.removeprefix(opened[1]).removeprefix("\n") if opened else completion
-
-
-def is_opened(prompt: str) -> bool:
-    """Return whether a rendered prompt ends with the opening mark of a thought."""
-    return _OPENED.search(prompt) is not None
 
 
 def is_mark(token: str) -> bool:

@@ -48,9 +48,8 @@ def base_of(adapter: str) -> str | None:
 def merged(model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """Return the model, in float32, with an adapter's weights added in, and compare it with the adapter unmerged.
 
-    Weights that the adapter changes in one module and another module shares (as tied embeddings do) are untied first.
-    A cast of the sum rounds once, so that bfloat16 weights are the cast of those in float32. Raises UserError if the
-    adapter was made for another base, cannot be read, or cannot be merged exactly.
+    Tied weights that the adapter changes are untied first. Raises UserError if the adapter was made for another base,
+    cannot be read, or cannot be merged exactly.
     """
     from peft import PeftModel
 

@@ -1,48 +1,27 @@
 """Backends: three ways to edit the residual stream of a running model; their results agree to float tolerance.
 
-`hooks` are PyTorch hooks on transformers, the fast path and the default; they never write in place. `nnsight` assigns
-in a trace around the call, whose loop over steps ends when there are no more (the warning of that is for traces written
-by hand). `transformer_lens` uses hook points of a TransformerBridge on the unchanged weights, without compatibility
-mode, which folds norms; it replaces the model's blocks, with eager attention.
+`hooks` are PyTorch hooks that never write in place. `nnsight` assigns in a trace around the call; it warns where its
+loop over steps ends. `transformer_lens` uses a TransformerBridge without compatibility mode, which folds norms.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar, get_args
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from extract.errors import UserError, in_one_line
 from extract.model.blocks import FirstHalf, Keywords, decoder_layers, edited_half, first_halves, stream_in, stream_out
-from extract.model.edit import SITES, Edit, Pass, Site, Stream
+from extract.model.edit import SITES, Edit, Pass, Stream
 from extract.model.loading_options import BackendName
 
-BACKENDS: tuple[str, ...] = get_args(BackendName)
 T = TypeVar("T")
+Apply = Callable[[Edit, Stream], Stream]  # an edit's function in the current forward pass
 STREAM_DIMENSIONS = 3  # row, token, d_model
-
-
-@dataclass(frozen=True)
-class PlacedEdit:
-    """A function of the stream at one site and layer, bound to the current forward pass."""
-
-    site: Site
-    layer: int
-    apply: Callable[[Stream], Stream]
-
-
-def open_backend(
-    name: BackendName, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> HooksBackend | TransformerLensBackend:
-    """Open a backend on a loaded model. `transformer_lens` replaces the model's blocks for good."""
-    if name == "transformer_lens":
-        return TransformerLensBackend(model, tokenizer)
-    return HooksBackend(model) if name == "hooks" else NNsightBackend(model)
 
 
 def run_edited(
@@ -64,15 +43,8 @@ def run_edited(
         running[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
 
     ordered = sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
-    handle = decoder.register_forward_pre_hook(record_pass, with_kwargs=True)
-    try:
-        return backend.run(call, [_placed(edit, running, name) for edit in ordered])
-    finally:
-        handle.remove()
 
-
-def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
-    def apply(stream: Stream) -> Stream:
+    def apply(edit: Edit, stream: Stream) -> Stream:
         if not running:
             raise UserError(
                 f"{name} calls its blocks without its decoder, so the tokens of a pass are unknown to "
@@ -85,7 +57,11 @@ def _placed(edit: Edit, running: list[Pass], name: str) -> PlacedEdit:
             )
         return edit.function(stream, running[0])
 
-    return PlacedEdit(edit.site, edit.layer, apply)
+    handle = decoder.register_forward_pre_hook(record_pass, with_kwargs=True)
+    try:
+        return backend.run(call, ordered, apply)
+    finally:
+        handle.remove()
 
 
 class HooksBackend:
@@ -93,18 +69,18 @@ class HooksBackend:
 
     name: BackendName = "hooks"
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, _tokenizer: PreTrainedTokenizerBase) -> None:
         self.model = model
         self._layers = decoder_layers(model)
 
-    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[Edit], apply: Apply) -> T:
         """Return `call()` with edits applied in every forward pass; they are in its order."""
         if any(edit.site == "resid_mid" for edit in edits):
             _ = self._halves  # found by a separate forward pass, in which no edit may run
         handles: list[Any] = []
         try:
             for edit in edits:  # one by one: if one cannot be attached, the others are removed
-                handles += self._attach(edit)
+                handles += self._attach(edit, partial(apply, edit))
             return call()
         finally:
             for handle in handles:
@@ -114,13 +90,13 @@ class HooksBackend:
     def _halves(self) -> list[FirstHalf]:
         return first_halves(self.model, self._layers, self.name)
 
-    def _attach(self, edit: PlacedEdit) -> list[Any]:
+    def _attach(self, edit: Edit, apply: Callable[[Stream], Stream]) -> list[Any]:
         layer = self._layers[edit.layer]
         match edit.site:
             case "resid_pre":
-                return [layer.register_forward_pre_hook(_before(edit), with_kwargs=True)]
+                return [layer.register_forward_pre_hook(_before(apply), with_kwargs=True)]
             case "resid_post":
-                return [layer.register_forward_hook(_after(edit.apply))]
+                return [layer.register_forward_hook(_after(apply))]
             case "resid_mid":
                 half, block_input = self._halves[edit.layer], list[Stream]()
 
@@ -128,7 +104,7 @@ class HooksBackend:
                     block_input[:] = [stream_in(args, kwargs)]
 
                 def add(output: Stream) -> Stream:
-                    return edited_half(half, block_input[0], output, edit.apply)
+                    return edited_half(half, block_input[0], output, apply)
 
                 return [
                     layer.register_forward_pre_hook(keep, with_kwargs=True),
@@ -136,9 +112,9 @@ class HooksBackend:
                 ]
 
 
-def _before(edit: PlacedEdit) -> Callable[..., Any]:
+def _before(apply: Callable[[Stream], Stream]) -> Callable[..., Any]:
     def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> Any:
-        changed = edit.apply(stream_in(args, kwargs))
+        changed = apply(stream_in(args, kwargs))
         return ((changed, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": changed})
 
     return hook
@@ -157,40 +133,40 @@ class NNsightBackend(HooksBackend):
 
     name: BackendName = "nnsight"
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         import nnsight
 
-        super().__init__(model)
+        super().__init__(model, tokenizer)
         self._names = {module: name for name, module in model.named_modules()}
         self._root = nnsight.NNsight(model)
 
-    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
+    def run(self, call: Callable[[], T], edits: Sequence[Edit], apply: Apply) -> T:
         places = []
         for edit in edits:
             layer = self._root.get(self._names[self._layers[edit.layer]])
             half = edit.site == "resid_mid" and self._root.get(self._names[self._halves[edit.layer].module])
-            places.append((edit, layer, half))
+            places.append((edit, layer, half, partial(apply, edit)))
         results: list[T] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             with self._root.trace(0, fn=lambda _: results.append(call())) as tracer:
                 for _step in tracer.iter[:]:
-                    for edit, layer, half in places:
-                        self._apply(edit, layer, half)
+                    for place in places:
+                        self._apply(*place)
         return results[0]
 
-    def _apply(self, edit: PlacedEdit, layer: Any, half: Any) -> None:
+    def _apply(self, edit: Edit, layer: Any, half: Any, apply: Callable[[Any], Any]) -> None:
         match edit.site:
             case "resid_pre":
                 stream = layer.input
-                changed = edit.apply(stream)
+                changed = apply(stream)
                 if changed is not stream:
                     layer.input = changed
             case "resid_post":
-                _set_output(layer, edit.apply)
+                _set_output(layer, apply)
             case "resid_mid":
                 before = layer.input
-                _set_output(half, lambda output: edited_half(self._halves[edit.layer], before, output, edit.apply))
+                _set_output(half, lambda output: edited_half(self._halves[edit.layer], before, output, apply))
 
 
 def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:
@@ -201,7 +177,7 @@ def _set_output(envoy: Any, apply: Callable[[Any], Any]) -> None:
 
 
 class TransformerLensBackend:
-    """Runs edits as hooks of a TransformerBridge."""
+    """Runs edits as hooks of a TransformerBridge, which replaces the model's blocks for good."""
 
     name: BackendName = "transformer_lens"
 
@@ -227,11 +203,12 @@ class TransformerLensBackend:
             ) from error
         self.model: PreTrainedModel = self._bridge.original_model
 
-    def run(self, call: Callable[[], T], edits: Sequence[PlacedEdit]) -> T:
-        with self._bridge.hooks(fwd_hooks=[point for edit in edits for point in self._points(edit)]):
+    def run(self, call: Callable[[], T], edits: Sequence[Edit], apply: Apply) -> T:
+        points = [point for edit in edits for point in self._points(edit, partial(apply, edit))]
+        with self._bridge.hooks(fwd_hooks=points):
             return call()
 
-    def _points(self, edit: PlacedEdit) -> list[tuple[str, Callable[..., Any]]]:
+    def _points(self, edit: Edit, apply: Callable[[Stream], Stream]) -> list[tuple[str, Callable[..., Any]]]:
         block = f"blocks.{edit.layer}"
         name = f"{block}.hook_{edit.site}"
         if name not in self._bridge.hook_dict:
@@ -239,13 +216,18 @@ class TransformerLensBackend:
                 f"the transformer_lens backend has no {edit.site} on {self._architecture}; use resid_pre or resid_post"
             )
         if edit.site != "resid_mid":
-            return [(name, lambda stream, hook: edit.apply(stream))]
+            return [(name, lambda stream, hook: apply(stream))]
         block_input: list[Tensor] = []
 
         def keep(stream: Tensor, hook: Any) -> None:
             block_input[:] = [stream]
 
         def add(output: Tensor, hook: Any) -> Tensor:
-            return edited_half(FirstHalf(nn.Identity(), 1.0), block_input[0], output, edit.apply)
+            return edited_half(FirstHalf(nn.Identity(), 1.0), block_input[0], output, apply)
 
         return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]
+
+
+BACKENDS: dict[BackendName, type[HooksBackend | TransformerLensBackend]] = {
+    backend.name: backend for backend in (HooksBackend, NNsightBackend, TransformerLensBackend)
+}

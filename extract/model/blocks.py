@@ -1,8 +1,7 @@
 """Transformer blocks of any architecture, and the module in each block that produces `resid_mid`.
 
-No model family is treated by name. Where a block adds attention and then MLP, exactly one module turns the block's
-input into the stream between them (`resid_mid`): the attention, or the norm after it in architectures that normalise
-what they add. One short forward pass with hooks finds this module.
+No model family is treated by name: one short forward pass with hooks finds the module whose output, added to the
+block's input, is `resid_mid`: the attention, or the norm after it.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ class FirstHalf:
 
 
 def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Return the transformer blocks: the only module list of the text decoder with as many items as there are layers.
-
-    Raises UserError if there is no such list, or more than one.
-    """
+    """Return the transformer blocks: the only list of the text decoder of that length; UserError if there is none."""
     wanted = model.config.get_text_config().num_hidden_layers
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
     within = decoder if isinstance(decoder, nn.Module) else model.base_model
@@ -109,9 +105,7 @@ def _watch(layer: nn.Module, index: int, halves: dict[int, FirstHalf | None]) ->
 def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, Tensor]]) -> FirstHalf | None:
     """Return the module whose output was added: exactly if one is, else the one that a scale explains.
 
-    The exact sum comes first: in bfloat16 a massive activation (arXiv 2402.17762) rounds away what is added to it, so
-    the difference of the streams is far from the output. What is itself the stream, as the norm's output is what the
-    attention reads, was not added to it.
+    Exactly first: in bfloat16 a massive activation (arXiv 2402.17762) rounds away what is added to it.
     """
     for module, output in reversed(outputs):  # of nested modules with equal output the outermost finishes last
         if output.any() and torch.equal(before + output, stream):
@@ -121,7 +115,7 @@ def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, 
         return None
     tolerance = 1e-5 if stream.dtype == torch.float32 else 2e-2
     for module, stream_added in reversed(outputs):
-        if torch.equal(stream_added, stream):
+        if torch.equal(stream_added, stream):  # as what the attention reads is the norm's output
             continue
         output = stream_added.double()
         scale = float((added * output).sum() / (output * output).sum().clamp(min=1e-30))

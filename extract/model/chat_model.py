@@ -1,7 +1,6 @@
 """An open-weight chat model behind one interface: encode, capture, edit, generate, sample.
 
-The model is bitwise the same after use, also after an error. Passes that may generate are left-padded with explicit
-positions; passes that only read prompts are right-padded and need no mask.
+The model is bitwise the same after use, also after an error.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from transformers import (
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import open_backend, run_edited
+from extract.model.backends import BACKENDS, run_edited
 from extract.model.blocks import decoder_layers
 from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, Watch, cut_at_end
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.weights import cast_fingerprint, fingerprint, input_device
+from extract.model.weights import cast_fingerprint, fingerprint, input_device, weights_of
 
 T = TypeVar("T")
 
@@ -55,8 +54,9 @@ class ChatModel:
         self.architecture = type(model).__name__
         self.n_layers = len(decoder_layers(model))
         self.d_model = int(model.config.get_text_config().hidden_size)
-        self._fingerprints = (fingerprint(model), cast_fingerprint(model)) if backend == "transformer_lens" else None
-        self._backend = open_backend(backend, model, tokenizer)
+        replaces = backend == "transformer_lens"
+        self._fingerprints = (fingerprint(model), cast_fingerprint(weights_of(model))) if replaces else None
+        self._backend = BACKENDS[backend](model, tokenizer)
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
         self.edits: tuple[Edit, ...] = ()  # of the open `editing` blocks
@@ -101,10 +101,10 @@ class ChatModel:
 
     def cast_fingerprint(self) -> str:
         """Return a fingerprint that is the same for these weights in float32 and in bfloat16."""
-        return self._fingerprints[1] if self._fingerprints else cast_fingerprint(self.model)
+        return self._fingerprints[1] if self._fingerprints else cast_fingerprint(weights_of(self.model))
 
     def batch(self, rows: Sequence[Rendered], side: Side = "left") -> Batch:
-        """Pad prompts; on the left for generation, on the right where they are only read."""
+        """Pad prompts: left for generation, right for reading."""
         return self.pad([row.token_ids for row in rows], side)
 
     def pad(self, rows: Sequence[Sequence[int]], side: Side) -> Batch:
@@ -132,10 +132,9 @@ class ChatModel:
 
     @contextmanager
     def editing(self, edits: Sequence[Edit], processors: Sequence[LogitsProcessor] = ()) -> Iterator[None]:
-        """Apply edits to every forward pass of this object inside the block; edits at one place keep their order.
+        """Apply edits to every forward pass inside the block, in order at each place, and processors to decoding.
 
-        Direct calls of `self.model` are not edited. Processors change the scores of the next token while decoding.
-        Raises UserError if the layer of an edit does not exist.
+        Direct calls of `self.model` are not edited. Raises UserError if the layer of an edit does not exist.
         """
         for edit in edits:
             if not 0 <= edit.layer < self.n_layers:
@@ -198,7 +197,10 @@ class ChatModel:
         Raises:
             UserError: `watch` is given with beam search, which knows its tokens only at the end.
         """
-        responses = self._decode(batch, max_new_tokens, (), watch, min_new_tokens, num_beams, use_cache)
+        if watch is not None and num_beams > 1:
+            raise UserError("beam search knows its tokens only at the end, so they cannot be watched; use num_beams=1")
+        settings = {"min_new_tokens": min_new_tokens, "num_beams": num_beams, "use_cache": use_cache}
+        responses = self._decode(batch, max_new_tokens, (), watch, **settings)
         return [cut_at_end(response, self.eos_ids) for response in responses]
 
     @torch.inference_mode()
@@ -234,24 +236,18 @@ class ChatModel:
         self,
         batch: Batch,
         max_new_tokens: int,
-        processors: Sequence[LogitsProcessor] = (),
-        watch: Watch | None = None,
-        min_new_tokens: int = 0,
-        num_beams: int = 1,
-        use_cache: bool = True,
+        processors: Sequence[LogitsProcessor],
+        watch: Watch | None,
+        **settings: int,
     ) -> list[list[int]]:
         """Return the tokens after the prompts, up to the longest response; rows that end early are padded."""
         config = GenerationConfig(
             do_sample=False,
-            num_beams=num_beams,
             max_new_tokens=max_new_tokens,
-            min_new_tokens=min_new_tokens,
-            use_cache=use_cache,
+            **{"min_new_tokens": 0, "num_beams": 1, "use_cache": True} | settings,
             eos_token_id=self.eos_ids or None,  # some end tokens are only in the model's own settings
             pad_token_id=self._pad_id,
         )
-        if watch is not None and num_beams > 1:
-            raise UserError("beam search knows its tokens only at the end, so they cannot be watched; use num_beams=1")
         # transformers would take unset values from the model's own settings
         with patch.object(self.model, "generation_config", GenerationConfig()):
             out = self._call(

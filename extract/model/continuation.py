@@ -62,7 +62,7 @@ def cache_prefix(model: ChatModel, token_ids: Sequence[int]) -> CachedPrefix:
 
 @dataclass(frozen=True)
 class CachedPrompts:
-    """A batch of prompts with the keys and values of all tokens except the last."""
+    """Prompts with the keys and values of all tokens except the last."""
 
     batch: Batch
     cache: Any
@@ -70,11 +70,10 @@ class CachedPrompts:
 
 @torch.inference_mode()
 def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
-    """Run all prompt tokens except the last and keep their keys and values.
+    """Run all prompt tokens except the last and keep their keys and values, for edits that keep these tokens.
 
-    Valid only with edits of scope `last_prompt` or `last_on`, which do not change the cached tokens. That the model can
-    go on from them is checked once for each model, with and without padding, and again where prompts are longer than
-    any that were checked. Raises UserError if it cannot, as recurrent and hybrid models.
+    That the model can go on from them is checked once, with and without padding, and again for longer prompts. Raises
+    UserError if it cannot, as recurrent and hybrid models.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
     cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
@@ -114,10 +113,7 @@ def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
 
 
 def own_copy(cache: Any) -> Any:
-    """Return a copy of keys and values that a pass may extend.
-
-    Growing layers replace their tensors rather than write into them, so the copy shares these; others are copied whole.
-    """
+    """Return a copy of keys and values that a pass may extend; layers that replace their tensors share these."""
     if type(cache) is not DynamicCache or any(type(layer) not in _REPLACE for layer in cache.layers):
         return copy.deepcopy(cache)
     copied = copy.copy(cache)
@@ -128,10 +124,7 @@ def own_copy(cache: Any) -> Any:
 def continued_log_probs(
     model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
 ) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the distributions after the last prompt token and after each continuation token, in float32.
-
-    They are differentiable by what edits add to the stream, outside inference mode.
-    """
+    """Return the distributions after the last prompt token and each further token, in float32, differentiable."""
     suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
     logits = _continue(model, cached, suffix.expand(len(cached.batch.tokens), -1), model.model).logits
     return logits.float().log_softmax(-1)
@@ -141,10 +134,7 @@ def continued_log_probs(
 def continued_logits(
     model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"]
 ) -> Float[Tensor, "batch more+1 vocabulary"]:
-    """Return the logits after the last prompt token and after each further token of the row, in the model's dtype.
-
-    Shorter rows may be padded at their end with any token, because no token attends to later ones.
-    """
+    """Return the logits after the last prompt token and each further token; rows may be padded at their end."""
     logits: Tensor = _continue(model, cached, suffix, model.model).logits
     return logits
 
@@ -175,10 +165,7 @@ def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: n
 
 
 def _few(cached: CachedPrompts) -> CachedPrompts | None:
-    """Return a few rows of a batch in another order or number; None if the cache does not move its whole state.
-
-    From the most padded on, without at least one of them; a single row is repeated.
-    """
+    """Return a few rows in another order, the most padded first; None if the cache does not move its whole state."""
     n = len(cached.batch.tokens)
     places = torch.linspace(n - 1, 0, min(COMPARED, n - 1 or 2)).round().long()
     rows = cached.batch.n_pad.argsort(stable=True).cpu()[places]
@@ -211,10 +198,9 @@ def _is_moved(before: Tensor, after: Tensor, rows: Int[Tensor, " rows"], n: int)
 
 
 def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
-    """Compare three continued tokens with a full pass: an unnoticed difference would give a wrong verdict.
+    """Compare three continued tokens with a full pass, which also finds state outside the cache.
 
-    This also finds state outside the cache. State inside it is compared by `_few`, because a wrong one may cost less
-    than rounding: 0.0003 nats in Falcon-H1 at its initial weight scale, but 0.2 at six times that scale.
+    State inside it is compared by `_few`: a wrong one may cost less than rounding (0.0003 nats in Falcon-H1).
     """
     if (cached := _few(whole_batch)) is None:
         return False
@@ -285,10 +271,9 @@ def _next_scores(model: ChatModel, cached: CachedPrompts) -> Float[Tensor, "rows
 
 
 # -- passes over the upper layers alone --------------------------------------------------------------------------------
-# An edit leaves the layers below its own as they are without it: these pass on what they are given, and the last of
-# them gives the stream of the unedited model. Everything else of the model runs as always, so masks, positions and the
-# indices of cached layers stay right. Each layer of a model is checked once: the unedited logits must be those of a
-# whole pass. They are not where an upper layer takes more than the stream from a lower one, as in Gemma 3n.
+# Layers below an edit pass on what they are given, and the last of them gives the unedited stream; the rest runs as
+# always, so masks, positions and cached layers stay right. Each layer is checked once: the unedited logits must be
+# those of a whole pass, which they are not where an upper layer takes more from a lower one, as in Gemma 3n.
 
 
 class KnownStream(NamedTuple):
@@ -302,10 +287,7 @@ class KnownStream(NamedTuple):
 def known_stream(
     model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int
 ) -> KnownStream | None:
-    """Return the stream after a layer, from a whole pass; None where a pass must be whole.
-
-    That is so with another backend than `hooks`, with open edits, or if the model's blocks give more than the stream.
-    """
+    """Return the stream after a layer; None if not `hooks`, edits are open, or blocks give more than the stream."""
     holds = _HOLDS.setdefault(model, {})
     if model.backend != "hooks" or model.edits or not holds.get(layer, True):
         return None
@@ -324,10 +306,7 @@ def known_stream(
 
 @contextmanager
 def upper_layers(model: ChatModel, known: KnownStream) -> Iterator[None]:
-    """Run only the layers after that of a known stream inside the block; edits at its `resid_post` act on the stream.
-
-    Every pass inside must be over the tokens of the known stream.
-    """
+    """Run only the layers after a known stream, in passes over its tokens; edits at its `resid_post` act on it."""
     skipped = decoder_layers(model.model)[: known.layer + 1]
     own = [layer.__dict__.get("forward") for layer in skipped]  # set where weights are offloaded
 

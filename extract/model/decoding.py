@@ -45,14 +45,10 @@ TINY = 1e-6  # below it, temperatures overflow and probabilities vanish in float
 
 @dataclass(frozen=True)
 class SampledResponse:
-    """One sampled response.
-
-    `log_probs` are in nats, at temperature 1 and without top_p, one per token. If the model ended the response itself
-    (`ended`), there is one more for the end token.
-    """
+    """One sampled response."""
 
     token_ids: tuple[int, ...]  # without the end token
-    log_probs: tuple[float, ...]
+    log_probs: tuple[float, ...]  # of each token and of the end if it ended; nats, at temperature 1 without top_p
     ended: bool
 
     @property
@@ -62,12 +58,11 @@ class SampledResponse:
 
 
 class TokenSampler(LogitsProcessor):
-    """Samples the next token of every row and masks all other tokens, so that greedy decoding takes it.
+    """Samples the next token of every row and masks all others, so that greedy decoding, with its edits, takes it.
 
-    So sampling uses the same loop, caches and edits as greedy decoding. A row's random numbers depend only on its seed,
-    one for each of `steps`. A token is drawn by inverting the distribution function over the vocabulary in its own
-    order, so a small change of the logits only moves the boundaries between neighbouring tokens. Temperature and top_p
-    are one value for all rows or one per row; at a temperature near 0 the likeliest token is taken.
+    A row's random numbers depend only on its seed. A token is drawn by inverting the distribution function over the
+    vocabulary, so a small change of the logits only moves boundaries between neighbouring tokens. Temperature (near 0:
+    the likeliest token) and top_p are one value, or one per row.
     """
 
     def __init__(

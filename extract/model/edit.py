@@ -27,7 +27,7 @@ def site(name: str) -> Site:
 
 @dataclass(frozen=True)
 class Pass:
-    """Token range of the forward pass that an edit runs in."""
+    """The tokens of the forward pass that an edit runs in."""
 
     start: int  # index of the first token of this pass, padding included; 0 at prefill
     length: int  # tokens in this pass
@@ -61,19 +61,14 @@ class Pass:
 class Edit:
     """A function applied to the residual stream at one site and layer, during every forward pass.
 
-    `function(stream, pass_)` returns a stream of the same shape. If it returns the same tensor, the model's numbers
-    stay bitwise unchanged, so a function may also only read.
-    `key` identifies exactly what the function does: two edits with the same site, layer and key are the same edit, so
-    responses under it can be cached. An edit without a key is never equal to another.
-    `keeps_prompt` states that no token before the last prompt token is changed, so that the keys and values of those
-    tokens serve with and without the edit.
+    `function(stream, pass_)` returns a stream of the same shape; the same tensor leaves every number bitwise unchanged.
     """
 
     site: Site
     layer: int
     function: Callable[[Stream, Pass], Stream]
-    key: str = ""
-    keeps_prompt: bool = False
+    key: str = ""  # of what the function does: edits with one site, layer and key are equal, and responses are cached
+    keeps_prompt: bool = False  # no token before the last prompt token is changed, so their keys and values serve
 
 
 def reader(site: Site, layer: int, see: Callable[[Stream, Pass], object]) -> Edit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -14,16 +14,7 @@ from extract.yaml_file import Strict, explain
 
 BackendName = Literal["hooks", "nnsight", "transformer_lens"]
 DType = Literal["auto", "float32", "float16", "bfloat16"]
-
-
-class FromPretrained(TypedDict, total=False):
-    """Arguments of transformers' `from_pretrained`."""
-
-    attn_implementation: str
-    quantization_config: object
-    device_map: str
-    max_memory: dict[int | str, int | str]
-    tp_plan: str
+FromPretrained = dict[str, Any]  # arguments of transformers' `from_pretrained`
 
 
 class LoadingOptions(Strict):

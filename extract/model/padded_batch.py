@@ -17,11 +17,7 @@ Side = Literal["left", "right"]
 
 @dataclass(frozen=True, repr=False)
 class Batch:
-    """Padded prompts.
-
-    Left padding needs the mask and explicit positions. Right padding needs neither, because in causal attention no real
-    token attends to later ones.
-    """
+    """Padded prompts; only left padding needs mask and positions, as no real token attends to later ones."""
 
     tokens: Int[Tensor, "batch time"]
     attention_mask: Int[Tensor, "batch seen"]  # of the cached tokens, if any, and then of these tokens

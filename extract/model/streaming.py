@@ -19,8 +19,8 @@ OVERLAP = 8
 class StreamedText:
     """The text of one response while it is decoded; the joined pieces equal the text from `decode`.
 
-    A piece is held back while it may still change: an incomplete character, and the last word if the tokenizer removes
-    blanks before punctuation. `row` is the rendered prompt; it shows whether the prompt opened a thought.
+    An incomplete character is held back, and the last word if the tokenizer removes blanks before punctuation. The
+    rendered prompt `row` shows whether it opened a thought.
     """
 
     def __init__(self, model: ChatModel, row: Rendered | None = None) -> None:
@@ -53,10 +53,7 @@ class StreamedText:
         return self._give(self.text)
 
     def _after(self, context: int, tail: int) -> str:
-        """Return the text from token `tail` on: that from `context` on less that of the tokens between.
-
-        The first token of a text is often decoded otherwise (without its blank).
-        """
+        """Return the text from token `tail` on, decoded from `context` on: a first token often loses its blank."""
         decode, tokens = self._model.decode_piece, self.token_ids
         return decode(tokens[context:])[len(decode(tokens[context:tail])) :]
 
@@ -74,10 +71,7 @@ class StreamedText:
 
 
 def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | None = None) -> Iterator[str]:
-    """Yield the greedy response to a batch of one prompt in pieces, with the edits of the open `editing` blocks.
-
-    Closing the iterator early ends the decoding. The `editing` blocks must stay open until it ends.
-    """
+    """Yield the greedy response to one prompt in pieces, under open `editing` blocks; closing it ends the decoding."""
     if len(batch.tokens) != 1:  # several need `model.generate(…, watch=…)` and a `StreamedText` a row
         raise UserError(f"expected a batch of one prompt to stream, got {len(batch.tokens)} prompts")
     pieces: Queue[str | BaseException | None] = Queue()
@@ -109,5 +103,5 @@ def stream(model: ChatModel, batch: Batch, max_new_tokens: int, row: Rendered | 
         thread.join()
 
 
-class _StreamClosed(Exception):  # noqa: N818 - not an error: the reader closed the iterator
-    """Ends the decoding after the reader has closed the iterator."""
+class _StreamClosed(Exception):  # noqa: N818
+    """Ends the decoding after the reader closed the iterator."""

@@ -18,16 +18,11 @@ def fingerprint(model: nn.Module) -> str:
     return _digest(weights_of(model), lambda w: f" {w.dtype}".encode() + _sample(w, torch.float32).numpy().tobytes())
 
 
-def cast_fingerprint(model: nn.Module) -> str:
+def cast_fingerprint(weights: Iterable[tuple[str, Tensor]]) -> str:
     """Return a fingerprint of the values rounded to bfloat16, which a cast of the weights to bfloat16 does not change.
 
     Weights in float16 and their casts have the same one, too; a cast from float32 to float16 may round otherwise.
     """
-    return cast_fingerprint_of(weights_of(model))
-
-
-def cast_fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """Return `cast_fingerprint` of a state dictionary, given tensor by tensor in the model's order."""
     return _digest(weights, lambda w: _sample(w, torch.bfloat16).view(torch.int16).numpy().tobytes())
 
 
@@ -46,8 +41,7 @@ def _sample(parameter: Tensor, dtype: torch.dtype) -> Tensor:
 def checksum(model: nn.Module) -> str:
     """Return a SHA-256 over every parameter's name, shape, dtype and the CRC-32 of all its bits.
 
-    `fingerprint` is instant and tells different models apart. This takes about a second per billion weights and also
-    detects a few changed weights, such as one row of the embedding.
+    Unlike the instant `fingerprint` it notices one changed weight, in about a second per billion weights.
     """
 
     def crc(weight: Tensor) -> bytes:

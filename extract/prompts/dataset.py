@@ -24,8 +24,7 @@ Rows = list[tuple[str, Row]]  # the place of each row, for messages, and its fie
 def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
     """Read a public set, by its name in configs/datasets or the path of a YAML file that describes one.
 
-    `path` is a file of the set, or the directory that holds its files; None reads from the hub. Raises UserError if the
-    set or its files cannot be found, or a row does not match the description.
+    `path` is a file of the set, or the directory of its files; None reads from the hub. Raises UserError.
     """
     dataset = describe(name)
     prompts: dict[str, Prompt] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from extract.errors import UserError
-from extract.prompts.rows import Row, is_missing, place, read_rows
+from extract.prompts.rows import Row, is_missing, is_text, place, read_rows
 
 Label = Literal["benign", "harmful", "uncertain"]
 RightAction = Literal[
@@ -127,22 +127,14 @@ def make_prompt(given: Row, where: str) -> Prompt:
 
 def _refuse_broken_unicode(row: Row, where: str) -> None:
     values = {field: row.get(field) for field in ("id", "text", "messages", *OPTIONAL)}
-    if _is_unicode(values):  # all at once, and one by one only for the message
+    if is_text(_TEXT(values)):  # all at once, and one by one only for the message
         return
     for field, value in values.items():
-        if not _is_unicode(value):
+        if not is_text(_TEXT(value)):
             raise UserError(
                 f"{where}: field '{field}' has a character that is not valid Unicode (half of a surrogate "
                 "pair); remove it"
             )
-
-
-def _is_unicode(value: object) -> bool:
-    try:
-        _TEXT(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _one_of(row: Row, field: str, allowed: tuple[str, ...], where: str) -> str:

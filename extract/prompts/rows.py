@@ -32,12 +32,11 @@ def read_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yield (line number, fields) of a JSONL, JSON, CSV, TSV or Parquet file; `what` it holds is named in messages.
 
-    A JSON file (also one with an object a line, under this name) is read as a whole; of the other formats, only a few
-    rows are in memory at a time. Raises UserError, naming the line, where one cannot be read.
+    JSON is read as a whole, of the other formats a few rows at a time. Raises UserError, naming the line.
 
     Args:
-        at: where the rows are in a JSON file that is not a list of rows: keys joined by points; `*` means every key in
-            turn, which each row then has as `key`. Entries that are not objects become the field `value`.
+        at: where the rows are in a JSON file: keys joined by points; `*` means every key in turn, which each row then
+            has as `key`. Entries that are not objects become the field `value`.
         encoding, on_repair: as for `TextLines`; with `on_repair` CSV fields may be long.
     """
     if path.is_dir():

@@ -28,10 +28,7 @@ class DatasetConfig(Strict):
 
 
 class PromptsConfig(Strict):
-    """Sources of the prompts, and the shares of the splits (groups are kept whole).
-
-    The shares sum to 1 at most; if they sum to less, each part gets its share of the sum, and no prompt is left out.
-    """
+    """Sources of the prompts, and the shares of the splits: each part gets its share of their sum, groups whole."""
 
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one

@@ -43,10 +43,10 @@ MOST_OPEN = 256  # shards; systems often allow a process 1,024 open files
 
 
 class StoreSummary(Identity):
-    """Summary of a store; `absent` counts the prompts without each position."""
+    """Summary of a store."""
 
     shape: tuple[int, int, int, int]
-    absent: dict[str, int]
+    absent: dict[str, int]  # prompts without each position
     versions: dict[str, str]
     digest: str
     shards: int
@@ -54,13 +54,9 @@ class StoreSummary(Identity):
 
 
 class ActivationStore:
-    """Read access to a finished store.
+    """Read access to a finished store; UserError if it or a shard is missing, damaged, foreign or of another schema.
 
-    Args:
-        open_shards: False leaves missing or foreign shards to be noticed when they are read.
-
-    Raises:
-        UserError: the store is missing, incomplete, damaged or of another schema, or a shard belongs to another store.
+    `open_shards=False` leaves shards to be noticed when they are read.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
@@ -116,7 +112,7 @@ class ActivationStore:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the activations are in shards; if not, they are in this file."""
+        """Whether the activations are in shards, not in this file."""
         return bool(self.data.is_virtual)
 
     @property
@@ -183,7 +179,6 @@ class ActivationStore:
         return out
 
     def describe(self) -> StoreSummary:
-        """Return a summary of the store, for screens and for --json."""
         return StoreSummary(
             **self.identity.to_dict(),
             shape=self.data.shape,
@@ -195,6 +190,6 @@ class ActivationStore:
         )
 
     def parts(self) -> list[Path]:
-        """Return the files of the store, the master first."""
+        """The files of the store, the master first."""
         shards = range(self.files.n_shards) if self.is_virtual else ()
         return [self.path, *(self.files.file(shard) for shard in shards)]

@@ -1,8 +1,7 @@
 """Advisory file locks, released when their process ends.
 
-They are exclusive `flock`s on open files, which also exclude a second writer in the same process; across machines if
-the file system supports flock (NFS does). The holder unlinks the file; a process that locks a file which was unlinked
-meanwhile tries again.
+They are exclusive `flock`s, also against a second writer in one process, and across machines where the file system has
+them (as NFS). The holder unlinks the file; who locks a file that was unlinked meanwhile tries again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """HDF5 access of stores: sealed files, reading and writing loci without conversion, and ragged integer rows.
 
-The first 512 bytes of a finished file are its seal: its length and the SHA-256 of the rest. HDF5 allows such a user
-block and looks for its own data after it. The maps and strings of an index are in heaps without HDF5 checksums, where
-one changed byte may crash HDF5, so the seal is verified before HDF5 reads them.
-
-bfloat16 is stored as an HDF5 floating-point type, which HDF5 itself converts to float32 on reading. Ragged rows are a
-group of two arrays: all numbers in `values`, and the start of each row in `offsets`.
+The seal of a finished file is its first 512 bytes, HDF5's user block: its length and the SHA-256 of the rest. HDF5 has
+no checksums of an index's heaps, where one changed byte may crash it, so the seal is verified before it reads them.
 """
 
 from __future__ import annotations
@@ -63,17 +59,14 @@ class DamagedStoreError(UserError):
 
 
 def seal(file: BinaryIO | DeferredErrorFile, unread: range = NO_BYTES) -> None:
-    """Write the seal of a finished file into its first bytes, over all but `unread`, which HDF5 verifies on reading."""
+    """Seal a finished file, over all but the bytes `unread`, which HDF5 verifies on reading."""
     block = _seal(file, unread)
     file.seek(0)
     file.write(block)
 
 
 def open_sealed(path: Path) -> h5py.File:
-    """Open a master or flat file after its seal is verified, before HDF5 reads any of it.
-
-    Raises DamagedStoreError if the file has changed since it was finished, UserError if it is no store of this schema.
-    """
+    """Open a master or flat file after its seal is verified; DamagedStoreError if it changed since it was finished."""
     if not path.exists():
         raise UserError(f"store not found: {path}; make it with: refusal extract CONFIG")
     if path.is_dir():

@@ -18,10 +18,7 @@ KEY = ("weights", "template", "tokens", "site", "layers", "positions", "dtype", 
 
 
 class Identity(Record):
-    """Model, prompts and layout of a store.
-
-    Two stores that agree in the fields of `KEY` hold the same numbers; the others say where these came from.
-    """
+    """Model, prompts and layout of a store; the fields of `KEY` determine its numbers, others their origin."""
 
     model: str
     revision: str
@@ -49,10 +46,7 @@ class Identity(Record):
 
 
 def first_difference(text: str, wanted: Identity) -> str | None:
-    """Return the first field of the key in which a file's identity differs, with both values; None if none does.
-
-    The name of a model, its revision, and the labels of its prompts may differ: the numbers do not depend on them.
-    """
+    """Return the first field of the key in which a file's identity differs, with both values; None if none does."""
     stored, here = json.loads(text), json.loads(wanted.text)
     for field in KEY:
         if stored.get(field) != (value := here[field]):
@@ -61,7 +55,7 @@ def first_difference(text: str, wanted: Identity) -> str | None:
 
 
 def read_identity(file: h5py.File) -> str:
-    """Return the identity text of a store or shard; an identity without fields for other files."""
+    """Return the identity text of a store or shard; one without fields for other files."""
     text = file.attrs.get("identity", "{}")
     return text.decode() if isinstance(text, bytes) else str(text)
 

@@ -1,9 +1,7 @@
 """Shards of a store: paths, contents and digests.
 
-A shard is one HDF5 file: `/activations/SITE` (n_layers, n_positions, rows, d_model), `/present` (n_positions, rows),
-`/responses` (ragged), `/crc32` (n_layers, n_positions), and as root attributes the store's identity, the shard's
-number and rows, and a SHA-256 over all of these. HDF5 verifies its metadata and every chunk on reading; the master
-stores the digest and the CRCs.
+A shard is an HDF5 file with `/activations/SITE`, `/present`, `/responses` and `/crc32` of its rows, laid out as in the
+master, and as attributes the store's identity, its number and rows, and a SHA-256 over all of these.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -78,7 +77,6 @@ class ShardFiles:
         return shard_folder(self.path) / f"{shard:05d}-of-{self.n_shards:05d}.h5"
 
     def relative(self, shard: int) -> str:
-        """Return a shard's path relative to the store's folder."""
         return f"{shard_folder(self.path).name}/{self.file(shard).name}"
 
     def missing(self) -> list[int]:
@@ -86,10 +84,7 @@ class ShardFiles:
         return [shard for shard in range(self.n_shards) if not self.file(shard).exists()]
 
     def write(self, shard: int, captured: CapturedShard) -> None:
-        """Write one shard, from any thread or worker, and rename it into place; one that is there by then is kept.
-
-        Raises UserError if a value is not finite in the store's dtype, or the disk is full.
-        """
+        """Write one shard, from any thread or worker; one that is there by then is kept. UserError if not finite."""
         self._check(shard, captured)
         with (
             atomic_file(self.file(shard), keep_first=True) as sink,
@@ -178,7 +173,7 @@ class ShardFiles:
 
 
 class ShardDigest:
-    """A SHA-256 over the content of a shard: the identity of its numbers, rows, every bit, presence and responses."""
+    """A SHA-256 over a shard: the identity of its numbers, rows, every bit, presence and responses."""
 
     def __init__(self, identity: Identity, shard: int, rows: range) -> None:
         self._sha = hashlib.sha256(f"{identity.key} {shard} {rows.start} {rows.stop}".encode())
@@ -188,12 +183,8 @@ class ShardDigest:
         self._sha.update(bits(stored).data)
         return crc(stored)
 
-    def finish(
-        self,
-        present: Bool[np.ndarray, "positions rows"],
-        responses: Sequence[Sequence[int] | Int[np.ndarray, " tokens"]],
-    ) -> str:
-        """Add presence and responses; return the digest."""
+    def finish(self, present: Bool[np.ndarray, "positions rows"], responses: Sequence[Any]) -> str:
+        """Add presence and responses (rows of tokens); return the digest."""
         self._sha.update(np.asarray(present, dtype=np.uint8).tobytes())
         for row in responses:
             self._sha.update(f"{len(row)} ".encode() + np.asarray(row, dtype=np.int32).tobytes())

@@ -1,7 +1,4 @@
-"""Writes a store: the lock of one command, the master file over finished shards, and one flat copy of all.
-
-The master is a virtual dataset over the shards, with the index of the prompts and the digests of all shards.
-"""
+"""Writes a store: the lock of one command, the master file over finished shards, and one flat copy of all."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import h5py
@@ -18,7 +15,7 @@ import numpy as np
 from extract.atomic_write import DeferredErrorFile, atomic_file, make_folder
 from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import FIELDS, Prompt
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import shard_folder, store_lock
 from extract.store.hdf5 import (
@@ -79,7 +76,6 @@ def _remove_partial(files: ShardFiles) -> None:
 
 
 def _refuse_another_store(files: ShardFiles) -> None:
-    """Refuse a path with another store or with shards of another store."""
     folder = shard_folder(files.path)
     remedy = f"choose another directory with --out, or delete {files.path.name} and {folder.name}"
     # also without its shards the master records an identity
@@ -150,19 +146,15 @@ def _write_index(file: h5py.File, identity: Identity, prompts: Sequence[Prompt],
 
 def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
     """Write one column per field and the whole records, a limited number of rows at a time to save memory."""
-    columns: dict[str, Callable[[Prompt], str]] = {
-        field.name: lambda prompt, name=field.name: _as_text(getattr(prompt, name))  # type: ignore[misc]
-        for field in fields(Prompt)
-    }
-    columns["record"] = lambda prompt: json.dumps(asdict(prompt))
-    for name, text in columns.items():
+    for name in (*FIELDS, "record"):
         dataset = file.create_dataset(f"prompts/{name}", (len(prompts),), dtype=h5py.string_dtype())
         for start in range(0, len(prompts), ROWS_AT_ONCE):
-            dataset[start : start + ROWS_AT_ONCE] = [text(prompt) for prompt in prompts[start : start + ROWS_AT_ONCE]]
-
-
-def _as_text(value: object) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+            some = prompts[start : start + ROWS_AT_ONCE]
+            values = [asdict(prompt) if name == "record" else getattr(prompt, name) for prompt in some]
+            texts = [
+                "" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values
+            ]
+            dataset[start : start + ROWS_AT_ONCE] = texts
 
 
 def export(path: Path, to: Path, *, progress: Progress = lambda done, total: None) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.errors import UserError
-from extract.model.weights import cast_fingerprint_of
+from extract.model.weights import cast_fingerprint
 from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.request import FIELD, DialRequest
 from steering.actuator import OnsetBias
@@ -238,7 +238,7 @@ def checkpoint_fingerprint(directory: Path) -> str:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     model.tie_weights()
-    return cast_fingerprint_of(_tensors(model, directory))
+    return cast_fingerprint(_tensors(model, directory))
 
 
 def _tensors(model: nn.Module, directory: Path) -> Iterator[tuple[str, Tensor]]:

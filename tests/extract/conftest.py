@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Site
 from extract.model.loading_options import BackendName
+from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
+from steering.interventions import add, place
 
 ROOT = Path(__file__).resolve().parents[2]
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -36,27 +40,12 @@ SETTINGS = {
     "qwen3_next": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, **DELTA_NET},
     "mamba2": {"state_size": 8, "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8},
     "recurrent_gemma": {"block_types": ["recurrent", "attention", "recurrent"], "attention_window_size": 16},
-    "minimax": {
-        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-        "head_dim": 8,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-        "block_size": 8,
-    },
-    "deepseek_v4": {
-        "head_dim": 8,
-        "q_lora_rank": 16,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
-        "o_groups": 2,
-        "o_lora_rank": 8,
-        "index_n_heads": 2,
-        "index_head_dim": 8,
-        "sliding_window": 8,
-        "num_key_value_heads": 1,
-    },
-}
+    "minimax": {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "head_dim": 8,
+                "num_local_experts": 4, "num_experts_per_tok": 2, "block_size": 8},
+    "deepseek_v4": {"head_dim": 8, "q_lora_rank": 16, "n_routed_experts": 4, "num_experts_per_tok": 2,
+                    "moe_intermediate_size": 32, "o_groups": 2, "o_lora_rank": 8, "index_n_heads": 2,
+                    "index_head_dim": 8, "sliding_window": 8, "num_key_value_heads": 1},
+}  # fmt: skip
 Ask = Callable[..., Prompt]
 Build = Callable[..., ChatModel]
 Rows = Callable[[ChatModel], list[Rendered]]
@@ -89,7 +78,7 @@ def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Build:
     """Open a model by architecture, or one of the two with trained weights. One object a name: leave it as it was."""
 
     @cache
-    def build(name: str, backend: BackendName = "hooks") -> ChatModel:
+    def build(name: str, backend: BackendName) -> ChatModel:
         if name == "stories260k":
             if not STORIES.is_dir():
                 pytest.skip(f"no real weights at {STORIES}")
@@ -102,7 +91,7 @@ def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Build:
             return ChatModel(weights, organism_tokenizer, name, backend=backend)
         return ChatModel(random_weights(name, organism_tokenizer), organism_tokenizer, name, backend=backend)
 
-    return build
+    return lambda name, backend="hooks": build(name, backend)
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +113,25 @@ def ask_fixture() -> Ask:
 def ask(text: str, **fields: str) -> Prompt:
     return Prompt(**{"id": "p", "label": "benign", "right_action": "answer", **fields},
                   messages=({"role": "user", "content": text},))  # fmt: skip
+
+
+def captured(model: ChatModel, batch: Batch, site: Site) -> dict[int, Tensor]:
+    """Return the stream of every layer."""
+    kept: dict[int, Tensor] = {}
+    model.capture(batch, site, range(model.n_layers), lambda layer, stream: kept.__setitem__(layer, stream.clone()))
+    return kept
+
+
+def alone(row: Rendered) -> Batch:
+    """Make the batch of one row by hand: no padding."""
+    tokens = torch.tensor([row.token_ids])
+    return Batch(tokens, torch.ones_like(tokens), tokens.shape[1])
+
+
+def pushed(model: ChatModel, layer: int = 1, site: Site = "resid_post", by: float = 9.0) -> Edit:
+    """Add one vector from the last prompt token on."""
+    r = torch.nn.functional.normalize(torch.arange(float(model.d_model)) - 9.0, dim=0)
+    return place(site, layer, "last_on", lambda stream: add(stream, r, by))
 
 
 def random_weights(name: str, tokenizer: PreTrainedTokenizerBase) -> torch.nn.Module:

@@ -23,18 +23,6 @@ def test_no_more_than_a_few_pieces_wait() -> None:
     assert len(started) == 6
 
 
-def test_an_error_there_is_raised_here() -> None:
-    def fail() -> None:
-        raise OSError("No space left on device")
-
-    with pytest.raises(BackgroundError, match="No space left"), BackgroundThread() as background:
-        background.submit(fail)
-    background = BackgroundThread(ahead=1)
-    background.submit(fail)
-    with pytest.raises(BackgroundError, match="No space left"):  # at the next call already
-        background.submit(time.sleep, 0)
-
-
 def test_what_was_handed_over_is_still_done_after_an_interruption() -> None:
     done: list[int] = []
 
@@ -49,28 +37,32 @@ def test_what_was_handed_over_is_still_done_after_an_interruption() -> None:
     assert done == list(range(5))
 
 
-def test_after_an_error_nothing_more_is_done() -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError("No space left on device"), BackgroundError),
+        (RuntimeError("DefaultCPUAllocator: no memory"), BackgroundError),  # else taken for the forward pass's own
+        (UserError("the disk is full"), UserError),
+    ],
+)
+def test_an_error_there_is_raised_here_and_nothing_more_is_done(error: Exception, raised: type[Exception]) -> None:
     """A shard one of whose batches was not put in place must not be written."""
     done: list[int] = []
 
     def fail() -> None:
         time.sleep(0.05)
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        raise error
 
     def work() -> None:
-        with BackgroundThread(ahead=4) as background:
+        with BackgroundThread() as background:
             background.submit(fail)
             background.submit(done.append, 1)
 
-    with pytest.raises(BackgroundError, match="can't allocate") as caught:
+    with pytest.raises(raised, match=str(error)) as caught:
         work()
-    assert not isinstance(caught.value, RuntimeError)  # which would be taken for the forward pass's own
+    assert type(caught.value) is raised
     assert done == []
-
-
-def test_a_users_error_stays_one() -> None:
-    def fail() -> None:
-        raise UserError("the disk is full")
-
-    with pytest.raises(UserError, match="the disk is full"), BackgroundThread() as background:
-        background.submit(fail)
+    background = BackgroundThread(ahead=1)
+    background.submit(fail)
+    with pytest.raises(raised, match=str(error)):  # at the next call already
+        background.submit(time.sleep, 0)

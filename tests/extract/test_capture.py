@@ -2,8 +2,8 @@
 
 import copy
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,12 +11,14 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefix
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from extract.model.padded_batch import pad
 from extract.prompts.prompt import Prompt
-from tests.extract.conftest import Ask, Build, quick_and_slow
+from extract.store.shards import CapturedShard
+from tests.extract.conftest import Ask, Build, captured, quick_and_slow
 from tests.support.covering import matrix
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
@@ -40,10 +42,15 @@ def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
     return [render(tokenizer, prompt) for prompt in prompts]
 
 
-def values(model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, prefix: object = None) -> Tensor:
+def kept(
+    model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, *how: Any, budget: int = 64
+) -> CapturedShard:
     with BackgroundThread() as background:
-        out, _, _ = Capturer(model, wanted, TokenBudget(64), background, prefix).capture(rendered)
-    return out
+        return Capturer(model, wanted, TokenBudget(budget), background, *how).capture(rendered)
+
+
+def values(model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, prefix: object = None) -> Tensor:
+    return kept(model, rendered, wanted, prefix).values
 
 
 @pytest.mark.parametrize("name", ATTENTION_ONLY)
@@ -86,9 +93,7 @@ def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Build) -> None:
     after = len(rendered[0].token_ids) - len(prefix.token_ids)
     assert len(prefix.token_ids) > 5 * CACHED_TOKENS * after
     budget = 20 * after
-    with BackgroundThread() as background:
-        capturer = Capturer(model, WANTED, TokenBudget(budget), background, prefix, held.append)
-        capturer.capture(rendered)
+    kept(model, rendered, WANTED, prefix, held.append, budget=budget)
     assert sum(held) == 60
     assert max(held) * (len(prefix.token_ids) + after) <= CACHED_TOKENS * budget
     assert max(held) > 1
@@ -111,11 +116,8 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
     wanted = WANTED.model_copy(update={"response_tokens": 2})
-    with (
-        BackgroundThread() as background,
-        pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not report"),
-    ):
-        Capturer(model, wanted, TokenBudget(900), background).capture(rendered)
+    with pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not report"):
+        kept(model, rendered, wanted, budget=900)
 
 
 @pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
@@ -175,8 +177,8 @@ def test_response_tokens_are_those_of_the_answer(
     model = organism if backend == "hooks" else tiny("organism", backend)
     k = 40  # beyond the end of every answer
     wanted = WANTED.model_copy(update={"site": site, "layers": (0, 2), "response_tokens": k})
-    with BackgroundThread() as background:
-        found, present, responses = Capturer(model, wanted, TokenBudget(10_000), background).capture(asked)
+    shard = kept(model, asked, wanted, budget=10_000)
+    found, present, responses = shard.values, shard.present, shard.responses
     plain = organism.generate(organism.batch(asked), k)
     assert [list(r) for r in responses] == plain
     assert len({len(r) for r in plain}) > 1
@@ -187,7 +189,7 @@ def test_response_tokens_are_those_of_the_answer(
         assert present[:4, i].all()
         read = replace(row, token_ids=(*row.token_ids, *responses[i]))
         for slot, layer in enumerate(wanted.layers):
-            expected = stream(organism, read, site, layer)
+            expected = captured(organism, organism.batch([read]), site)[layer][0]
             answered = found[slot, 4 : 4 + n, i]
             assert ((answered - expected[len(row.token_ids) :]).norm(dim=-1) <= 1e-4 * answered.norm(dim=-1)).all()
             last = found[slot, 2, i]
@@ -195,32 +197,24 @@ def test_response_tokens_are_those_of_the_answer(
         assert not found[:, 4 + n :, i].any()
 
 
-def test_the_answer_does_not_depend_on_how_much_of_it_is_kept(organism: ChatModel, asked: list[Rendered]) -> None:
-    stored = []
-    for k in (1, 3):
-        with BackgroundThread() as background:
-            wanted = WANTED.model_copy(update={"response_tokens": k})
-            found, present, responses = Capturer(organism, wanted, TokenBudget(10_000), background).capture(asked)
-        assert present.shape == (4 + k, len(asked))
-        assert all(len(r) == k for r in responses)
-        stored.append(found)
-    np.testing.assert_allclose(stored[0], stored[1][:, :5], atol=1e-5)
-
-
 def test_an_answer_of_no_words_has_no_response_tokens(organism: ChatModel, asked: list[Rendered]) -> None:
     silent = ChatModel(copy.deepcopy(organism.model), copy.deepcopy(organism.tokenizer), "silent")
     first = organism.generate(organism.batch(asked[:1]), 1)[0][0]
     silent.tokenizer.eos_token = silent.tokenizer.convert_ids_to_tokens(first)
-    with BackgroundThread() as background:
-        wanted = WANTED.model_copy(update={"response_tokens": 2})
-        found, present, responses = Capturer(silent, wanted, TokenBudget(10_000), background).capture(asked[:1])
-    assert responses == ((),)
-    assert not present[4:].any()
-    assert not found[:, 4:].any()
-    assert found[:, :4].any()
+    shard = kept(silent, asked[:1], WANTED.model_copy(update={"response_tokens": 2}))
+    assert shard.responses == ((),)
+    assert not shard.present[4:].any()
+    assert not shard.values[:, 4:].any()
+    assert shard.values[:, :4].any()
 
 
-def stream(model: ChatModel, row: Rendered, site: str, layer: int) -> Tensor:
-    kept: list[Tensor] = []
-    model.capture(model.batch([row]), site, [layer], lambda _layer, s: kept.append(s[0].clone()))
-    return kept[0]
+def test_means_of_a_half_precision_stream_are_taken_in_float32_without_padding(asked: list[Rendered]) -> None:
+    batch = pad([row.token_ids for row in asked], 0, "left", torch.device("cpu"))
+    stream = (torch.rand(*batch.tokens.shape, 8) * 6e4).half()  # their sum overflows float16
+    poisoned = torch.where(batch.attention_mask[:, :, None] == 1, stream, torch.inf)
+    picked = gather(asked, ("inst_mean", "post_99"), batch)(poisoned)
+    assert picked.dtype == torch.float32
+    for i, row in enumerate(asked):
+        own = stream[i, int(batch.n_pad[i]) :]
+        torch.testing.assert_close(picked[0, i], own[list(row.roles["inst_mean"])].float().mean(0))
+        assert not picked[1, i].any()

@@ -3,6 +3,7 @@
 import copy
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
 from extract.store.writer import export
 from tests.extract.conftest import Ask, Build
+from tests.support.made_up_store import content, shards
 
 TEXTS = (
     "kill it.",
@@ -77,24 +79,6 @@ def reference(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def content(path: Path) -> np.ndarray:
-    with ActivationStore(path) as store:
-        return np.stack(
-            [[store.read_tensor(layer, p).float().numpy() for p in store.positions] for layer in store.layers]
-        )
-
-
-def shards(path: Path) -> list[Path]:
-    return sorted(path.with_name(path.name + ".shards").glob("*.h5"))
-
-
-def hidden(model: ChatModel, row: Rendered) -> list[torch.Tensor]:
-    """Let transformers say what the streams of one row alone are; resid_pre of layer l is element l."""
-    with torch.inference_mode():
-        states = model.model(input_ids=torch.tensor([row.token_ids]), output_hidden_states=True).hidden_states
-    return [state[0] for state in states]
-
-
 @pytest.mark.parametrize("token_budget", [1, 40, 4096])
 def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, token_budget: int) -> None:
     model, prompts, rendered = given
@@ -104,7 +88,8 @@ def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, toke
         assert store.prompt_ids == tuple(prompt.id for prompt in prompts)
         assert store.positions[-2:] == ("inst_mean", "trigger_last")
         for i, row in enumerate(rendered):
-            states = hidden(model, row)
+            with torch.inference_mode():  # resid_pre of layer l is element l
+                states = model.model(input_ids=torch.tensor([row.token_ids]), output_hidden_states=True).hidden_states
             for layer in store.layers:
                 for p, position in enumerate(store.positions):
                     found = store.read(layer, position)[i]
@@ -112,7 +97,7 @@ def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, toke
                     if position not in row.roles:
                         assert np.isnan(found).all()
                         continue
-                    expected = states[layer][list(row.roles[position])].mean(0).numpy()
+                    expected = states[layer][0][list(row.roles[position])].mean(0).numpy()
                     assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
@@ -127,15 +112,6 @@ def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: 
         assert store.present[:-1].all()
 
 
-def test_chosen_layers_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
-    given.write(path, CaptureSpec(layers=[2, 0], rows_per_shard=3))
-    with ActivationStore(path) as some, ActivationStore(reference) as whole:
-        assert some.layers == (0, 2)
-        for layer in some.layers:
-            np.testing.assert_array_equal(some.read(layer, "inst_last"), whole.read(layer, "inst_last"))
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path, tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "activations.h5"
@@ -144,14 +120,7 @@ def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path
     np.testing.assert_array_equal(content(path), expected)
 
 
-def test_a_finished_store_is_left_alone(given: Given, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {file: file.stat().st_mtime_ns for file in [reference, *shards(reference)]}
-    monkeypatch.setattr(Capturer, "capture", None)
-    given.write(reference, CaptureSpec(rows_per_shard=3))
-    assert {file: file.stat().st_mtime_ns for file in before} == before
-
-
-@pytest.mark.parametrize("lost", [["master"], ["1"], ["master", "0", "2"], ["master", "0", "1", "2"]])
+@pytest.mark.parametrize("lost", [[], ["master"], ["1"], ["master", "0", "2"], ["master", "0", "1", "2"]])
 def test_what_was_lost_is_made_again_and_nothing_else(
     given: Given, reference: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, lost: list[str],
@@ -161,6 +130,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     for what in lost:
         (path if what == "master" else run / "activations.h5.shards" / f"0000{what}-of-00003.h5").unlink()
     (run / "activations.h5.shards" / "00001-of-00003.partial").write_bytes(b"left by a kill")
+    left = {file: file.stat().st_mtime_ns for file in [path, *shards(path)] if file.exists()}
     made: list[int] = []
     real = Capturer.capture
     monkeypatch.setattr(Capturer, "capture", lambda self, rows: made.append(len(rows)) or real(self, rows))
@@ -170,6 +140,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     assert done == sorted(done)
     assert done[-1] == (7, 7)
     assert not made or done[0] == (7 - sum(made), 7)
+    assert {file: file.stat().st_mtime_ns for file in left} == left
     np.testing.assert_array_equal(content(path), content(reference))
 
 
@@ -193,9 +164,10 @@ def test_another_input_is_refused_with_the_field_named(given: Given, reference: 
     model, prompts, rendered = given
 
     def refused(field: str, **changes: object) -> None:
-        arguments = {"model": model, "rows_per_shard": 3} | changes
+        arguments = {"model": model, "rendered": rendered, "rows_per_shard": 3} | changes
+        given = arguments.pop("model"), prompts, arguments.pop("rendered"), reference
         with pytest.raises(UserError, match=f"was made with another {field} "):
-            extract(arguments.pop("model"), prompts, rendered, reference, CaptureSpec(**arguments))
+            extract(*given, CaptureSpec(**arguments))
 
     other = ChatModel(copy.deepcopy(model.model), model.tokenizer, model.name)
     with torch.no_grad():
@@ -207,6 +179,7 @@ def test_another_input_is_refused_with_the_field_named(given: Given, reference: 
     redressed = ChatModel(model.model, copy.deepcopy(model.tokenizer), model.name)
     redressed.tokenizer.chat_template += " "
     refused("template", model=redressed)
+    refused("tokens", rendered=[replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]])
 
 
 @pytest.mark.slow
@@ -244,17 +217,6 @@ def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(given: Giv
     assert not (tmp_path / "activations.h5").exists()
 
 
-def test_extraction_leaves_the_model_as_it_was(given: Given, tmp_path: Path) -> None:
-    model = given.model
-
-    def hooks() -> list[int]:
-        return [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()]
-
-    before = model.fingerprint(), hooks()
-    given.write(tmp_path / "activations.h5")
-    assert (model.fingerprint(), hooks()) == before
-
-
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
 def test_other_backends_make_the_same_store(
     prompts: list[Prompt], rendered: list[Rendered], reference: Path, tiny: Build, tmp_path: Path,
@@ -270,13 +232,13 @@ def test_other_backends_make_the_same_store(
         extract(tiny("llama"), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
 
 
-def test_chosen_positions_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
+def test_chosen_layers_and_positions_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
     path = tmp_path / "activations.h5"
-    given.write(path, CaptureSpec(positions=["post_last", "trigger_last"], rows_per_shard=3))
+    given.write(path, CaptureSpec(layers=[2, 0], positions=["post_last", "trigger_last"], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
-        assert some.positions == ("post_last", "trigger_last")
-        for position in some.positions:
-            np.testing.assert_array_equal(some.read(1, position), whole.read(1, position))
+        assert (some.layers, some.positions) == ((0, 2), ("post_last", "trigger_last"))
+        for layer, position in product(some.layers, some.positions):
+            np.testing.assert_array_equal(some.read(layer, position), whole.read(layer, position))
     with pytest.raises(UserError, match="no prompt has the position 'post_lst'; choose from inst_last, "):
         given.write(tmp_path / "b.h5", CaptureSpec(positions=["post_lst"]))
 
@@ -311,13 +273,6 @@ def test_stores_keep_what_the_model_computes_in(given: Given, tmp_path: Path) ->
         found = store.read_tensor(2, "post_last")[1]
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found, kept[0][-1], rtol=2e-2, atol=2e-2)
-
-
-def test_prompts_rendered_otherwise_are_refused(given: Given, reference: Path) -> None:
-    model, prompts, rendered = given
-    other = [replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]]
-    with pytest.raises(UserError, match="was made with another tokens"):
-        extract(model, prompts, other, reference, CaptureSpec(rows_per_shard=3))
 
 
 def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(

@@ -84,17 +84,6 @@ def test_another_kind_of_database_is_refused_and_unchanged(tmp_path: Path, shape
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("cut", [2000, 9000])
-def test_a_truncated_file_is_reported(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "f.sqlite"
-    file = opened(path)
-    file.put({str(n): ("x" * 50, "y") for n in range(200)})
-    file.close()
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(UserError, match=r"the list of things: database disk image is malformed; delete it"):
-        opened(path).get(map(str, range(200)))
-
-
 def test_what_is_wrong_around_it_is_no_reason_to_delete_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unable to open database file; nothing in it is lost; free disk space or set"):
         opened(tmp_path)

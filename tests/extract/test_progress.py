@@ -67,14 +67,6 @@ def test_a_bar_is_removed_after_an_exception_and_may_have_no_end(cell: Cell) -> 
     assert "<progress></progress> 5" in cell.shown[1]
 
 
-def test_a_silent_one_shows_nothing(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter(quiet=True).task("reading", 4) as advance:
-        advance(4)
-    Reporter(quiet=True).say("memory ran out")
-    assert cell.shown == []
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("shell", [None, SimpleNamespace(has_trait=lambda name: False)])
 def test_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch, shell: object) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))

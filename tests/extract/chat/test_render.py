@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -158,25 +156,6 @@ def test_remarks_count_what_a_reader_must_know_with_an_example() -> None:
     assert remarks([], []) == []
 
 
-@pytest.mark.slow
-def test_a_prompt_in_memory_costs_a_few_bytes_a_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    def cost(words: str) -> tuple[float, float]:
-        rows: list[Rendered] = []
-        render(tokenizer, ask(words))
-        gc.collect()
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        rows += [render(tokenizer, ask(words)) for _ in range(100)]
-        gc.collect()
-        used = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
-        return used / 100, len(rows[0].token_ids)
-
-    (short, few), (long, many) = cost("kill it"), cost("kill it " * 300)
-    assert short < 800
-    assert (long - short) / (many - few) < 16  # the text itself and a 32-bit token id
-
-
 def test_prompts_longer_than_the_context_are_counted_and_the_longest_is_named() -> None:
     prompts = [Prompt(name, ({"role": "user", "content": "x"},), "benign", "answer") for name in "abc"]
     rows = [Rendered("", [1] * n, {}, ambiguous=False) for n in (9, 12, 11)]
@@ -281,28 +260,20 @@ def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> Non
         place(lambda w: "a template that kill it", words)
 
 
-def test_words_that_recur_in_text_that_depends_on_them_are_refused() -> None:
-    def show(words: str) -> str:
-        return "[k] " * words.startswith("k") + words + "!"
-
-    assert place(show, "kill") == "[k] [[kill]]!"
+@pytest.mark.parametrize(
+    ("show", "fine", "placed", "refused"),
+    [
+        (lambda w: "[k] " * w.startswith("k") + w + "!", "kill", "[k] [[kill]]!", "k"),  # they recur in that text
+        (
+            lambda w: "never kill it" if w.startswith("kill") else f"<{w}> never kill it?",
+            "stop it", "<[[stop it]]> never kill it?", "kill it",  # dropped, and in the template's own words
+        ),
+        (lambda w: "[K] " * w.startswith("k") + w.replace("i", "1") + "!", "stop it", "[[stop 1t]]!", "kill it"),
+    ],
+)  # fmt: skip
+def test_words_that_the_text_around_them_depends_on_are_refused(
+    show: Show, fine: str, placed: str, refused: str
+) -> None:
+    assert place(show, fine) == placed
     with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
-        place(show, "k")
-
-
-def test_words_dropped_for_what_they_are_are_not_mistaken_for_the_templates_own() -> None:
-    def show(words: str) -> str:
-        return "never kill it" if words.startswith("kill") else f"<{words}> never kill it?"
-
-    assert place(show, "stop it") == "<[[stop it]]> never kill it?"
-    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
-        place(show, "kill it")
-
-
-def test_altered_words_after_text_that_depends_on_them_are_refused() -> None:
-    def show(words: str) -> str:
-        return "[K] " * words.startswith("k") + words.replace("i", "1") + "!"
-
-    assert place(show, "stop it") == "[[stop 1t]]!"
-    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
-        place(show, "kill it")
+        place(show, refused)

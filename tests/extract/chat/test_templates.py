@@ -62,16 +62,6 @@ STYLES = {
         " [/INST]",
         str.strip,
     ),
-    "llama 3": Style(
-        "{{ bos_token }}{% if messages[0].role != 'system' %}"
-        "{{ '<|start_header_id|>system<|end_header_id|>\n\nToday Date: ' + date_string + '\n\n<|eot_id|>' }}{% endif %}"
-        + LOOP % "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}"
-        + "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-        "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 26 Jul 2024\n\n<|eot_id|>"
-        "<|start_header_id|>user<|end_header_id|>\n\n",
-        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-        str.strip,
-    ),
     "gemma": Style(
         "{{ bos_token }}{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
         + LOOP % "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' }}"
@@ -93,30 +83,6 @@ STYLES = {
         "<s><\uff5cUser\uff5c>",
         "<\uff5cAssistant\uff5c><think>\n",
     ),
-    "mistral": Style(  # the system message opens the last user turn
-        "{{ bos_token }}{% set n = namespace(system='') %}"
-        + LOOP
-        % (
-            "{% if m.role == 'system' %}{% set n.system = m.content + '\n\n' %}"
-            "{% elif m.role == 'user' %}{{ '[INST]' + (n.system if loop.last else '') + m.content + '[/INST]' }}"
-            "{% else %}{{ m.content + eos_token }}{% endif %}"
-        ),
-        "<s>[INST]",
-        "[/INST]",
-    ),
-    "vicuna": Style(
-        LOOP % "{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: ', 'system': ''}[m.role] + m.content + ' ' }}"
-        + "{{ 'ASSISTANT:' }}",
-        "USER: ",
-        " ASSISTANT:",
-    ),
-    "alpaca": Style(
-        "{{ 'Below is an instruction.\n\n' }}"
-        + LOOP % "{{ '### ' + ('Response' if m.role == 'assistant' else 'Instruction') + ':\n' + m.content + '\n\n' }}"
-        + "{{ '### Response:\n' }}",
-        "Below is an instruction.\n\n### Instruction:\n",
-        "\n\n### Response:\n",
-    ),
     "plain": Style(PLAIN_TEMPLATE, "Question: ", "\nAnswer:", str.strip),
     "nothing after": Style("{{ bos_token }}" + LOOP % "{{ m.content }}", "<s>", ""),
     "only the last turn": Style("> {{ messages[-1].content }} <", "> ", " <", system="dropped"),
@@ -126,22 +92,6 @@ STYLES = {
         " >",
     ),
     "upper": Style(LOOP % "{{ m.role + ': ' + m.content | upper }}" + " >", "user: ", " >", str.upper),
-    "truncate": Style(
-        LOOP % "{{ m.role + ': ' + m.content | truncate(12, true, '', 5) }}" + " >",
-        "user: ",
-        " >",
-        lambda words: words if len(words) <= 17 else words[:12],
-    ),
-    "replace": Style(
-        LOOP % "{{ '* ' + m.content | replace('i', 'ee') }}" + " >", "* ", " >", lambda words: words.replace("i", "ee")
-    ),
-    "reverse": Style(LOOP % "{{ '* ' + m.content | reverse }}" + " >", "* ", " >", lambda words: words[::-1]),
-    "json": Style(
-        "[" + LOOP % "{{ m | tojson }}, " + "{{ '{\"role\": \"assistant\", \"content\": \"' }}",
-        '[{"role": "user", "content": "',
-        '"}, {"role": "assistant", "content": "',
-        lambda words: json.dumps(words, ensure_ascii=False)[1:-1],
-    ),
     "ascii json": Style(
         LOOP % "{{ m.role }}={{ m.content | tojson(ensure_ascii=True) }};", 'user="', '";',
         lambda words: json.dumps(words)[1:-1],
@@ -216,16 +166,11 @@ def ask(*contents: str, system: str | None = None) -> Prompt:
 
 def bytes_of(tokenizer: PreTrainedTokenizerBase, rendered: Rendered) -> list[bytes]:
     """Return each token's bytes, from the vocabulary alone: no offsets."""
-    alphabet = {c: i for i, c in enumerate_bytes()}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # the others are written as chr(256), chr(257), …
+    rest = [b for b in range(256) if b not in printable]
+    alphabet = {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(rest)}
     tokens = tokenizer.convert_ids_to_tokens(list(rendered.token_ids))
     return [t.encode() if t in SPECIAL else bytes(alphabet[c] for c in t) for t in tokens]
-
-
-def enumerate_bytes() -> list[tuple[int, str]]:
-    """Pair every byte with the character that byte-level vocabularies write it as."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in printable]
-    return [(b, chr(b)) for b in printable] + [(b, chr(256 + i)) for i, b in enumerate(rest)]
 
 
 def assert_stands(tokenizer: PreTrainedTokenizerBase, rendered: Rendered, start: int, end: int) -> None:

@@ -10,6 +10,7 @@ from extract.errors import UserError
 from extract.model import adapter as source
 from extract.model.adapter import BASE, CONFIG
 from extract.model.loading import load_model
+from extract.model.padded_batch import Batch
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 
@@ -23,26 +24,23 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def adapter(base: Path, tmp_path: Path) -> Path:
-    from peft import LoraConfig, get_peft_model  # with it torch's compiler, which every worker would import
+    return taught(base, tmp_path / "adapter", target_modules="all-linear")
 
-    torch.manual_seed(1)
-    adapted = get_peft_model(load_model(str(base), device="cpu").model, LoraConfig(r=2, target_modules="all-linear"))
-    for name, weight in adapted.named_parameters():
-        if "lora_B" in name:  # zero at first, which would change nothing
-            torch.nn.init.normal_(weight, std=0.2)
-    adapted.save_pretrained(tmp_path / "adapter")
-    return tmp_path / "adapter"
+
+def as_peft_does(base: Path, adapter: Path, batch: Batch) -> torch.Tensor:
+    from peft import PeftModel
+
+    expected = PeftModel.from_pretrained(load_model(str(base), device="cpu").model, str(adapter))
+    with torch.inference_mode():
+        return expected(
+            input_ids=batch.tokens, attention_mask=batch.attention_mask, position_ids=batch.position_ids
+        ).logits
 
 
 def test_the_merged_model_computes_what_peft_does(base: Path, adapter: Path) -> None:
-    from peft import PeftModel
-
     plain, merged = load_model(str(base), device="cpu"), load_model(str(base), adapter=str(adapter), device="cpu")
     batch = merged.batch(rendered(merged, TEXTS))
-    expected = PeftModel.from_pretrained(load_model(str(base), device="cpu").model, str(adapter))
-    with torch.inference_mode():
-        said = expected(input_ids=batch.tokens, attention_mask=batch.attention_mask,
-                        position_ids=batch.position_ids).logits  # fmt: skip
+    said = as_peft_does(base, adapter, batch)
     torch.testing.assert_close(merged.logits(batch), said, atol=1e-4, rtol=1e-4)
     assert (merged.logits(batch) - plain.logits(batch)).abs().max() > 0.1
     assert merged.fingerprint() != plain.fingerprint()
@@ -83,7 +81,7 @@ def tied(base: Path) -> Path:
 
 
 def taught(base: Path, to: Path, **settings: object) -> Path:
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, get_peft_model  # with it torch's compiler, which every worker would import
 
     torch.manual_seed(1)
     adapted = get_peft_model(load_model(str(base), device="cpu").model, LoraConfig(r=2, **settings))
@@ -99,16 +97,11 @@ def taught(base: Path, to: Path, **settings: object) -> Path:
 def test_an_adapter_on_tied_embeddings_computes_what_peft_does_also_when_saved(
     tied: Path, tmp_path: Path, kind: str
 ) -> None:
-    from peft import PeftModel
-
     adapter = taught(tied, tmp_path / "adapter", **ON_TIED[kind])
     plain, merged = load_model(str(tied), device="cpu"), load_model(str(tied), adapter=str(adapter), device="cpu")
     assert plain.model.lm_head.weight is plain.model.model.embed_tokens.weight
     batch = merged.batch(rendered(merged, TEXTS))
-    expected = PeftModel.from_pretrained(load_model(str(tied), device="cpu").model, str(adapter))
-    with torch.inference_mode():
-        said = expected(input_ids=batch.tokens, attention_mask=batch.attention_mask,
-                        position_ids=batch.position_ids).logits  # fmt: skip
+    said = as_peft_does(tied, adapter, batch)
     merged.model.save_pretrained(tmp_path / "merged")
     merged.tokenizer.save_pretrained(tmp_path / "merged")
     for model in (merged, load_model(str(tmp_path / "merged"), device="cpu")):

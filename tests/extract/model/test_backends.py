@@ -10,48 +10,26 @@ from torch import Tensor
 from torch.nn import Module
 from transformer_lens.model_bridge import TransformerBridge
 
-from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.backends import BACKENDS
 from extract.model.blocks import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
-from tests.extract.conftest import Build, Rows
+from tests.extract.conftest import Build, Rows, alone, captured
 from tests.support.covering import matrix
 
+AFTER_ATTENTION = "llama qwen2 qwen3 mistral phi3 mixtral qwen3_moe granite organism stories260k".split()
 MID = {  # the module that reads resid_mid, by hand: an oracle for what the backends find by themselves
-    "llama": "post_attention_layernorm",
-    "qwen2": "post_attention_layernorm",
-    "qwen3": "post_attention_layernorm",
-    "mistral": "post_attention_layernorm",
-    "gemma2": "pre_feedforward_layernorm",
-    "gemma3_text": "pre_feedforward_layernorm",
-    "phi3": "post_attention_layernorm",
+    **dict.fromkeys(AFTER_ATTENTION, "post_attention_layernorm"),
+    **dict.fromkeys(["gemma2", "gemma3_text"], "pre_feedforward_layernorm"),
     "gpt2": "ln_2",
     "gpt_neox in sequence": "post_attention_layernorm",
     "olmo2": "mlp",
-    "mixtral": "post_attention_layernorm",
-    "qwen3_moe": "post_attention_layernorm",
-    "granite": "post_attention_layernorm",
-    "organism": "post_attention_layernorm",
-    "stories260k": "post_attention_layernorm",
 }
 ARCHITECTURES = [*MID, "gpt_neox"]
 OTHERS = ["nnsight", "transformer_lens"]
 NEW_TOKENS = 6
-
-
-def captured(model: ChatModel, batch: Batch, site: str) -> dict[int, Tensor]:
-    kept: dict[int, Tensor] = {}
-    model.capture(batch, site, range(model.n_layers), lambda layer, stream: kept.__setitem__(layer, stream.clone()))
-    return kept
-
-
-def alone(row: Rendered) -> Batch:
-    """Make the batch of one row by hand: no padding."""
-    tokens = torch.tensor([row.token_ids])
-    return Batch(tokens, torch.ones_like(tokens), tokens.shape[1])
 
 
 def agree(ours: Tensor, theirs: Tensor) -> bool:
@@ -99,7 +77,7 @@ def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Bui
 
 @matrix("name, backend", ARCHITECTURES, OTHERS)
 def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build, rows: Rows) -> None:
-    ours, theirs = tiny(name), opened(tiny, name, backend)
+    ours, theirs = tiny(name), tiny(name, backend)
     rendered = rows(ours)
     batch = ours.batch(rendered)
     real = batch.attention_mask.bool()
@@ -113,7 +91,7 @@ def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build,
 
 @matrix("name, backend", ARCHITECTURES, BACKENDS)
 def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, name, backend)
+    model = tiny(name, backend)
     rendered = rows(model)
     lengths = [len(row.token_ids) for row in rendered]
     assert len(set(lengths)) > 1
@@ -130,7 +108,7 @@ def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: 
 
 @matrix("name, backend", ARCHITECTURES, OTHERS)
 def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny: Build, rows: Rows) -> None:
-    ours, theirs = tiny(name), opened(tiny, name, backend)
+    ours, theirs = tiny(name), tiny(name, backend)
     batch = ours.batch(rows(ours))
     plain = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
     assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == plain
@@ -168,7 +146,7 @@ def after_setting(model: ChatModel, batch: Batch, site: str, layer: int, value: 
 
 @matrix("name, backend", SECOND_HALF, BACKENDS)
 def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, name, backend)
+    model = tiny(name, backend)
     batch = model.batch(rows(model))
     value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
@@ -178,7 +156,7 @@ def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str,
 
 @matrix("name, backend", SECOND_HALF, BACKENDS)
 def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, name, backend)
+    model = tiny(name, backend)
     batch = model.batch(rows(model))
     value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
     by_input = after_setting(model, batch, "resid_pre", 1, value)
@@ -189,11 +167,12 @@ def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str,
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, "gemma2", backend)
+    model = tiny("gemma2", backend)
     batch = model.batch(rows(model))
-    plain = model.logits(batch)
+    plain, response = model.logits(batch), model.generate(batch, NEW_TOKENS)
     with model.editing([Edit(site, layer, lambda stream, _: stream) for site in SITES for layer in range(3)]):
         assert torch.equal(model.logits(batch), plain)
+        assert model.generate(batch, NEW_TOKENS) == response
     assert torch.equal(model.logits(batch), plain)
 
 
@@ -213,22 +192,31 @@ def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build, rows: R
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_an_edit_raises_comes_through(backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, "llama", backend)
+def test_what_an_edit_raises_comes_through_and_leaves_nothing_behind(backend: str, tiny: Build, rows: Rows) -> None:
+    model = tiny("llama", backend)
     batch = model.batch(rows(model))
-    plain = model.logits(batch)
+    plain, hooks = model.logits(batch), hook_count(model)
 
     def fail(_stream: Tensor, _pass: object) -> Tensor:
         raise KeyError("my own")
 
-    with pytest.raises(KeyError, match="my own"), model.editing([Edit("resid_post", 1, fail)]):
-        model.logits(batch)
+    for run in (model.logits, lambda batch: model.generate(batch, 3)):
+        with (
+            pytest.raises(KeyError, match="my own"),
+            model.editing([push(model, "resid_pre"), Edit("resid_post", 1, fail)]),
+        ):
+            run(batch)
+        assert hook_count(model) == hooks
     assert torch.equal(model.logits(batch), plain)
+
+
+def hook_count(model: ChatModel) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_site_an_architecture_does_not_have_is_named(backend: str, tiny: Build, rows: Rows) -> None:
-    model = opened(tiny, "gpt_neox", backend)
+    model = tiny("gpt_neox", backend)
     with pytest.raises(UserError, match=rf"the {backend} backend .*resid_mid on GPTNeoXForCausalLM") as caught:
         captured(model, model.batch(rows(model)), "resid_mid")
     assert "use resid_pre or resid_post" in str(caught.value)
@@ -247,7 +235,7 @@ def test_an_architecture_a_backend_does_not_know_is_named(organism_tokenizer: ob
 
 @pytest.mark.parametrize("name", ["organism", "stories260k", "gemma2", "olmo2"])
 def test_against_transformer_lens_itself(name: str, tiny: Build, rows: Rows) -> None:
-    model, other = tiny(name), opened(tiny, name, "transformer_lens")
+    model, other = tiny(name), tiny(name, "transformer_lens")
     bridge: TransformerBridge = other._backend._bridge
     batch = model.batch(rows(model)[:1])
     _, cache = bridge.run_with_cache(batch.tokens, prepend_bos=False)
@@ -265,7 +253,3 @@ def test_against_nnsight_itself(name: str, tiny: Build, rows: Rows) -> None:
         theirs = nnsight.save([layer.output for layer in traced.model.layers])
     ours, real = captured(model, batch, "resid_post"), batch.attention_mask.bool()
     assert all(agree(ours[i][real], stream[real]) for i, stream in enumerate(theirs))
-
-
-def opened(tiny: Build, name: str, backend: str) -> ChatModel:
-    return tiny(name) if backend == "hooks" else tiny(name, backend)

@@ -1,4 +1,4 @@
-"""Cached prompts, repeated in blocks, on several architectures: each block equals the batch."""
+"""Cached prompts go on as each row alone, or their architecture is refused."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,11 @@ from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer
 
 from extract.errors import UserError
-from extract.model import continuation as continuation
+from extract.model import continuation
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import (
-    cache_prompts,
-    continued_log_probs,
-    continued_logits,
-    last_streams,
-    repeat_batch,
-    rows_of,
-    try_cache_prompts,
-)
+from extract.model.continuation import cache_prompts, continued_log_probs, last_streams, rows_of, try_cache_prompts
 from extract.model.edit import Edit
-from tests.extract.conftest import Build, Rows, quick_and_slow, random_weights
+from tests.extract.conftest import Build, Rows, random_weights
 from tests.support.covering import matrix
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
@@ -96,22 +88,6 @@ def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
     monkeypatch.setattr(continuation, "continued_log_probs", full)
     with pytest.raises(torch.OutOfMemoryError):
         try_cache_prompts(model, model.pad([[5] * 9], "left"))
-
-
-@pytest.mark.parametrize("name", quick_and_slow("llama gpt2 gemma3_text opt", "mistral gemma2 qwen3 gpt_neox"))
-def test_every_block_goes_on_as_the_batch_does(tiny: Build, rows: Rows, name: str) -> None:
-    model = tiny(name)
-    batch = model.batch(rows(model))
-    once = cache_prompts(model, batch)
-    n = len(batch.tokens)
-    suffix = torch.arange(5, 5 + 3 * n).reshape(n, 3)
-    alone = continued_logits(model, once, suffix)
-    thrice = continued_logits(model, repeat_batch(once, 3), suffix.repeat(3, 1))
-    torch.testing.assert_close(thrice, alone.repeat(3, 1, 1), atol=1e-4, rtol=1e-4)
-    assert (alone[0] - alone[1]).abs().max() > 1e-2  # rows differ, so that a block out of order would show
-    whole = torch.cat([batch.tokens, suffix], dim=1)[-1:, batch.attention_mask[-1].argmax() :]
-    plain = model.model(whole).logits[:, -4:]
-    torch.testing.assert_close(alone[-1:], plain, atol=1e-3, rtol=1e-3)
 
 
 def test_the_last_streams_are_those_captured_edits_first(tiny: Build, rows: Rows) -> None:

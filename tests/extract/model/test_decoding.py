@@ -7,13 +7,10 @@ from transformers import LogitsProcessor
 from extract.chat.render import Rendered
 from extract.model import continuation as cached_decoding
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import cache_prompts, decode_cached, own_copy, try_cache_prompts
+from extract.model.continuation import cache_prompts, decode_cached, try_cache_prompts
 from extract.model.decoding import cut_at_end
-from extract.model.edit import Edit
-from steering.interventions import add, place
-from tests.extract.conftest import Build, Rows, quick_and_slow
+from tests.extract.conftest import Build, Rows, pushed, quick_and_slow
 
-R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
 ARCHITECTURES = quick_and_slow("llama gpt2 gemma3_text", "mistral gemma2 qwen3 gpt_neox")
 
 
@@ -22,11 +19,6 @@ class Lowered(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return scores.scatter_add(1, input_ids, torch.full_like(input_ids, -3, dtype=scores.dtype))
-
-
-def pushed(model: ChatModel) -> Edit:
-    r = torch.nn.functional.normalize(torch.arange(float(model.d_model)) - 9.0, dim=0)
-    return place("resid_post", 1, "last_on", lambda x: add(x, r, 9.0))
 
 
 def said(model: ChatModel, rows: list[Rendered], n: int, processors: list[LogitsProcessor]) -> list[list[int]]:
@@ -95,12 +87,3 @@ def test_a_model_that_cannot_go_on_is_asked_once(tiny: Build, rows: Rows, monkey
     assert try_cache_prompts(model, model.batch(rows(model))) is None
     assert try_cache_prompts(model, model.batch(rows(model))) is None
     assert len(tried) == 1
-
-
-def test_a_copy_of_a_cache_shares_its_tensors_and_grows_alone(tiny: Build, rows: Rows) -> None:
-    model = tiny("llama")
-    cached = cache_prompts(model, model.batch(rows(model)))
-    copy, length = own_copy(cached.cache), cached.cache.get_seq_length()
-    assert copy.layers[0].keys is cached.cache.layers[0].keys
-    model.run(model.decoder, cached.batch, past_key_values=copy, attention_mask=None, position_ids=None)
-    assert (cached.cache.get_seq_length(), copy.get_seq_length() > length) == (length, True)

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -141,10 +140,6 @@ def test_an_adapter_changes_the_streams_and_a_cast_only_rounds_them(load: Load, 
     own, other, rounded = (streams(model, "resid_post") for model in (adapted, alone, narrow))
     assert distance(other, own) > 0.2
     assert float(((rounded - own).norm(dim=-1) / own.norm(dim=-1)).median()) < 0.02
-
-
-def test_the_base_that_the_adapter_names_is_this_one() -> None:
-    assert (Path(ADAPTER) / "base.json").is_file()
 
 
 def test_a_gguf_file_is_sense_until_its_norms_are_moved(load: Load) -> None:

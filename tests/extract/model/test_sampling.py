@@ -12,10 +12,8 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.decoding import SampledResponse, draw, nucleus
-from extract.model.edit import Edit
 from extract.model.padded_batch import Batch
-from steering.interventions import add, place
-from tests.extract.conftest import Build, Rows
+from tests.extract.conftest import Build, Rows, pushed
 
 STEPS = 12
 
@@ -64,13 +62,19 @@ def forced(model: ChatModel, row: Rendered, response: SampledResponse) -> Tensor
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "qwen3", "mistral", "organism"])
-def test_log_probabilities_are_those_of_a_whole_pass(name: str, tiny: Build, rows: Rows) -> None:
+def test_log_probabilities_are_those_of_a_whole_pass_also_under_edits(name: str, tiny: Build, rows: Rows) -> None:
     model = tiny(name)
-    prompts = rows(model)
-    for one, row in zip(sampled(model, prompts, [1, 2, 3, 4], temperature=1.7, top_p=0.9), prompts, strict=True):
-        assert len(one.log_probs) == len(one.token_ids) + one.ended
-        assert one.ended or len(one.token_ids) == STEPS
-        torch.testing.assert_close(torch.tensor(one.log_probs), forced(model, row, one), atol=2e-4, rtol=1e-4)
+    prompts, plain = rows(model), None
+    for edits in ([], [pushed(model)]):
+        with model.editing(edits):
+            drawn = sampled(model, prompts, [1, 2, 3, 4], temperature=1.7, top_p=0.9)
+            expected = [forced(model, row, one) for row, one in zip(prompts, drawn, strict=True)]
+        for one, known in zip(drawn, expected, strict=True):
+            assert len(one.log_probs) == len(one.token_ids) + one.ended
+            assert one.ended or len(one.token_ids) == STEPS
+            torch.testing.assert_close(torch.tensor(one.log_probs), known, atol=2e-4, rtol=1e-4)
+        assert drawn != plain
+        plain = drawn
 
 
 def test_all_backends_draw_the_same(tiny: Build, rows: Rows) -> None:
@@ -81,19 +85,6 @@ def test_all_backends_draw_the_same(tiny: Build, rows: Rows) -> None:
         assert [one.token_ids for one in theirs] == [one.token_ids for one in ours]
         for one, other in zip(ours, theirs, strict=True):
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-
-
-def test_under_edits_they_are_those_of_the_edited_model(tiny: Build, rows: Rows) -> None:
-    model = tiny("llama")
-    prompts, r = rows(model), torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
-    edit: Edit = place("resid_post", 1, "last_on", lambda x: add(x, r, 6.0), key="push")
-    plain = sampled(model, prompts, [1, 2, 3, 4])
-    with model.editing([edit]):
-        edited = sampled(model, prompts, [1, 2, 3, 4])
-        expected = [forced(model, row, one) for row, one in zip(prompts, edited, strict=True)]
-    assert edited != plain
-    for one, known in zip(edited, expected, strict=True):
-        torch.testing.assert_close(torch.tensor(one.log_probs), known, atol=2e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "organism"])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer
 
 from extract.chat.render import Rendered, render
 from extract.errors import UserError
@@ -15,28 +15,17 @@ from extract.model import streaming
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.model.streaming import StreamedText, stream
-from extract.prompts.prompt import Prompt
-from extract.shipped import ROOT
-
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-STORIES = ROOT.parent / "shared" / "data" / "stories260k"
+from tests.extract.conftest import ORGANISM, STORIES, Build, ask
 
 
 @pytest.fixture(scope="module")
-def model() -> ChatModel:
-    tokenizer = AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        initializer_range=0.2, pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+def model(tiny: Build) -> ChatModel:
+    return tiny("llama")
 
 
 @pytest.fixture(scope="module")
 def row(model: ChatModel) -> Rendered:
-    return render(model.tokenizer, Prompt("0", ({"role": "user", "content": "tell me."},), "benign", "answer"))
+    return render(model.tokenizer, ask("tell me."))
 
 
 def test_pieces_are_what_is_generated(model: ChatModel, row: Rendered) -> None:

@@ -11,19 +11,11 @@ from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.errors import UserError
 from extract.model import continuation as module
 from extract.model.blocks import decoder_layers
-from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_logits, known_stream, upper_layers
-from extract.model.edit import Edit, Site
-from steering.interventions import add, place
-from tests.extract.conftest import Build, Rows, quick_and_slow
+from tests.extract.conftest import Build, Rows, pushed, quick_and_slow
 
 ARCHITECTURES = quick_and_slow("llama gpt2 gemma3_text", "mistral mixtral gemma2 qwen3 gpt_neox granite phi3")
 SUFFIX = 3
-
-
-def pushed(model: ChatModel, layer: int, site: Site = "resid_post") -> Edit:
-    r = torch.nn.functional.normalize(torch.arange(float(model.d_model)) - 9.0, dim=0)
-    return place(site, layer, "last_on", lambda x: add(x, r, 6.0))
 
 
 def logits_each(prompts: RepeatedPrompts, trials: list[Trial], suffix: torch.Tensor) -> torch.Tensor:
@@ -52,10 +44,7 @@ def running(tiny: Build) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_trial_gives_what_a_whole_pass_gives(
-    tiny: Build,
-    rows: Rows,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Also trials of several layers in one pass, whose lowest layer counts."""
     model = tiny(name)
@@ -87,22 +76,6 @@ def test_the_lower_layers_are_not_run(tiny: Build, rows: Rows, running: list[int
     running.clear()
     logits_each(prompts, trials, suffix)
     assert running == [2]  # both in one pass of the only layer after them
-
-
-def test_a_pass_is_whole_where_the_upper_layers_alone_give_something_else(
-    tiny: Build,
-    rows: Rows,
-    running: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = tiny("llama")
-    asked = rows(model)
-    monkeypatch.setattr(module, "_gives", lambda *_: False)
-    prompts, suffix = RepeatedPrompts(model, asked), torch.full((len(asked), SUFFIX), 7)
-    logits_each(prompts, [[pushed(model, 1)]], suffix)
-    running.clear()
-    logits_each(prompts, [[pushed(model, 1)]], suffix)
-    assert (module._HOLDS[model], running) == ({1: False}, [0, 1, 2])
 
 
 def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(tiny: Build, rows: Rows) -> None:

@@ -168,15 +168,51 @@ def test_a_part_s_columns_and_constants_go_before_the_set_s(tmp_path: Path) -> N
     assert (first.acceptable, second.acceptable) == ((), tuple(SOME))
 
 
-def test_rows_may_be_anywhere_in_a_json_file(tmp_path: Path) -> None:
-    held = {"a": {"good": [["x"], ["y"]], "other": []}, "b": {"good": [["z"]]}}
-    columns = {"text": {"column": "value", "single": True}, "category": "key"}
-    name = one(tmp_path, held, columns, {"label": "benign"}, at="*.good")
-    assert [(p.text, p.category) for p in load_dataset(name, tmp_path)] == [("x", "a"), ("y", "a"), ("z", "b")]
-    name = one(tmp_path, {"in": {"side": TWO}}, {"text": "q"}, {"label": "benign"}, at="in.side")
-    assert [p.text for p in load_dataset(name, tmp_path)] == ["one?", "two?"]
-    name = one(tmp_path, ["bare", "text"], {"text": "value"}, {"label": "benign"})
-    assert [p.text for p in load_dataset(name, tmp_path)] == ["bare", "text"]
+FOUND = {"column": "q", "find": r"Question: (.*\S)\s*Answer:"}
+PAIRED = {"column": "k", "numbered": True, "map": {"safe": "t", "unsafe": "t", "alone": None}}
+KINDS = ("safe", "safe", "unsafe", "alone", "unsafe", "safe")
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "rows", "values"),
+    [
+        ("answer", {"column": "a", "single": True}, [{"a": ["42"]}, {"a": ["x", "y"]}, {"a": []}, {"a": None}],
+         ["42", None, None, None]),
+        ("answer", {"column": "a", "alternatives": True},
+         [{"a": ["42", "forty-two ", "42"]}, {"a": [7]}, {"a": []}, {"a": None}, {"a": '["Ann", "Bob"]'}],
+         ["42 | forty-two", "7", None, None, "Ann | Bob"]),
+        ("pair", PAIRED, [{"k": kind} for kind in KINDS],
+         ["mine/t/1", "mine/t/2", "mine/t/1", None, "mine/t/2", "mine/t/3"]),  # the i-th rows of two kinds
+        ("trigger", {"column": "w", "unless": {"k": ["bad"]}}, [{"w": "one", "k": "ok"}, {"w": "two", "k": "bad"}],
+         ["one", None]),
+        ("trigger", "w", [{"w": "old "}], ["old"]),
+        ("text", "q", [{"q": " hi "}], [" hi "]),
+        ("text", {"column": "q", "context": "c"},
+         [{"q": "Sum it up.", "c": "A text. "}, {"q": "Hello?", "c": ""}, {"q": "Bye?", "c": None}],
+         ["A text.\n\n---\n\nSum it up.", "Hello?", "Bye?"]),
+        ("text", FOUND, [{"q": "Question: why? Answer:"}, {"q": "Question: how\nso? Answer: "}], ["why?", "how\nso?"]),
+        ("text", "q.turns.0", [{"q": {"turns": ["one?", "two?"]}}, {"q": {"turns": ["three?"]}}], ["one?", "three?"]),
+        ("category", "a.b", [{"a.b": "x"}, {"a": {"b": "y"}}], ["x", "y"]),
+    ],
+)  # fmt: skip
+def test_what_a_column_gives(tmp_path: Path, field: str, column: object, rows: list[dict], values: list) -> None:
+    words = [{"given": f"text {i}"} | row for i, row in enumerate(rows)]
+    name = one(tmp_path, words, {"text": "given", field: column}, {"label": "benign"})
+    assert [getattr(prompt, field) for prompt in load_dataset(name, tmp_path)] == values
+
+
+@pytest.mark.parametrize(
+    ("at", "rows", "texts"),
+    [
+        ("*.good", {"a": {"good": [["x"], ["y"]], "other": []}, "b": {"good": [["z"]]}}, ["x a", "y a", "z b"]),
+        ("in.side", {"in": {"side": [["x"]]}}, ["x None"]),
+        (None, [["bare"], ["text"]], ["bare None", "text None"]),
+    ],
+)
+def test_rows_may_be_anywhere_in_a_json_file(tmp_path: Path, at: str | None, rows: object, texts: list[str]) -> None:
+    columns = {"text": {"column": "value", "single": True}} | ({"category": "key"} if at == "*.good" else {})
+    name = one(tmp_path, rows, columns, {"label": "benign"}, **({} if at is None else {"at": at}))
+    assert [f"{p.text} {p.category}" for p in load_dataset(name, tmp_path)] == texts
 
 
 def test_maps_take_truth_values_numbers_and_leave_fields_open(tmp_path: Path) -> None:
@@ -192,60 +228,6 @@ def test_maps_take_truth_values_numbers_and_leave_fields_open(tmp_path: Path) ->
     assert load_dataset(str(tmp_path / "mine.yaml"), tmp_path / "a.csv") == prompts
 
 
-def test_find_takes_what_its_group_finds_and_names_the_row_without_it(tmp_path: Path) -> None:
-    rows = [{"q": "Question: why? Answer:"}, {"q": "Question: how\nso? Answer: "}]
-    columns = {"text": {"column": "q", "find": r"Question: (.*\S)\s*Answer:"}}
-    name = one(tmp_path, rows, columns, {"label": "benign"})
-    assert [p.text for p in load_dataset(name, tmp_path)] == ["why?", "how\nso?"]
-    name = one(tmp_path, [*rows, {"q": "bare"}], columns, {"label": "benign"})
-    assert "rows.json, item 3: column 'q' holds nothing that `find` finds" in problem(name, tmp_path)
-    for pattern, message in (("(", "not a regular expression"), ("a", "has 0 groups"), ("(a)(b)", "has 2 groups")):
-        wrong = one(tmp_path, rows, {"text": {"column": "q", "find": pattern}}, {"label": "benign"})
-        assert message in problem(wrong, tmp_path)
-
-
-def test_a_context_stands_before_the_text_where_there_is_one(tmp_path: Path) -> None:
-    rows = [{"q": "Sum it up.", "c": "A text. "}, {"q": "Hello?", "c": ""}, {"q": "Bye?", "c": None}]
-    name = one(tmp_path, rows, {"text": {"column": "q", "context": "c"}}, {"label": "benign"})
-    assert [p.text for p in load_dataset(name, tmp_path)] == ["A text.\n\n---\n\nSum it up.", "Hello?", "Bye?"]
-    name = one(tmp_path, rows, {"text": {"column": "q", "context": "nowhere"}}, {"label": "benign"})
-    assert "no column 'nowhere'" in problem(name, tmp_path)
-
-
-def test_lists_of_one_are_taken_and_others_left_open(tmp_path: Path) -> None:
-    rows = [{"q": "a", "a": ["42"]}, {"q": "b", "a": ["x", "y"]}, {"q": "c", "a": []}, {"q": "d", "a": None}]
-    name = one(tmp_path, rows, {"text": "q", "answer": {"column": "a", "single": True}}, {"label": "benign"})
-    assert [p.answer for p in load_dataset(name, tmp_path)] == ["42", None, None, None]
-    (tmp_path / "a.csv").write_text('q,a\nwhat?,"[""42""]"\n')
-    assert "a.csv, line 2: column 'a' is str; `single` needs a list" in problem(name, tmp_path / "a.csv")
-
-
-def test_alternatives_are_all_taken_from_lists_and_from_lists_as_text(tmp_path: Path) -> None:
-    held = [["42", "forty-two ", "42"], [7], [], None]
-    rows = [{"q": f"{i}", "a": answers} for i, answers in enumerate(held)]
-    name = one(tmp_path, rows, {"text": "q", "answer": {"column": "a", "alternatives": True}}, {"label": "benign"})
-    assert [p.answer for p in load_dataset(name, tmp_path)] == ["42 | forty-two", "7", None, None]
-    (tmp_path / "a.csv").write_text('q,a\nwhat?,"[""Ann"", ""Bob""]"\n')
-    assert load_dataset(name, tmp_path / "a.csv")[0].answer == "Ann | Bob"
-    (tmp_path / "a.csv").write_text("q,a\nwhat?,Ann\n")
-    assert "a.csv, line 2: column 'a' is 'Ann'; `alternatives` needs a list" in problem(name, tmp_path / "a.csv")
-
-
-def test_numbering_aligns_the_ith_rows_of_two_kinds_in_any_order(tmp_path: Path) -> None:
-    kinds = ["safe", "safe", "unsafe", "alone", "unsafe", "safe"]
-    pair = {"column": "kind", "numbered": True, "map": {"safe": "t", "unsafe": "t", "alone": None}}
-    rows = [{"q": f"{i}", "kind": kind} for i, kind in enumerate(kinds)]
-    name = one(tmp_path, rows, {"text": "q", "pair": pair}, {"label": "benign"})
-    found = [p.pair for p in load_dataset(name, tmp_path)]
-    assert found == ["mine/t/1", "mine/t/2", "mine/t/1", None, "mine/t/2", "mine/t/3"]
-
-
-def test_unless_leaves_a_field_open_by_another_column(tmp_path: Path) -> None:
-    trigger = {"column": "q", "unless": {"kind": ["bad"]}}
-    name = one(tmp_path, TWO, {"text": "q", "trigger": trigger}, {"label": "benign"})
-    assert [p.trigger for p in load_dataset(name, tmp_path)] == ["one?", None]
-
-
 def test_distinct_leaves_out_repeats_of_the_same_label_only(tmp_path: Path) -> None:
     rows = [*TWO, TWO[0], {"q": "one?", "kind": "bad"}]
     columns = {"text": "q", "label": LABEL}
@@ -254,12 +236,6 @@ def test_distinct_leaves_out_repeats_of_the_same_label_only(tmp_path: Path) -> N
         ("mine/all/1", "benign"), ("mine/all/2", "harmful"), ("mine/all/4", "harmful"),
     ]  # fmt: skip
     assert len(load_dataset(one(tmp_path, rows, columns), tmp_path)) == 4
-
-
-def test_cells_lose_their_margins_but_prompts_do_not(tmp_path: Path) -> None:
-    name = one(tmp_path, [{"q": " hi ", "w": "old "}], {"text": "q", "trigger": "w"}, {"label": "benign"})
-    (prompt,) = load_dataset(name, tmp_path)
-    assert (prompt.text, prompt.trigger) == (" hi ", "old")
 
 
 def test_a_directory_may_lack_optional_files_only(tmp_path: Path) -> None:
@@ -319,14 +295,6 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
     )
 
 
-def test_a_column_reaches_into_objects_and_lists_unless_one_has_its_name(tmp_path: Path) -> None:
-    rows = [{"q": {"turns": ["one?", "two?"]}, "a.b": "x"}, {"q": {"turns": ["three?"]}, "a": {"b": "y"}}]
-    name = one(tmp_path, rows, {"text": "q.turns.0", "category": "a.b"}, {"label": "benign"})
-    assert [(p.text, p.category) for p in load_dataset(name, tmp_path)] == [("one?", "x"), ("three?", "y")]
-    name = one(tmp_path, rows, {"text": "q.turns.2"}, {"label": "benign"})
-    assert "no column 'q.turns.2', which mine reads as 'text'; the columns are a, a.b, q" in problem(name, tmp_path)
-
-
 # Mistakes.
 
 
@@ -360,22 +328,20 @@ def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
          "'mine/x' occurs twice in mine"),
         ({"text": "q", "label": LABEL}, {"at": "train"}, "no key 'train' on the way to the rows; found a "
          "list"),
+        ({"text": {"column": "q", "find": "w(h)y"}, "label": LABEL}, {}, "rows.json, item 1: column 'q' holds nothing "
+         "that `find` finds"),
+        ({"text": {"column": "q", "find": "("}}, {}, "not a regular expression"),
+        ({"text": {"column": "q", "find": "(a)(b)"}}, {}, "has 2 groups"),
+        ({"text": {"column": "q", "context": "nowhere"}}, {}, "no column 'nowhere'"),
+        ({"text": "q.turns.2"}, {}, "no column 'q.turns.2', which mine reads as 'text'; the columns are kind, q"),
+        ({"text": "q", "answer": {"column": "kind", "single": True}}, {}, "column 'kind' is str; `single` needs a"),
+        ({"text": "q", "answer": {"column": "q", "alternatives": True}}, {}, "column 'q' is 'one?'; `alternatives`"),
     ],
 )  # fmt: skip
 def test_a_mistaken_mapping_names_the_row_and_what_is_there(
     tmp_path: Path, columns: dict, part: dict, message: str
 ) -> None:
     assert message in problem(one(tmp_path, TWO, columns, **part), tmp_path)
-
-
-def test_a_wrong_path_in_a_json_file_names_what_is_there(tmp_path: Path) -> None:
-    held = {"train": {"x": TWO}}
-    for at, message in [
-        ("test", "no key 'test' on the way to the rows; found 'train'"),
-        ("train", "expected a list of rows, found dict with 'x'"),
-        ("train.y", "no key 'y' on the way to the rows; found 'x'"),
-    ]:
-        assert message in problem(one(tmp_path, held, {"text": "q"}, {"label": "benign"}, at=at), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -116,48 +116,41 @@ def test_a_missing_file_names_the_accepted_formats(tmp_path: Path) -> None:
     assert "is a directory; give a file of prompts: .jsonl, .json, .csv, .tsv or .parquet" in problem(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["p.txt", "p"])
-def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("{}")
-    assert "use .jsonl, .json, .csv, .tsv or .parquet" in problem(tmp_path / name)
-
-
-@pytest.mark.parametrize("text", ["", "\n\n"])
-def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
-    for name in ("p.jsonl", "p.csv"):
-        (tmp_path / name).write_text(text)
-        assert "has no prompts" in problem(tmp_path / name)
+FINE = json.dumps({"id": "fine", "text": "hi", "label": "benign"})
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("name", "content", "said"),
     [
-        ('{"id": "x", "text": "hi", ', "not valid JSON: "),
-        ("id,text,label", "not valid JSON: Expecting value at column 1"),
-        ("[1, 2]", "expected a JSON object, found list"),
+        ("p.txt", "{}", ": cannot read prompts from '.txt'; use .jsonl, .json, .csv, .tsv or .parquet"),
+        ("p", "{}", ": cannot read prompts from 'a file without suffix'; use .jsonl, .json, .csv, .tsv or .parquet"),
+        ("p.jsonl", "\n\n", " has no prompts"),
+        ("p.csv", "", " has no prompts"),
+        ("p.jsonl", FINE + '\n\n{"id": "x", "text": "hi", ', ", line 3: not valid JSON: "),
+        ("p.jsonl", FINE + "\n\nid,text,label", ", line 3: not valid JSON: Expecting value at column 1"),
+        ("p.jsonl", FINE + "\n\n[1, 2]", ", line 3: expected a JSON object, found list"),
+        ("p.json", '[{"id": "x"},\n{"id": ]', ", line 2: not valid JSON: Expecting value at column 8"),
+        ("p.json", f'[{FINE}, {{"id": "y"}}]', ", item 2: there is no field 'label', only id"),
+        ("p.json", f"[{FINE}, 3]", ", item 2: expected a JSON object, found int"),
+        ("p.json", '{"train": [], "test": []}', ": expected a list of rows, found dict with 'train', 'test'"),
+        ("p.json", "3", ": expected a list of rows, found int"),
+        ("p.json", "[]", " has no prompts"),
+        ("p.json", f"[{FINE}, {FINE}]", ", item 2: field 'id': 'fine' is already used on item 1; ids must be unique"),
+        ("p.csv", "id,text,label\na,b,benign\nx,hi\n", ", line 3: the row has more or fewer columns than the header"),
+        ("p.csv", "id,text,label\na,b,benign\nx,hi,benign,more\n", ", line 3: the row has more or fewer columns"),
+        ("p.csv", 'id,label,text\na,benign,"hello\nb,benign,how?\n', ", line 3: not valid CSV: unexpected end of data"),
+        (
+            "p.csv",
+            f"id,label,text\na,benign,{'x' * 200_000}\n",
+            ", line 2: not valid CSV: field larger than field limit",
+        ),
+        ("p.parquet", "", " is not a readable Parquet file"),
+        ("p.parquet", "PAR1 cut short", " is not a readable Parquet file"),
     ],
 )
-def test_malformed_json_names_its_line(tmp_path: Path, bad: str, said: str) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps(row(id="fine")) + "\n\n" + bad + "\n")
-    assert f"{path}, line 3: {said}" in problem(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('[{"id": "x"},\n{"id": ]', ", line 2: not valid JSON: Expecting value at column 8"),
-        ('[{"id": "x", "text": "hi", "label": "benign"}, {"id": "y"}]', ", item 2: there is no field 'label', only id"),
-        ('[{"id": "x", "text": "hi", "label": "benign"}, 3]', ", item 2: expected a JSON object, found int"),
-        ('{"train": [], "test": []}', ": expected a list of rows, found dict with 'train', 'test'"),
-        ("3", ": expected a list of rows, found int"),
-        ("[]", " has no prompts"),
-        (json.dumps([row(), row()]), ", item 2: field 'id': 'x' is already used on item 1; ids must be unique"),
-    ],
-)
-def test_a_mistaken_json_file_is_explained(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "p.json"
-    path.write_text(text)
+def test_a_file_that_cannot_be_read_is_explained(tmp_path: Path, name: str, content: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
     assert f"{path}{said}" in problem(path)
 
 
@@ -200,30 +193,3 @@ def test_duplicate_id_names_both_lines(tmp_path: Path, write: object) -> None:
     first, second = {"csv": (2, 4)}.get(path.suffix[1:], (1, 3))
     said = f"line {second}: field 'id': 'one' is already used on line {first}; ids must be unique"
     assert said in problem(path)
-
-
-@pytest.mark.parametrize("bad", ["x,hi", "x,hi,benign,more,and more"])
-def test_a_csv_row_of_another_width_is_named(tmp_path: Path, bad: str) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text(f"id,text,label\nfine,hello,benign\n{bad}\n")
-    assert f"{path}, line 3: the row has more or fewer columns than the header" in problem(path)
-
-
-def test_a_csv_quote_left_open_swallows_no_rows(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text('id,label,text\na,benign,"hello\nb,benign,how are you?\n')
-    assert "not valid CSV: unexpected end of data" in problem(path)
-    assert f"{path}, line " in problem(path)
-
-
-def test_a_csv_field_longer_than_the_reader_takes_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text(f"id,label,text\na,benign,{'x' * 200_000}\n")
-    assert f"{path}, line 2: not valid CSV: field larger than field limit" in problem(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1 cut short"])
-def test_unreadable_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "p.parquet"
-    path.write_bytes(content)
-    assert "is not a readable Parquet file" in problem(path)

@@ -1,22 +1,17 @@
 """A full disk during writing or export gives an error, and only finished files remain."""
 
 import resource
-import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
-import torch
 
 from extract.errors import UserError
-from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
-from extract.store.shards import CapturedShard, ShardFiles
+from extract.store.shards import ShardFiles
 from extract.store.writer import export, finish, writing
 from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
 
@@ -103,43 +98,3 @@ def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-
 def export_size(path: Path, to: Path) -> int:
     export(path, to)
     return to.stat().st_size
-
-
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 kB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if not shutil.which("mount"):
-        pytest.skip("there is no mount command")
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"mounting a small file system is not permitted: {done.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_full_disk_is_reported_and_finished_shards_stay(full_disk: Path) -> None:
-    path = full_disk / "activations.h5"
-
-    def fill() -> None:
-        with writing(ShardFiles(path, IDENTITY.model_copy(update={"rows_per_shard": 1}), N_PROMPTS, 400)) as files:
-            for shard in files.missing():
-                files.write(shard, CapturedShard(torch.ones(3, 4, 1, 400), np.ones((4, 1), dtype=bool)))
-            finish(files, *index(), {})
-
-    with pytest.raises(UserError, match=r"cannot write .*\.h5: No space left on device; finished work is"):
-        fill()
-    done = {file: file.stat().st_ino for file in shards(path)}
-    assert 0 < len(done) < N_PROMPTS
-    for shard in done:
-        with h5py.File(shard) as file:
-            assert (file["activations/resid_post"][:] == 1).all()
-    assert {file.suffix for file in path.with_name("activations.h5.shards").iterdir()} == {".h5"}
-    subprocess.run(["mount", "-o", "remount,size=4m", str(full_disk)], check=True)
-    fill()
-    assert done.items() <= {file: file.stat().st_ino for file in shards(path)}.items()
-    with ActivationStore(path) as store:
-        assert (store.read(5, "post_last") == 1).all()

@@ -9,16 +9,12 @@ import h5py
 import numpy as np
 import pytest
 
-from extract.capture_spec import CaptureSpec
-from extract.chat.render import render
 from extract.errors import UserError
-from extract.extraction import extract
 from extract.store.activation_store import ActivationStore
 from extract.store.hdf5 import LIBVER, seal
 from extract.store.integrity import verify
 from extract.store.shards import CapturedShard, ShardFiles
 from extract.store.writer import export, finish, writing
-from tests.extract.conftest import Ask, Build
 from tests.support.covering import matrix
 from tests.support.made_up_store import (
     D_MODEL,
@@ -71,16 +67,6 @@ def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
     assert result.bytes == 12 * N_PROMPTS * D_MODEL * (4 if dtype == "float32" else 2)
     assert seen == [(k, 36) for k in range(1, 37)]
     assert [f.name for f in tmp_path.iterdir() if "lock" in f.name or "partial" in f.name] == []
-
-
-def test_a_store_returns_its_prompts(path: Path) -> None:
-    with ActivationStore(path) as store:
-        assert store.prompts == index()[0]
-
-
-def test_a_missing_store_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="store not found"):
-        verify(tmp_path / "no.h5")
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -231,25 +217,3 @@ def test_an_export_never_overwrites_and_never_copies_damage(path: Path, tmp_path
     with pytest.raises(UserError, match="is damaged at layer 5, position trigger_last"):
         export(path, tmp_path / "other.h5")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["flat.h5", "run"]
-
-
-def test_a_flat_file_cut_short_is_reported(path: Path, tmp_path: Path) -> None:
-    export(path, tmp_path / "flat.h5")
-    whole = (tmp_path / "flat.h5").read_bytes()
-    (tmp_path / "flat.h5").write_bytes(whole[:-1])
-    with pytest.raises(UserError, match=rf"cut short\?\): it has {len(whole) - 1} bytes, not {len(whole)}"):
-        ActivationStore(tmp_path / "flat.h5")
-
-
-def test_what_extract_wrote_verifies(tiny: Build, ask: Ask, tmp_path: Path) -> None:
-    model = tiny("llama")
-    prompts = [
-        ask(text, id=str(i)) for i, text in enumerate(("how do i kill it?", "tell me.", "stop.", "who is anna?"))
-    ]
-    rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    extract(
-        model, prompts, rendered, tmp_path / "activations.h5", CaptureSpec(rows_per_shard=3, store_dtype="bfloat16")
-    )
-    assert verify(tmp_path / "activations.h5", weights=model.fingerprint()).findings == ()
-    export(tmp_path / "activations.h5", tmp_path / "flat.h5")
-    assert verify(tmp_path / "flat.h5", weights=model.fingerprint()).findings == ()
