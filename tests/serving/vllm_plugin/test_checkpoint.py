@@ -25,7 +25,8 @@ def test_it_is_the_loaded_models(tmp_path: Path, dtype: torch.dtype, shards: boo
                          num_attention_heads=2, tie_word_embeddings=tied)  # fmt: skip
     LlamaForCausalLM(config).to(dtype).save_pretrained(tmp_path, max_shard_size="4KB" if shards else "1GB")
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == shards
-    assert checkpoint_fingerprint(tmp_path) == cast_fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path).state_dict().items())
+    weights = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    assert checkpoint_fingerprint(tmp_path) == cast_fingerprint(weights.items())
 
 
 def test_other_weights_have_another_and_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
