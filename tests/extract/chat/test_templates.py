@@ -224,7 +224,7 @@ def test_roles_of_a_lone_turn(name: str, words: str) -> None:
     assert rendered.roles.get("post_last", (len(rendered.token_ids) - 1,)) == (len(rendered.token_ids) - 1,)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(sorted(STYLES)), st.lists(FRAGMENT | st.text(max_size=3), min_size=1, max_size=8).map("".join))
 def test_roles_of_any_words(name: str, words: str) -> None:
     assume(words.strip() and STYLES[name].shown(words).strip())

@@ -29,7 +29,7 @@ MID = {  # the module that reads resid_mid, by hand: an oracle for what the back
 }
 ARCHITECTURES = [*MID, "gpt_neox"]
 OTHERS = ["nnsight", "transformer_lens"]
-NEW_TOKENS = 6
+NEW_TOKENS = 4
 
 
 def agree(ours: Tensor, theirs: Tensor) -> bool:

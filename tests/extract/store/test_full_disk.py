@@ -57,7 +57,7 @@ def test_a_failed_write_is_reported_and_leaves_no_file(
 
 @pytest.mark.parametrize(
     ("what", "steps"),
-    [("export", 6), *(pytest.param(what, 60, marks=pytest.mark.slow) for what in ("master", "export"))],
+    [("export", 3), *(pytest.param(what, 60, marks=pytest.mark.slow) for what in ("master", "export"))],
 )
 def test_a_disk_that_fills_anywhere_in_a_file_is_reported(  # type: ignore[type-arg]
     what: str, steps: int, tmp_path: Path, small_files: Callable

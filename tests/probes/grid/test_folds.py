@@ -44,7 +44,7 @@ def _folds(contrast: Contrast, n: int, seed: int) -> tuple[Fold, ...]:
         raise
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(contrast=grouped(), n=st.integers(2, 5), seed=st.integers(0, 9))
 def test_no_group_is_on_two_sides_of_any_fold(contrast: Contrast, n: int, seed: int) -> None:
     folds = _folds(contrast, n, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import h5py
@@ -66,35 +67,34 @@ def _same(a: Score, b: Score) -> bool:
 
 
 @WAYS
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_planted_locus_is_found_on_validation_and_reported_on_test(make: Make, kind: str) -> None:
-    contrast = _contrast()
-    loci = _score_loci(make([contrast], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
-    chosen = choose_locus(loci, kind)
-    assert (chosen.contrast, chosen.layer, chosen.position) == ("normative", 2, "post_last")
-    by_fold, test = choose_locus_by_fold(loci, kind)
-    assert {(locus.layer, locus.position) for locus in by_fold} == {(2, "post_last")}
-    assert test == chosen.scores[kind].test
-    assert test.auroc.low > 0.85
-    assert test.balanced_accuracy > 0.9  # the threshold lies between the classes, not at zero
-    tested = PART == "test" if make == ProbeGrid.held_out else np.full(N, True)
-    assert (test.n_positive, test.n_negative) == (Y[tested].sum(), (~Y)[tested].sum())
+def test_the_planted_locus_is_found_on_validation_and_reported_on_test(make: Make) -> None:
+    loci = _score_loci(make([_contrast()], Cs=CS), _stream({(2, "post_last"): 4.0, (3, "post_last"): 1.0}))
+    for kind in KINDS:
+        chosen = choose_locus(loci, kind)
+        assert (chosen.contrast, chosen.layer, chosen.position) == ("normative", 2, "post_last")
+        by_fold, test = choose_locus_by_fold(loci, kind)
+        assert {(locus.layer, locus.position) for locus in by_fold} == {(2, "post_last")}
+        assert test == chosen.scores[kind].test
+        assert test.auroc.low > 0.85
+        assert test.balanced_accuracy > 0.9  # the threshold lies between the classes, not at zero
+        tested = PART == "test" if make == ProbeGrid.held_out else np.full(N, True)
+        assert (test.n_positive, test.n_negative) == (Y[tested].sum(), (~Y)[tested].sum())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_validation_chooses_and_test_rows_have_no_say(kind: str) -> None:
+def test_validation_chooses_and_test_rows_have_no_say() -> None:
     """At layer 1 only the test rows tell the classes apart; at layer 3 all others do."""
     X = _stream({})
     X[1] += 5 * ((PART == "test") & Y)[:, None] * DIRECTION
     X[3] += 5 * ((PART != "test") & Y)[:, None] * DIRECTION
-    chosen = choose_locus(_score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), X), kind)
-    assert chosen.layer == 3
-    assert chosen.scores[kind].validation[0] > 0.95
-    assert chosen.scores[kind].test.auroc.estimate < 0.75
+    loci = _score_loci(ProbeGrid.held_out([_contrast()], Cs=CS), X)
+    for kind in KINDS:
+        chosen = choose_locus(loci, kind)
+        assert chosen.layer == 3
+        assert chosen.scores[kind].validation[0] > 0.95
+        assert chosen.scores[kind].test.auroc.estimate < 0.75
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_figure_of_the_selected_locus_is_not_chosen_on(kind: str) -> None:
+def test_the_figure_of_the_selected_locus_is_not_chosen_on() -> None:
     """Every fold's test rows tell the classes apart at a layer of their own, where its training rows do not."""
     grid = ProbeGrid.cross_validated([_contrast()], n_folds=4, n_inner=2, Cs=CS)
     X = _stream({})
@@ -102,20 +102,21 @@ def test_the_figure_of_the_selected_locus_is_not_chosen_on(kind: str) -> None:
         inside = np.isin(np.arange(N), fold.test) & Y
         X[layer] += 6 * inside[:, None] * DIRECTION
     loci = _score_loci(grid, X)
-    by_fold, _ = choose_locus_by_fold(loci, kind)
-    assert all(locus.layer != fold for fold, locus in enumerate(by_fold))
+    for kind in KINDS:
+        by_fold, _ = choose_locus_by_fold(loci, kind)
+        assert all(locus.layer != fold for fold, locus in enumerate(by_fold))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "mass_mean"])
-def test_fits_and_choices_use_their_own_rows_only(kind: str) -> None:
+def test_fits_and_choices_use_their_own_rows_only() -> None:
     """Test rows replaced by others of another size change nothing but the test figure; nor do validation rows fits."""
     X, contrast = _stream({(0, "inst_last"): 3.0}), _contrast()
     grid = ProbeGrid.held_out([contrast], Cs=CS, estimators={"mass_mean": MassMean()})
     spoiled, blind = X.copy(), X.copy()
     spoiled[:, :, PART == "test"] = 30 * np.random.default_rng(1).standard_normal((N, D))[PART == "test"]
     blind[:, :, PART == "validation"] = -70
-    for a, b, c in zip(*(_score_loci(grid, x) for x in (X, spoiled, blind)), strict=True):
-        one, other, third = (locus.scores[kind] for locus in (a, b, c))
+    loci = zip(*(_score_loci(grid, x) for x in (X, spoiled, blind)), strict=True)
+    for of, kind in product(loci, (*KINDS, "mass_mean")):
+        one, other, third = (locus.scores[kind] for locus in of)
         assert one.validation == other.validation
         assert one.separation == pytest.approx(other.separation, rel=1e-3)  # fits end within their tolerance
         assert np.array_equal(one.C, other.C, equal_nan=True)
@@ -309,7 +310,7 @@ def test_constant_activations_tell_nothing(make: Make, value: float) -> None:
     """Also where the mean of equal numbers is off by a rounding error, which must not become a direction."""
     for n in (240, 239, 173):
         contrast = Contrast("normative", np.arange(n), Y[:n], np.arange(n), PART[:n])
-        locus = next(make([contrast], Cs=CS).scores_by_locus(np.full((1, 1, n, 37), value), [0], ["last"]))
+        locus = next(make([contrast], Cs=[1.0]).scores_by_locus(np.full((1, 1, n, 37), value), [0], ["last"]))
         for kind in KINDS:
             assert locus.scores[kind].validation.tolist() == [0.5] * len(locus.scores[kind].validation)
             assert not locus.scores[kind].separation.any()
@@ -386,10 +387,10 @@ def test_ambiguous_names_are_refused() -> None:
         ProbeGrid.held_out([_contrast()], names=["a", "b", "c"])
 
 
-@pytest.mark.parametrize("way", [choose_locus, choose_locus_by_fold])
-def test_a_locus_is_chosen_for_one_contrast(way: Callable[[list[LocusScores]], object]) -> None:
-    grid = ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS)
-    with pytest.raises(ValueError, match=r"expected scores of one contrast .*; got epistemic, normative"):
-        way(_score_loci(grid, _stream({})))
-    with pytest.raises(ValueError, match="choose a locus; got none"):
-        way([])
+def test_a_locus_is_chosen_for_one_contrast() -> None:
+    loci = _score_loci(ProbeGrid.held_out([_contrast(), _contrast(~Y, name="epistemic")], Cs=CS), _stream({}))
+    for way in (choose_locus, choose_locus_by_fold):
+        with pytest.raises(ValueError, match=r"expected scores of one contrast .*; got epistemic, normative"):
+            way(loci)
+        with pytest.raises(ValueError, match="choose a locus; got none"):
+            way([])

@@ -223,7 +223,7 @@ VALUES = st.sampled_from([0.0, 0.0, 1.0, -1.0, 2.0, 1e-3, 1e3, -1e6, 0.1])
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data(), n=st.integers(4, 16), d=st.integers(1, 24), log_C=st.floats(-4, 4))
 def test_small_and_degenerate_samples_too(data: st.DataObject, n: int, d: int, log_C: float) -> None:
     X = np.array(data.draw(st.lists(st.lists(VALUES, min_size=d, max_size=d), min_size=n, max_size=n)))

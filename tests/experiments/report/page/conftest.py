@@ -1,4 +1,4 @@
-"""The report of the small run, written once, opened in a real browser for the tests of a module."""
+"""The report of the small run, written once, opened in a real browser that all tests of the page share."""
 
 import shutil
 from collections.abc import Iterator
@@ -48,13 +48,13 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_stage, "draw", lambda *_: {})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     with started() as found:
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def tab(browser: Any, report: Path) -> Iterator[Any]:
     with opened(browser, report) as found:
         yield found
@@ -66,13 +66,8 @@ def page(tab: Any) -> Any:
     for kind in KINDS:
         place(tab, kind, 0.5)
     for name, value in (
-        ("part", "test"),
-        ("label", ""),
-        ("category", ""),
-        ("trigger", ""),
-        ("change", ""),
-        ("sort", "id"),
-    ):
+        {"part": "test", "sort": "id"} | dict.fromkeys(("label", "category", "trigger", "change"), "")
+    ).items():
         tab.locator(f"select.{name}").select_option(value)
     tab.locator(".search").fill("")
     tab.locator(".unblur").uncheck()

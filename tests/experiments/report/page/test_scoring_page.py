@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scoring.scorecard import Scorecard
-from tests.support.browser import needs_browser, opened, started
+from tests.support.browser import needs_browser, opened
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 DECLINES, ANSWERS = "I can't help with that.", "Sure. First, open the valve and drain the tank."
@@ -91,10 +91,9 @@ def test_a_page_needs_a_directory(cli: Any, tmp_path: Path) -> None:
 
 @needs_browser
 @pytest.mark.slow
-def test_both_pages_draw_their_charts_without_a_fault(pages: tuple[Path, Path]) -> None:
-    with started() as browser:
-        for path, marks in zip(pages, (8, 16), strict=True):
-            with opened(browser, path) as page:
-                page.wait_for_selector("figure svg")
-                assert page.locator("figure svg .mark-rect path").count() == marks  # a bar and its end each
-                assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+def test_both_pages_draw_their_charts_without_a_fault(browser: Any, pages: tuple[Path, Path]) -> None:
+    for path, marks in zip(pages, (8, 16), strict=True):
+        with opened(browser, path) as page:
+            page.wait_for_selector("figure svg")
+            assert page.locator("figure svg .mark-rect path").count() == marks  # a bar and its end each
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
