@@ -1,6 +1,7 @@
 from .contrast import Contrast as Contrast
 from .direction import Direction as Direction
 from .direction import Locus as Locus
+from .direction import Subspace as Subspace
 from .estimators.erasers import Inlp as Inlp
 from .estimators.erasers import LeaceEraser as LeaceEraser
 from .estimators.probes import CentroidCosine as CentroidCosine
@@ -14,4 +15,3 @@ from .statistics.intervals import Estimate as Estimate
 from .statistics.intervals import auroc_interval as auroc_interval
 from .statistics.intervals import clopper_pearson as clopper_pearson
 from .statistics.intervals import effective_groups as effective_groups
-from .subspace import Subspace as Subspace

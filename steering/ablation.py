@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from extract.model.edit import Edit, site
-from probes.direction import Direction, vector_digest
-from probes.subspace import Subspace
+from probes.direction import Direction, Subspace, vector_digest
 from steering.ablation_variant import DEFAULT, TokenScope, Variant
 from steering.interventions import DeviceCopies, Intervention, add, affine, place, set_projections, zero
 

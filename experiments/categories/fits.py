@@ -20,9 +20,8 @@ from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from extract.errors import UserError
 from extract.model.edit import Edit
-from probes.direction import Direction
+from probes.direction import Direction, Subspace
 from probes.statistics.seeds import named_rng
-from probes.subspace import Subspace
 from scoring.actions import OPENED
 from steering.ablation import ablation, subspace_ablation
 from steering.ablation_variant import Variant

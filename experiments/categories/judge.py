@@ -32,9 +32,8 @@ from experiments.categories.results import (
 from experiments.categories.tradeoff import CONFIDENT, STRENGTHS, WAYS
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Key, Outcomes, read_outcomes
-from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups
+from probes.statistics.intervals import Estimate, clopper_pearson, effective_groups, tango, tango_score
 from probes.statistics.permutation import holm
-from probes.statistics.tango import score, tango
 from scoring.actions import OPENED
 from scoring.rates import grouped_rate
 
@@ -246,11 +245,11 @@ def _of_pairs(pairs: Sequence[tuple[str, str]], claims: Sequence[CategoryVerdict
 
 def _p_above(a: Stopped, b: Stopped, n: float, margin: float) -> float:
     """Score test of a paired difference (Tango 1998)."""
-    return float(ndtr(-score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
+    return float(ndtr(-tango_score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
 
 
 def _p_below(a: Stopped, b: Stopped, n: float, margin: float) -> float:
-    return float(ndtr(score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
+    return float(ndtr(tango_score(float(np.mean(a & ~b)), float(np.mean(~a & b)), n, margin)))
 
 
 def _p_share_above(stopped: Stopped, n: float, margin: float) -> float:

@@ -39,9 +39,8 @@ from experiments.dissociation.verdict_rules import (
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Estimate, clopper_pearson
+from probes.statistics.intervals import Estimate, clopper_pearson, tango
 from probes.statistics.permutation import MIN_LABELLINGS, holm
-from probes.statistics.tango import tango
 
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"

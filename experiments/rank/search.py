@@ -16,10 +16,9 @@ from jaxtyping import Bool, Float, Int, Real, Shaped
 
 from experiments.rank.results import RankFit
 from experiments.run.config import MOST_DIRECTIONS
+from probes.direction import project_out
 from probes.means import difference_in_means, usable_strata
-from probes.statistics.intervals import effective_groups
-from probes.statistics.tango import tango
-from probes.subspace import project_out
+from probes.statistics.intervals import effective_groups, tango
 
 Basis = Float[np.ndarray, "k d_model"]  # orthonormal, float64
 Part = Literal["train", "validation", "test"]

@@ -18,8 +18,7 @@ from experiments.run.completion_file import Completion, is_right
 from extract.atomic_write import atomic_path, make_folder
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from probes.statistics.intervals import Estimate, effective_groups, grouped_mean
-from probes.statistics.tango import tango
+from probes.statistics.intervals import Estimate, effective_groups, grouped_mean, tango
 from scoring.rates import grouped_rate
 
 PLAIN = "plain"  # condition: the prompt as the run's file has it

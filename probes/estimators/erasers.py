@@ -13,11 +13,16 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from probes.covariance import bodnar
-from probes.direction import Direction, Locus, Provenance
-from probes.estimators.base import DirectionMixin, fit_labelled, read_samples, same_mean
-from probes.estimators.probes import ClassWeight, fit_standardised
+from probes.direction import Direction, Locus, Provenance, nullspace_directions, project_out
+from probes.estimators.probes import (
+    ClassWeight,
+    DirectionMixin,
+    fit_labelled,
+    fit_standardised,
+    read_samples,
+    same_mean,
+)
 from probes.means import difference_in_means
-from probes.subspace import nullspace_directions, project_out
 
 
 class LabelEraser(DirectionMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -42,11 +47,9 @@ class LeaceEraser(LabelEraser):
 
     The map is `x - removed_ (read_ @ (x - mean_))`. After it, both classes have the same mean on the training samples,
     so no linear probe fitted on them is better than chance; of all affine maps with this property it changes samples
-    least. On held-out samples it is an estimate: with fewer samples than features, probes fitted earlier on the same
-    samples cannot read the label from erased held-out samples, but a probe fitted on many new erased samples may.
+    least. With fewer samples than features, a probe fitted on many new erased samples may still read the label.
 
-    `direction` is the removed direction, parallel to the difference of the class means; `read_` is the read direction.
-    The fit takes O(d_model^3).
+    `direction` is the removed direction, parallel to the difference of the class means. The fit takes O(d_model^3).
 
     Args:
         shrinkage: shrink the covariance (optimal linear shrinkage, arXiv 1308.2608); needed if n_samples < d_model,
@@ -54,7 +57,7 @@ class LeaceEraser(LabelEraser):
 
     Attributes:
         removed_, read_: (d_model,) float64, `removed_ @ read_ == 1`; `removed_` points to `classes_[1]`.
-        mean_: mean of all training samples, (d_model,); a sample at the mean does not change.
+        mean_: mean of all training samples, (d_model,).
         shrinkage_: the weight of the multiple of the identity, chosen from the data.
     """
 

@@ -1,27 +1,181 @@
-"""Binary probes: difference in means, mass-mean, logistic, centroid cosine."""
+"""Binary probes (difference in means, mass-mean, logistic, centroid cosine), and what they share with the erasers:
+checks of training data, binary decisions, and a `Direction` with its provenance."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer, Shaped
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probes.covariance import Shrinkage, shrunk_covariance
 from probes.direction import Direction, Locus, Provenance
-from probes.estimators.base import BinaryProbe, fit_labelled, read_samples
 from probes.grid.solver import fit_logistic_batch
+from probes.means import difference_in_means, unit
 
+N_NAMED = 5  # rows named in an error
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
+
+
+class TrainingSamples(NamedTuple):
+    """Training samples, centred in float64 so that a large common offset does not reduce accuracy."""
+
+    X: Float[np.ndarray, "samples features"]  # minus `centre`
+    centre: Float[np.ndarray, " features"]  # the mean of all samples
+    positive: Bool[np.ndarray, " samples"]  # of class `classes_[1]`
+    theta: Float[np.ndarray, " features"]  # mean of the positive class minus mean of the negative
+
+
+def fit_labelled(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> TrainingSamples:
+    """Check training data; set the estimator's `classes_`, `class_count_`, `class_means_` and `n_features_in_`."""
+    samples, labels = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite=False)
+    _check_finite(samples)
+    check_classification_targets(labels)
+    name, classes = type(estimator).__name__, np.unique(labels)
+    if len(classes) == 1:
+        raise ValueError(f"{name} needs two classes, got one class only: {_counts(labels)}")
+    if len(classes) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is multiclass: {_counts(labels)}"
+        )
+    positive = labels == classes[1]
+    centre = samples.mean(axis=0)
+    centred = samples - centre
+    theta = difference_in_means(centred, positive)
+    if not np.ptp(samples, axis=0).any():
+        raise ValueError(f"{name} needs samples that differ; all {len(samples)} rows of X are the same")
+    if same_mean(centred, theta):
+        raise ValueError(f"{name} needs classes that differ in their mean; {_counts(labels)} have the same mean")
+    estimator.classes_ = classes
+    estimator.class_count_ = np.array([(~positive).sum(), positive.sum()])
+    estimator.class_means_ = np.stack([centre + centred[side].mean(axis=0) for side in (~positive, positive)])
+    return TrainingSamples(centred, centre, positive, theta)
+
+
+def read_samples(
+    estimator: BaseEstimator, X: ArrayLike, *, keep_float32: bool = False
+) -> Float[np.ndarray, "samples features"]:
+    """Check samples for a fitted estimator; return them in float64, or in float32 if `keep_float32`."""
+    check_is_fitted(estimator)
+    dtype = [np.float64, np.float32] if keep_float32 else np.float64
+    samples = validate_data(estimator, X, reset=False, dtype=dtype, ensure_all_finite=False)
+    _check_finite(samples)
+    return samples
+
+
+def same_mean(X: Float[np.ndarray, "samples features"], theta: Float[np.ndarray, " features"]) -> bool:
+    """Return whether a difference in means of centred samples is only rounding."""
+    rounding = len(X) * np.finfo(np.float64).eps * np.abs(X).max(axis=0)
+    return bool((np.abs(theta) <= rounding).all())
+
+
+class DirectionMixin:
+    """Adds `direction` to a fitted binary estimator, and scikit-learn tags for two classes."""
+
+    classes_: Shaped[np.ndarray, " 2"]  # sorted as by np.unique; scores are positive for classes_[1]
+    class_count_: Integer[np.ndarray, " 2"]  # training samples of each class
+    class_means_: Float[np.ndarray, "2 features"]
+
+    def direction(
+        self, name: str, locus: Locus, provenance: Provenance | None = None, *, positive: object = None
+    ) -> Direction:
+        """Return the unit vector towards the positive class, with the mean training projection of both classes.
+
+        Args:
+            name, locus: of the direction, unique in its file, and of its samples.
+            provenance: further information, besides the estimator, its parameters, labels, counts and learned values.
+            positive: the label of the positive class. Only booleans, and 0 and 1, need none: the order of other labels
+                (the alphabet) does not say which class declines. ValueError if it is missing or no label.
+        """
+        check_is_fitted(self)
+        return self._direction_along(self._axis(), name, locus, provenance, positive)
+
+    def _direction_along(
+        self, axis: np.ndarray, name: str, locus: Locus, provenance: Provenance | None, positive: object, **more: object
+    ) -> Direction:
+        labels, counts = self.classes_.tolist(), self.class_count_.tolist()
+        if positive is None and set(labels) == {0, 1}:
+            positive = labels[1]
+        if positive not in labels:
+            given = "none was given" if positive is None else f"got {positive!r}"
+            either = " or ".join(f"positive={label!r}" for label in labels)
+            raise ValueError(f"name the direction's positive class, {either}; {given}")
+        on = labels.index(positive)
+        vector = unit(axis if on else -axis)
+        means = (self.class_means_ @ vector.astype(np.float64)).tolist()
+        record = {
+            "estimator": type(self).__name__,
+            "parameters": {key: _plain(value) for key, value in self.get_params().items()},  # type: ignore[attr-defined]
+            "positive_class": labels[on],
+            "negative_class": labels[1 - on],
+            "n_positive": counts[on],
+            "n_negative": counts[1 - on],
+        }
+        return Direction(
+            name, vector, locus, means[on], means[1 - on], record | self._learned() | more | dict(provenance or {})
+        )
+
+    @abstractmethod
+    def _axis(self) -> Float[np.ndarray, " features"]:
+        """Return a vector of any length towards the positive class."""
+
+    def _learned(self) -> dict[str, object]:
+        """Return learned values, besides the direction, for the provenance."""
+        return {}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        tags.classifier_tags = tags.classifier_tags or ClassifierTags()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class BinaryProbe(DirectionMixin, ClassifierMixin, BaseEstimator):
+    """A binary classifier; the sign of its score is the decision."""
+
+    @abstractmethod
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]: ...
+
+    def predict(self, X: ArrayLike) -> Shaped[np.ndarray, " samples"]:
+        """Return each sample's class."""
+        positive = self.decision_function(X) > 0
+        return self.classes_[positive.astype(int)]
+
+
+def _check_finite(X: np.ndarray) -> None:
+    rows = np.flatnonzero(~np.isfinite(X).all(axis=1))
+    if len(rows):
+        named = ", ".join(map(str, rows[:N_NAMED])) + (", …" if len(rows) > N_NAMED else "")
+        raise ValueError(f"X has NaN or inf in {len(rows)} of {len(X)} rows, at index {named}")
+
+
+def _counts(y: np.ndarray) -> str:
+    pairs = zip(*(column.tolist() for column in np.unique(y, return_counts=True)), strict=True)
+    named = [f"{label!r} ({n} sample{'s' * (n != 1)})" for label, n in pairs]
+    if len(named) > N_NAMED:
+        named = [*named[:N_NAMED], "…"]
+    return " and ".join(named) if len(named) < 3 else ", ".join(named)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class LinearBinaryProbe(BinaryProbe):
     """A binary probe with an affine score of the raw samples."""
 
-    coef_: Float[np.ndarray, "1 features"]
+    coef_: Float[np.ndarray, "1 features"]  # of the score
     intercept_: Float[np.ndarray, " 1"]
 
     def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:
@@ -40,11 +194,7 @@ class DifferenceInMeans(LinearBinaryProbe):
     """Difference-in-means classifier with the threshold at the midpoint (Arditi et al. 2024, arXiv 2406.11717).
 
     The score is the projection onto the unit direction minus the midpoint of the classes' mean projections, in
-    residual-stream units. There are no hyperparameters.
-
-    Attributes:
-        theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
-        coef_, intercept_: of the score, (1, d_model) with unit norm and (1,).
+    residual-stream units. `theta_` is the mean of `classes_[1]` minus that of `classes_[0]`, (d_model,) float64.
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DifferenceInMeans:
@@ -60,16 +210,11 @@ class MassMean(LinearBinaryProbe):
 
     The score is `(x - midpoint) @ inverse(S_w) @ theta`, with theta the difference of the class means and S_w the
     pooled covariance within the classes, shrunk towards a multiple of the identity. `direction` is the read direction,
-    inverse(S_w) theta normalised; `theta_` is the write direction. With fewer samples than features no matrix of size
-    d_model × d_model is built.
+    inverse(S_w) theta normalised; `theta_`, (d_model,) float64, is the write direction, not normalised.
 
     Args:
-        shrinkage: "ledoit_wolf", "oas", "bodnar", or a number from 0 (none) to 1 (the plain difference in means).
-
-    Attributes:
-        theta_: mean of `classes_[1]` minus mean of `classes_[0]`, (d_model,) float64, not normalised.
-        shrinkage_: the shrinkage used.
-        coef_, intercept_: of the score, (1, d_model) and (1,).
+        shrinkage: "ledoit_wolf", "oas", "bodnar", or a number from 0 (none) to 1 (the plain difference in means);
+            `shrinkage_` is the number used.
     """
 
     def __init__(self, shrinkage: Shrinkage = "ledoit_wolf") -> None:
@@ -106,9 +251,6 @@ class LogisticProbe(LinearBinaryProbe):
         C: inverse strength of the regularisation of standardised weights.
         class_weight: "balanced", None, or a mapping from label to weight.
         tol: error bound of the standardised weights, relative to their norm; see `fit_logistic_batch`.
-
-    Attributes:
-        coef_, intercept_: of the score, (1, d_model) and (1,) float64.
     """
 
     def __init__(self, C: float = 1.0, class_weight: ClassWeight = "balanced", tol: float = 1e-8) -> None:
@@ -146,9 +288,6 @@ class CentroidCosine(BinaryProbe):
 
     Args:
         n_layers: X is (n_samples, n_layers * d_model), features laid layer after layer.
-
-    Attributes:
-        class_means_: the centroids, (2, n_layers * d_model) float64.
     """
 
     def __init__(self, n_layers: int = 1) -> None:
@@ -164,9 +303,7 @@ class CentroidCosine(BinaryProbe):
         if n_features == self.n_layers:
             raise ValueError(f"a cosine needs at least two features per layer, {got}")
         if not self._toward().any():
-            raise ValueError(
-                "CentroidCosine needs centroids with different directions; the class means differ only in length"
-            )
+            raise ValueError("CentroidCosine needs two directions of centroids; the class means differ only in length")
         return self
 
     def decision_function(self, X: ArrayLike) -> Float[np.ndarray, " samples"]:

@@ -14,6 +14,7 @@ from jaxtyping import Float, Real
 from scipy.linalg import subspace_angles
 
 from probes.contrast import Contrast
+from probes.direction import nullspace_directions
 from probes.geometry.cosines import Cosine, compare_directions
 from probes.geometry.cross_reading import Erasure, Transfer, cross_erasure, transfer
 from probes.geometry.fitted_direction import (
@@ -24,7 +25,6 @@ from probes.geometry.fitted_direction import (
     check_same_locus,
     fit_with_null,
 )
-from probes.subspace import nullspace_directions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer, Real
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 RANK = 256  # vectors; twice as many change the number of steps by a few per cent
@@ -32,8 +32,7 @@ class Preconditioner:
     def of(cls, X: Float[Tensor, "samples features"], share: Float[Tensor, " samples"]) -> Preconditioner:
         """Approximate X' W X by its product with RANK random directions, always the same.
 
-        W is the share of the training sets that each sample is in. A sample in none of them must not count: if it lies
-        far away, the approximation would be of that sample only.
+        W is the share of the training sets that a sample is in: one in none that lies far away must not count.
         """
         d = X.shape[1]
         rank = min(RANK, *X.shape)
@@ -79,13 +78,8 @@ class Design:
     inverse_scale: Float[Tensor, "sets features"]  # 1 / standard deviation over each training set; 0 where constant
 
     @classmethod
-    def of(
-        cls,
-        X: Real[np.ndarray, "samples features"],
-        train: Bool[np.ndarray, "sets samples"],
-        device: str | torch.device,
-    ) -> Design:
-        """Centre and scale the activations of all training sets."""
+    def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> Design:
+        """Centre and scale activations, (samples, features), of all training sets, (sets, samples) bool."""
         wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
         inside = _double(train, device)
         used = inside.sum(dim=0) / inside.sum()
@@ -98,16 +92,13 @@ class Design:
         wide /= scale
         rounded = wide.float()
         gram = _gram(rounded) if len(wide) <= 1.5 * wide.shape[1] else None
-        share = inside.mean(dim=0).float()
-        return cls(wide, rounded, gram, mean, scale, share, _inverse_scales(wide, inside, square, mean / scale))
+        inverse_scale = _inverse_scales(wide, inside, square, mean / scale)
+        return cls(wide, rounded, gram, mean, scale, inside.mean(dim=0).float(), inverse_scale)
 
     @cached_property
-    def _float32_preconditioner(self) -> Preconditioner:
+    def preconditioner(self) -> Preconditioner:
+        """The preconditioner shared by all fits, in float32."""
         return Preconditioner.of(self.rounded, self.share)
-
-    def preconditioner(self, dtype: torch.dtype) -> Preconditioner:
-        """Return the preconditioner shared by all fits, made at the first call, in the dtype of the unknowns."""
-        return self._float32_preconditioner.to(dtype)
 
     @cached_property
     def transposed(self) -> Float[Tensor, "features samples"]:
@@ -116,10 +107,7 @@ class Design:
 
 
 def _gram(X: Tensor, blocks: int = 4) -> Tensor:
-    """Return X X', by block rows up to the diagonal, because torch has no symmetric product.
-
-    (NumPy has one, but its threads and torch's threads wait for each other, which costs more than it saves.)
-    """
+    """Return X X', by block rows up to the diagonal, because torch has no symmetric product."""
     gram = X.new_empty(len(X), len(X))
     edges = [len(X) * i // blocks for i in range(blocks + 1)]
     for start, stop in itertools.pairwise(edges):
@@ -188,10 +176,7 @@ def _double(values: np.ndarray, device: str | torch.device) -> Tensor:
 
 
 def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -> Tensor:
-    """Return 1 / standard deviation of each feature over each training set, (sets, d_model); 0 where constant.
-
-    `offset` is the mean removed from X; whether a variance is rounding error depends on it.
-    """
+    """Return 1 / standard deviation of each feature over each training set; `offset` is the mean removed from X."""
     n = inside.sum(dim=1, keepdim=True)
     mean = inside @ X / n
     variance = square / n - mean**2

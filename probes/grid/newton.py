@@ -28,8 +28,8 @@ class Space:
 
     For weights v the matrix is I + S X' D X S with the fit's own scales S. For coefficients a, with v = S X' a, it is
     I + D K with K = X S S X', self-adjoint in the inner product a' K a (Chapelle 2007, Training a support vector
-    machine in the primal). K uses the scales of all sets, so that one matrix serves every fit of the locus; it is off
-    by a few per cent, as the standard deviations of folds differ, which costs one or two Newton steps.
+    machine in the primal). K uses the scales of all sets, which differ by a few per cent, so that one matrix serves
+    every fit of the locus; that costs one or two Newton steps.
     """
 
     def __init__(self, design: Design, inverse_scale: Float[Tensor, "fits features"], kind: Inner) -> None:
@@ -63,7 +63,7 @@ class Space:
         if self.kind == "gram":
             return r
         curvature = total / self._design.share.sum()
-        return self._design.preconditioner(self.dtype).solve(r, curvature).mul_(self._varies)
+        return self._design.preconditioner.to(self.dtype).solve(r, curvature).mul_(self._varies)
 
     def rows(self, keep: Bool[Tensor, " fits"]) -> Space:
         """Return the space of a subset of the fits."""
@@ -115,11 +115,7 @@ def tiny(like: Tensor) -> float:
 
 
 def _shared_start(design: Design, problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve the problem roughly, with the scales of all sets: coefficients (fits, n_samples), intercepts (fits, 1).
-
-    A step then needs only products with the Gram matrix, in float32. The standard deviations of a fold differ from
-    those of all sets by a few per cent, so the solution is close.
-    """
+    """Solve roughly by products with the Gram matrix: coefficients (fits, n_samples) and intercepts (fits, 1)."""
     space, rough = Space(design, problem.inverse_scale, "gram"), problem.rounded()
     a = torch.zeros_like(rough.cost)
     f, b, open_ = torch.zeros_like(a), a.new_zeros(len(a), 1), torch.arange(len(a), device=a.device)
@@ -177,10 +173,9 @@ class _Open:
 def newton(design: Design, problem: Problem, tol: float, alone: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return weights for standardised features, intercepts for centred ones, error bounds, and unfinished fits.
 
-    Fits that systems in float32 do not bring to `tol` are left unfinished, unless `alone`.
-    Without a Gram matrix the fits of a set begin one after another, from the smallest C to the largest, each at the
-    rough solution of the one before, or where that one ended: from zero, a large C takes many steps. With `alone`,
-    systems are solved in float64 where float32 is too coarse.
+    Fits that systems in float32 do not bring to `tol` are left unfinished, or with `alone` solved in float64. Without a
+    Gram matrix the fits of a set begin one after another, from the smallest C to the largest, each at the rough
+    solution of the one before, or where that one ended: from zero, a large C takes many steps.
     """
     whole, fits = problem, len(problem.cost)
     w, b = (problem.cost.new_zeros(size) for size in ((fits, design.X.shape[1]), (fits, 1)))
@@ -284,10 +279,10 @@ def _intercept(problem: Problem, f: Tensor, b: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def _line_search(problem: Problem, ws: Tensor, ss: Tensor, f: Tensor, along: Tensor) -> Tensor:
-    """Return the step lengths, (fits, 1), that minimise the objective; on separable data they are often well above 1.
+    """Return the step lengths, (fits, 1), that minimise the objective, by Newton's method bracketed by earlier slopes.
 
     `ws` and `ss` are the inner products of weights and step, and of the step with itself; `f` and `along` are the
-    decision functions of both. The objective is convex along the step: Newton's method, bracketed by earlier slopes.
+    decision functions of both.
     """
     length = torch.ones_like(ws)
     low, high = torch.zeros_like(ws), torch.full_like(ws, torch.inf)

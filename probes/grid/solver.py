@@ -45,28 +45,20 @@ def fit_logistic_batch(
 
     Minimises C sum_i c_i log(1 + exp(-y_i f_i)) + |w|^2 / 2 with f = w . z + b over the set's training samples, with z
     standardised on them, like `LogisticRegression(C=C)` after `StandardScaler`. A feature that is constant in a set has
-    weight 0 there.
-
-    The penalty makes the objective strongly convex with modulus 1 in w, so |w - w*| <= |gradient|. A fit is finished
+    weight 0 there. The objective is strongly convex with modulus 1 in w, so |w - w*| <= |gradient|. A fit is finished
     when its gradient (at the optimal intercept) is below `tol` times |w|, or at the level of rounding, as for classes
     without a difference, where w* is zero.
 
     Args:
-        X: activations of all samples, read once; any float type, finite.
-        train: the training samples of each set.
-        y: the positive samples of each set; only those in `train` are used.
+        X: activations of all samples; any float type, finite.
+        train, y: the training samples of each set, and the positive ones among them.
         Cs: inverse penalties.
-        sample_weight: the c_i, the same in every set. None gives both classes the same weight in each set: c_i is
-            n / (2 n_class), as with `class_weight="balanced"`.
-        tol: limit of the error bound above.
+        sample_weight: the c_i, the same in every set; None: n / (2 n_class), as with `class_weight="balanced"`.
+        tol: limit of the error bound above; ConvergenceWarning if rounding or too many steps leave one above it.
         device: where to compute; it must support float64, which Apple's `mps` does not.
 
     Raises:
-        ValueError: a set lacks a class, a C or a sample's weight is not positive, a sample is not finite, or the device
-            is `mps`.
-
-    Warns:
-        ConvergenceWarning: `tol` was not reached because of rounding or too many steps; see `error`.
+        ValueError: a set lacks a class, a C or a sample's weight is not positive, a sample is not finite, or `mps`.
     """
     _check(X, train, y, Cs, sample_weight, device)
     fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol, device)

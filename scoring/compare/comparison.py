@@ -20,9 +20,8 @@ from scipy.special import gammaln
 from extract.atomic_write import atomic_file, make_folder
 from extract.errors import UserError
 from extract.record import Record
-from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate
+from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate, tango_of_shares
 from probes.statistics.permutation import holm
-from probes.statistics.tango import tango_of_shares
 from scoring.ledger import Ledger, group_overlap, workspace
 from scoring.rates import RATES, JointRates
 from scoring.right_action import Adjacency, GroupOverlap, ScoredChange, score_change

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probes.contrast import Contrast
-from probes.grid.folds import cross_validation
+from probes.grid.probe_grid import cross_validation
 
 N = 12
 GIVEN: dict[str, Any] = {

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Subspace
 from probes.means import unit
-from probes.subspace import Subspace
 
 LOCUS = Locus("resid_post", 1, "post_last")
 BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((16, 3)))[0].T.astype(np.float32)

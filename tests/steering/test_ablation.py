@@ -11,9 +11,8 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit, Pass, Site
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Subspace
 from probes.means import unit
-from probes.subspace import Subspace
 from steering.ablation import (
     ablation,
     ablation_at_every_layer,

@@ -11,8 +11,7 @@ from experiments.dissociation.power import MOST, needed_for_contrast, needed_for
 from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.dissociation.verdict_rules import EFFECT_KEYS
 from experiments.run.behaviour import KINDS
-from probes.statistics.intervals import Estimate, clopper_pearson
-from probes.statistics.tango import tango_of_shares
+from probes.statistics.intervals import Estimate, clopper_pearson, tango_of_shares
 
 N, E = KINDS
 ABOVE, BELOW, WITHIN = (0.15, inf), (-inf, 0.15), (-0.15, 0.15)

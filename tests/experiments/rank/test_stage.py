@@ -25,7 +25,7 @@ from extract.model.loading import open_model
 from extract.model.loading_options import ModelConfig
 from extract.progress import Reporter
 from extract.shipped import ROOT
-from probes.subspace import Subspace
+from probes.direction import Subspace
 from steering.direction_file import load_directions
 
 ZOO = ROOT / "organisms" / "zoo"

@@ -23,8 +23,7 @@ from extract.model.edit import Edit
 from extract.progress import Reporter
 from extract.prompts.sources import PromptsConfig
 from extract.shipped import ROOT
-from probes.statistics.intervals import effective_groups
-from probes.statistics.tango import tango
+from probes.statistics.intervals import effective_groups, tango
 from scoring.actions import ANSWERED
 from steering.interventions import add, affine, place
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probes.direction import Direction, Locus
 from probes.estimators import CentroidCosine, DifferenceInMeans, Inlp, LeaceEraser, LogisticProbe, MassMean
-from probes.estimators.base import BinaryProbe
+from probes.estimators.probes import BinaryProbe
 from tests.support.covering import rest_slow
 
 LOCUS = Locus("resid_post", 3, "post_last")

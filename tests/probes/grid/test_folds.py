@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extract.prompts.groups import linked_groups
 from probes.contrast import Contrast
-from probes.grid.folds import Fold, cross_validation, held_out
+from probes.grid.probe_grid import Fold, cross_validation, held_out
 
 PARTS = np.array(["train", "validation", "test"], dtype=object)
 

@@ -16,10 +16,10 @@ from probes.statistics.intervals import (
     difference,
     effective_number,
     grouped_mean,
+    tango_of_shares,
     wilson,
 )
 from probes.statistics.means import mean_interval, sum_of_means
-from probes.statistics.tango import tango_of_shares
 from tests.support.draws import draws
 
 RATES = (0.0, 0.05, 0.5)

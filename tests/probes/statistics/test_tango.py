@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
-from probes.statistics.intervals import wilson
-from probes.statistics.tango import lies_within, score, tango, tango_of_shares
+from probes.statistics.intervals import lies_within, tango, tango_of_shares, tango_score, wilson
 
 
 def by_search(only_a: int, only_b: int, n: int, difference: float) -> float:
@@ -29,11 +28,11 @@ def test_limits_are_where_the_score_test_rejects(only_a: int, only_b: int, n: in
     assert by_search(only_a, only_b, n, interval.high) == pytest.approx(-norm.ppf(0.975), abs=1e-3)
     for difference in (-0.4, 0.0, 0.15, 0.5):
         expected = by_search(only_a, only_b, n, difference)
-        assert score(only_a / n, only_b / n, n, difference) == pytest.approx(expected, abs=1e-3)
+        assert tango_score(only_a / n, only_b / n, n, difference) == pytest.approx(expected, abs=1e-3)
 
 
 def test_at_a_difference_of_zero_the_test_is_mcnemars() -> None:
-    assert score(12 / 50, 2 / 50, 50, 0.0) == pytest.approx((12 - 2) / np.sqrt(12 + 2))
+    assert tango_score(12 / 50, 2 / 50, 50, 0.0) == pytest.approx((12 - 2) / np.sqrt(12 + 2))
 
 
 def test_without_discordant_pairs_the_limits_are_wilsons() -> None:
