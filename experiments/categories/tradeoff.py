@@ -29,14 +29,8 @@ from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
 from probes.direction import Direction, Locus, Subspace, vector_digest
 from probes.statistics.seeds import named_rng
-<<<<<<< HEAD
-from probes.subspace import Subspace
 from steering.ablation import adding, setting
 from steering.interventions import place
-=======
-from steering.ablation_variant import TokenScope
-from steering.interventions import DeviceCopies, add, place, set_projections
->>>>>>> 3e0025f9 (Tango's interval is in intervals, subspaces in direction, folds in probe_grid, an estimator's base in probes)
 
 WAYS = ("one direction", "subspace", "trajectories")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)

@@ -18,12 +18,7 @@ from jaxtyping import Bool
 from pydantic import Field
 from scipy.special import ndtri
 
-<<<<<<< HEAD
-from probes.statistics.intervals import Estimate, clopper_pearson
-from probes.statistics.tango import lies_within
-=======
-from probes.statistics.intervals import clopper_pearson, lies_within
->>>>>>> 3e0025f9 (Tango's interval is in intervals, subspaces in direction, folds in probe_grid, an estimator's base in probes)
+from probes.statistics.intervals import Estimate, clopper_pearson, lies_within
 
 Range = tuple[float, float]
 ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin

@@ -22,16 +22,10 @@ from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, writ
 from experiments.run.corpus import Corpus
 from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
-from probes.direction import Direction
-<<<<<<< HEAD
-from probes.statistics.intervals import effective_groups
-from probes.statistics.seeds import named_rng
-from probes.statistics.tango import tango
-from probes.subspace import Subspace
-from scoring.actions import OPENED
-=======
+from probes.direction import Direction, Subspace
 from probes.statistics.intervals import effective_groups, tango
->>>>>>> 3e0025f9 (Tango's interval is in intervals, subspaces in direction, folds in probe_grid, an estimator's base in probes)
+from probes.statistics.seeds import named_rng
+from scoring.actions import OPENED
 from scoring.rates import grouped_rate
 from steering.ablation import subspace_ablation
 from steering.direction_file import save_directions
