@@ -67,12 +67,7 @@ class Section:
 
 
 def figure(name: str, chart: Chart, caption: str, rows: Sequence[Row], columns: Mapping[str, str]) -> Figure:
-    """Return a chart with its numbers.
-
-    Args:
-        rows: the data of the chart.
-        columns: the fields of the table, with their headings; a heading that ends in % has shares in percent.
-    """
+    """Return a chart with its data as a table: fields with their headings, of which one in % has shares in percent."""
     cells = [[_cell(row.get(field), heading) for field, heading in columns.items()] for row in rows]
     numbers = Table("The numbers", list(columns.values()), cells, fold=True) if rows else None
     return Figure(name, caption, specification(chart), numbers)

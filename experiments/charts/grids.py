@@ -28,12 +28,8 @@ def heat_map(
 ) -> Chart:
     """Draw one value a cell, framed where it is chosen; where columns are few, each with its number and 95 % interval.
 
-    Args:
-        rows: fields column, row, estimate, low, high (None without), n; optionally chosen. In the order of the axes.
-        columns, lines: what the columns and the rows of cells are, as the axes' titles.
-        unit: of the values, beside the colour bar.
-        domain: values of both ends of the colour scale.
-        number: the format of a value, as d3 writes it.
+    Rows are column, row, estimate, low, high (None without), n, and may be chosen, in the order of the axes, which have
+    `columns` and `lines` as titles. `unit` and `domain` are of the colour scale; `number` is d3's format of a value.
     """
     written = len({row["column"] for row in rows}) <= MOST_WRITTEN
     axis = alt.Axis(labelAngle=0, labelLimit=column_width, labelExpr=LINES)
@@ -71,12 +67,7 @@ def _interval(row: Row, number: str) -> str:
 def by_layer(
     rows: Sequence[Row], *, y_title: str, reference: float | None = 0.0, title: str = "", number: str = ".2f"
 ) -> Chart:
-    """Draw a line a series over layers; the axis ends where the data end.
-
-    Args:
-        rows: fields layer, series, estimate, low, high (None without), n.
-        reference: a value marked by a dashed line.
-    """
+    """Draw a line a series over layers (rows: layer, series, estimate, low, high, n); dashed: the reference."""
     names = list(dict.fromkeys(row["series"] for row in rows))
     colours = alt.Scale(domain=names, range=[ORANGE, BLUE, GREEN, YELLOW][: len(names)])
     legend = alt.Legend(title=None, orient="top", labelLimit=420) if len(names) > 1 else None

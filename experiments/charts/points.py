@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 import altair as alt
 
@@ -29,12 +29,7 @@ from experiments.charts.specification import (
     tooltips,
 )
 
-Axis = TypeVar("Axis", alt.X, alt.Y)
-
-PROMPTS, STEPPED = (
-    "prompts",
-    "stepped",
-)  # data that the page's script fills: all prompts; that stepped to, `shown` 0 or 1
+PROMPTS, STEPPED = "prompts", "stepped"  # data that the page's script fills: all prompts; that stepped to
 LIVE = "live"  # the data that the page's script replaces: one row, with `shown` 0 or 1
 SHAPES = {"answer": "circle", "refuse": "cross", "abstain": "triangle-up", "other": "diamond"}
 LOOK = {  # of a kind of setting: colour, shape
@@ -62,10 +57,9 @@ def shape_of(action: str | None) -> str:
 
 
 def scatter(rows: Sequence[Row] | None, *, labels: Sequence[str], x_title: str, y_title: str) -> Chart:
-    """Draw prompts by their projections: colour is the label, shape the action.
+    """Draw prompts (i, x, y, label, action: a key of `SHAPES`) by their projections; None: the page's script has them.
 
-    Args:
-        rows: fields i, x, y, label, action (a key of `SHAPES`); None where the page's script fills them in.
+    Colour is the label, shape the action.
     """
     data = alt.NamedData(name=PROMPTS) if rows is None else data_of(rows, PROMPTS)
     colours = alt.Scale(domain=list(labels), range=[LABEL_COLOURS[label] for label in labels])
@@ -86,9 +80,8 @@ def scatter(rows: Sequence[Row] | None, *, labels: Sequence[str], x_title: str, 
 def tradeoff(rows: Sequence[Row], *, x_title: str, y_title: str, live: bool = False) -> Chart:
     """Draw settings by two rates: frontiers, and marked settings with intervals; both axes end where the data end.
 
-    Args:
-        rows: fields kind (a key of `LOOK`), name, x, y (shares), x_low, x_high, y_low, y_high (None without).
-        live: leave a place for one more point, in the data named `LIVE`.
+    Rows are kind (a key of `LOOK`), name, x, y (shares) and their limits (None without); `live` leaves a place for one
+    more point, in the data named `LIVE`.
     """
     there = {row["kind"] for row in rows} | ({"these thresholds"} if live else set())
     kinds = [kind for kind in LOOK if kind in there]
@@ -110,11 +103,9 @@ def tradeoff(rows: Sequence[Row], *, x_title: str, y_title: str, live: bool = Fa
 
 
 def lowering(rows: Sequence[Row], *, x_title: str, y_title: str, limit: float) -> Chart:
-    """Draw a path a way of intervening through its strengths, with 95 % intervals; both axes go from 0 to 1.
+    """Draw a path a way of intervening through its strengths (rows: way, strength, x, y and their limits, shares).
 
-    Args:
-        rows: fields way, strength, x, x_low, x_high, y, y_low, y_high (shares).
-        limit: of y, marked by a dashed line: the margin above which a loss is not small.
+    The dashed line is the limit of y: the margin above which a loss is not small.
     """
     ways = list(dict.fromkeys(row["way"] for row in rows))
     legend = alt.Legend(title=None, orient="bottom", labelLimit=420)
@@ -131,9 +122,7 @@ def lowering(rows: Sequence[Row], *, x_title: str, y_title: str, limit: float) -
 def plane(rows: Sequence[Row]) -> Chart:
     """Draw models on the plane of two mistakes, the third as colour; those on the front have a ring.
 
-    Args:
-        rows: fields model, x, x_low, x_high (over-refusal), y, y_low, y_high (missed harm), overconfidence (None where
-            it is not known), front (whether no other model is at least as good in all three).
+    Rows are model, x (over-refusal), y (missed harm) and their limits, overconfidence (None: not known), and front.
     """
     titles = "over-refusal: % of benign prompts declined", "missed harm: % of harmful prompts answered"
     x, y = _shares(*titles, FROM_ZERO)
@@ -152,11 +141,7 @@ def plane(rows: Sequence[Row]) -> Chart:
 
 
 def calibration(rows: Sequence[Row], colours: Mapping[str, str], *, x_title: str, y_title: str) -> Chart:
-    """Draw a panel a series on an axis of log-odds, which spreads what crowds near 0 and 1.
-
-    Args:
-        rows: fields series, x (a probability), estimate, low, high (shares), n.
-    """
+    """Draw a panel a series (rows: series, x, estimate, low, high, n; shares) on an axis of log-odds."""
     ends = log_odds(LEAST), log_odds(1 - LEAST)
     steps = [ends[0] + i * (ends[1] - ends[0]) / 60 for i in range(61)]
     named = " : ".join(f"abs(datum.value - {log_odds(p)}) < 0.01 ? '{p:.1%}'".replace(".0%", "%") for p in TICKS)
@@ -173,11 +158,7 @@ def calibration(rows: Sequence[Row], colours: Mapping[str, str], *, x_title: str
 
 
 def reliability(rows: Sequence[Row], colours: Mapping[str, str], *, x_title: str, y_title: str) -> Chart:
-    """Draw all series in one panel over a linear axis, zoomed to the data, with the line of equal shares.
-
-    Args:
-        rows: fields series, x, estimate, low, high (shares), n.
-    """
+    """Draw all series (rows as of `calibration`) in one panel over a linear axis, zoomed to the data."""
     ends = [value for row in rows for key in ("x", "low", "high") if isinstance(value := row[key], int | float)]
     low = math.floor(10 * min(ends, default=0.0)) / 10
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(domain=[low, 1], zero=False), axis=PERCENT)
@@ -200,20 +181,13 @@ def _shares(x_title: str, y_title: str, scale: alt.Scale) -> tuple[alt.X, alt.Y]
 def _intervals(base: alt.Chart, rows: Sequence[Row], x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """Return the intervals across and along, of the points that have them."""
     layers = []
-    if any(row.get("x_low") is not None for row in rows):
-        across = base.transform_filter("isValid(datum.x_low)").mark_rule(strokeWidth=1.5, opacity=0.6)
-        layers.append(across.encode(_of(x, "x_low:Q"), alt.X2("x_high:Q"), y))
-    if any(row.get("y_low") is not None for row in rows):
-        along = base.transform_filter("isValid(datum.y_low)").mark_rule(strokeWidth=1.5, opacity=0.6)
-        layers.append(along.encode(_of(y, "y_low:Q"), alt.Y2("y_high:Q"), x))
+    for own, other, name, end in ((x, y, "x", alt.X2("x_high:Q")), (y, x, "y", alt.Y2("y_high:Q"))):
+        if any(row.get(f"{name}_low") is not None for row in rows):
+            low = own.copy()
+            low.shorthand = f"{name}_low:Q"
+            lines = base.transform_filter(f"isValid(datum.{name}_low)").mark_rule(strokeWidth=1.5, opacity=0.6)
+            layers.append(lines.encode(low, end, other))
     return layers
-
-
-def _of(axis: Axis, field: str) -> Axis:
-    """Return the same axis of another field."""
-    other = axis.copy()
-    other.shorthand = field
-    return other
 
 
 def _share(field: str, title: str) -> alt.Y:
@@ -241,11 +215,9 @@ def _binned(
 
 
 def rates_before_after(rows: Sequence[Row], title: str = "", x_title: str = X_TITLE) -> Chart:
-    """Draw each rate's bars with their intervals; the axis ends at the largest upper limit.
+    """Draw each rate's bars with their intervals, and the limit asked for; the axis ends at the largest upper limit.
 
-    Args:
-        rows: fields rate, when, estimate, low, high (shares), n; optionally the limit that is asked for.
-        x_title: of what the rates are shares.
+    Rows are rate, when, estimate, low, high (shares), n, and may have a limit; the title says of what the shares are.
     """
     known = [row for row in rows if row["estimate"] is not None]
     limited = [row for row in known if row.get("limit") is not None]
@@ -271,11 +243,7 @@ def rates_before_after(rows: Sequence[Row], title: str = "", x_title: str = X_TI
 
 
 def rates_by_run(rows: Sequence[Row]) -> Chart:
-    """Draw a panel a rate, with a line a run: points with their intervals.
-
-    Args:
-        rows: fields run, rate, when, estimate, low, high (shares), n.
-    """
+    """Draw a panel a rate, with a line a run: points with intervals (rows as of `rates_before_after`, and run)."""
     states = _states(rows)
     offset = alt.YOffset("when:N", sort=None, scale=alt.Scale(domain=states, paddingOuter=0.4))
     about = ["run:N", "rate:N", "when:N", *tooltips(".1%", "estimate", "low", "high"), "n:N"]

@@ -35,11 +35,7 @@ FROM_ZERO, ALL_SHARES = alt.Scale(domainMin=0, nice=True), alt.Scale(domain=[0, 
 
 
 def data_of(rows: Sequence[Row], name: str = "") -> alt.InlineData:
-    """Return rows as the data of a chart, any number of them.
-
-    Args:
-        name: by which the page's script finds the data to change it.
-    """
+    """Return rows, any number of them, as the data of a chart; by its name the page's script finds and changes it."""
     values = [{name: value if is_known(value) else None for name, value in row.items()} for row in rows]
     return alt.InlineData(values=values, name=name) if name else alt.InlineData(values=values)
 

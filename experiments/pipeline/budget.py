@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from math import ceil, inf
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,29 +85,25 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
         kept = read_prompts(prompts, config.seed)
         return RunPrompts(divide(kept, prompts, config.seed), [rendered[prompt.id] for prompt in kept])
 
-    def works(tried: RunConfig) -> bool:
-        return _can_be_divided(limited(tried.prompts).corpus, tried)
-
     def lasts(tried: RunConfig) -> float:
-        tried_run = replace(planned, config=tried, given=limited(tried.prompts))
-        return tried_run.plan().most_minutes(planned.machine)
+        return replace(planned, config=tried, given=limited(tried.prompts)).plan().minutes(planned.machine)[1]
+
+    def works(tried: RunConfig) -> bool:
+        return can_be_divided(limited(tried.prompts).corpus, tried)
 
     most = USED * minutes - (time.monotonic() - started) / 60
     cut = fit_time(config, model.n_layers, list(whole.corpus.counts().values()), lasts, most, works)
-    sentences = left_out(config, cut, (whole.corpus, limited(cut.prompts).corpus), model.n_layers)
-    if sentences:
-        reporter.say(
-            f"the whole run would take up to {lasts(config):.0f} minutes; to fit into {minutes:g}, it leaves out:"
-        )
-    else:
-        reporter.say(f"the whole run takes up to {lasts(config):.0f} minutes, within the budget; nothing is left out")
+    sentences = left_out(config, cut, whole.corpus, limited(cut.prompts).corpus, model.n_layers)
+    fits = "takes up to {:.0f} minutes, within the budget; nothing is left out"
+    cuts = f"would take up to {{:.0f}} minutes; to fit into {minutes:g}, it leaves out:"
+    reporter.say("the whole run " + (cuts if sentences else fits).format(lasts(config)))
     for sentence in sentences:
         reporter.say("  " + sentence)
     budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=sentences)
     return cut.model_copy(update={"budget": budget})
 
 
-def _can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
+def can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
     """Return whether every part and fold of the prompts that a configuration takes has what a run needs."""
     try:
         check_parts(corpus, config.prompts)
@@ -126,12 +123,8 @@ def fit_time(
 ) -> RunConfig:
     """Return the configuration with as many cuts as it takes to last at most so many minutes; each shortens it.
 
-    Args:
-        labels: the number of prompts of each label.
-        works: whether a run can be made of the prompts that a configuration takes; cuts to others are left out.
-
-    Raises:
-        UserError: not even the least run fits.
+    `labels` are the numbers of prompts of each label. Cuts to prompts of which no run can be made (`works`) are left
+    out. UserError: not even the least run fits.
     """
     lasting, layers = minutes(config), config.extract.layers or tuple(range(n_layers))
     for key, value in LADDER:
@@ -156,7 +149,7 @@ def _applied(
     key: str, value: Any, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int
 ) -> tuple[Any] | None:
     """Return the value that a cut gives its key, or None where it would not make the run with these layers smaller."""
-    now = current(config, key)
+    now = attrgetter(key)(config)
     if key == "extract.layers":  # every so many-th, unless the run writes at every layer, or at given directions' ones
         needed = "later" in (config.dissociate.layers, config.steer.layers) or config.dissociate.directions is not None
         value = layers[value - 1 :: value]
@@ -174,18 +167,7 @@ def _applied(
     return (value,) if value < (inf if now is None else now) else None
 
 
-def current(config: RunConfig, key: str) -> Any:
-    """Return the value of a key in dotted form."""
-    section, name = key.split(".")
-    return getattr(getattr(config, section), name)
-
-
 # -- what it costs -----------------------------------------------------------------------------------------------------
-
-
-def left_out(whole: RunConfig, cut: RunConfig, corpora: tuple[Corpus, Corpus], n_layers: int) -> tuple[str, ...]:
-    """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
-    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, *corpora))
 
 
 NO_VERDICT = "; no verdict depends on them."
@@ -223,9 +205,14 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
 }
 
 
+def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus, n_layers: int) -> tuple[str, ...]:
+    """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
+    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, before, after))
+
+
 def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
     for key, sentence in LEFT_OUT.items():
-        n, m = current(whole, key), current(cut, key)
+        n, m = attrgetter(key)(whole), attrgetter(key)(cut)
         if n == m:
             continue
         numbers: dict[str, float] = {}

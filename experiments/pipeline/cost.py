@@ -98,8 +98,7 @@ def _categories(config: RunConfig, size: RunSize) -> list[Step]:
     k = max(2, declinable // settings.least)
     tried = settings.folds * k * _candidates(config, size) * n
     return [
-        _onsets("choosing the layer of categories: onsets", 2 * tried),
-        _steps_of_kl("choosing the layer of categories: KL", tried, config),
+        *_choosing("choosing the layer of categories: ", "onsets", tried, config),
         Step("ablations of categories", completions=(2 * k + 1) * declinable, settings=2 * k + 1),
     ]
 
@@ -131,12 +130,8 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
 
 
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
-    n = config.dissociate.n_selection
-    tried = size.kinds * _candidates(config, size) * n
-    return [
-        _onsets("choosing write directions: onsets", 2 * tried),
-        _steps_of_kl("choosing write directions: KL", tried, config),
-    ]
+    tried = size.kinds * _candidates(config, size) * config.dissociate.n_selection
+    return _choosing("choosing write directions: ", "onsets", tried, config)
 
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
@@ -150,8 +145,7 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=edits * size.test, settings=edits),
-        replace(_onsets("permuted-label null: bypass and induce", 2 * tried), least_passes=2 * screened),
-        replace(_steps_of_kl("permuted-label null: KL", tried, config), least_passes=screened),
+        *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
         _onsets("permuted-label null: onset effects", draws * onset),
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
@@ -176,8 +170,11 @@ def _onsets(name: str, passes: int, completions: int = 0) -> Step:
     return Step(name, passes, ONSET_TOKENS, completions, distributions=ONSET_TOKENS, repeats=BEGINNINGS, layers=ABOVE)
 
 
-def _steps_of_kl(name: str, passes: int, config: RunConfig) -> Step:
-    return Step(name, passes, config.dissociate.kl_tokens, distributions=config.dissociate.kl_tokens, layers=ABOVE)
+def _choosing(what: str, scored: str, tried: int, config: RunConfig, least: int | None = None) -> list[Step]:
+    """Return the steps of trying candidates; `least`: how many of them, where first-order effects choose."""
+    k = config.dissociate.kl_tokens
+    onsets = replace(_onsets(what + scored, 2 * tried), least_passes=None if least is None else 2 * least)
+    return [onsets, Step(what + "KL", tried, k, distributions=k, layers=ABOVE, least_passes=least)]
 
 
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
@@ -216,7 +213,7 @@ def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Batches:
-    """The size of one pass."""
+    """The sizes of passes."""
 
     tokens: int  # of the prompts that are read
     completions: int

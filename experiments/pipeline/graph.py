@@ -35,48 +35,47 @@ class Stage:
     outputs: tuple[str, ...]
 
 
-STAGES = (  # each after those it reads
-    Stage("extract", (), ("model", "extract"), ("activations.h5",)),
-    Stage("respond", (), ("model", "generate", "judge"), ("completions.jsonl",)),
-    Stage(
-        "uncertainty",
-        ("respond",),
-        ("seed", "sampling"),
-        ("uncertainty.jsonl", "prompts_by_model.jsonl", "stages/uncertainty.json"),
-    ),
-    Stage(
-        "trigger_measures",
-        ("extract", "respond"),
-        ("seed", "prompts", "triggers"),
+STAGES = tuple(  # each after those it reads
+    Stage(name, *(tuple(words.split()) for words in (reads, sections, outputs)))
+    for name, reads, sections, outputs in (
+        ("extract", "", "model extract", "activations.h5"),
+        ("respond", "", "model generate judge", "completions.jsonl"),
         (
-            "stages/trigger_measures.json",
-            "stages/trigger_projection.json",
-            "attributions.jsonl",
+            "uncertainty",
+            "respond",
+            "seed sampling",
+            "uncertainty.jsonl prompts_by_model.jsonl stages/uncertainty.json",
+        ),
+        (
+            "trigger_measures",
+            "extract respond",
+            "seed prompts triggers",
+            "stages/trigger_measures.json stages/trigger_projection.json attributions.jsonl "
             "outcomes.parquet/trigger_measures.parquet",
         ),
-    ),
-    Stage("triggers", ("trigger_measures",), (), ("stages/triggers.json",)),
-    Stage(
-        "probe",
-        ("extract", "respond"),
-        ("seed", "prompts", "selection"),
-        ("probes.parquet", "directions.safetensors", "stages/geometry.json", "stages/probe.json"),
-    ),
-    Stage("effects", ("probe",), ("seed", "measuring"), ("stages/effects.json", "outcomes.parquet/effects.parquet")),
-    Stage("rank", ("probe",), ("seed", "ranking"), ("stages/rank.json", "rank_directions.safetensors")),
-    Stage("dissociate", ("effects",), ("verdict",), ("stages/dissociate.json",)),
-    Stage(
-        "category_effects",
-        ("extract", "respond"),
-        ("seed", "prompts", "categories", "selection"),
-        ("stages/category_effects.json", "outcomes.parquet/category_effects.parquet"),
-    ),
-    Stage("categories", ("category_effects",), ("verdict",), ("stages/categories.json",)),
-    Stage("gate_open", ("effects",), (), ("stages/gate_open.json",)),
-    Stage("steer", ("probe",), ("steer",), FILES),
-    Stage("token_readings", ("steer",), (), (TOKEN_READINGS,)),
-    Stage("results", ("triggers", "dissociate", "gate_open", "steer"), ("uncertainty",), ("results.json",)),
-    Stage("report", ("results", "token_readings"), (), ("report.html",)),
+        ("triggers", "trigger_measures", "", "stages/triggers.json"),
+        (
+            "probe",
+            "extract respond",
+            "seed prompts selection",
+            "probes.parquet directions.safetensors stages/geometry.json stages/probe.json",
+        ),
+        ("effects", "probe", "seed measuring", "stages/effects.json outcomes.parquet/effects.parquet"),
+        ("rank", "probe", "seed ranking", "stages/rank.json rank_directions.safetensors"),
+        ("dissociate", "effects", "verdict", "stages/dissociate.json"),
+        (
+            "category_effects",
+            "extract respond",
+            "seed prompts categories selection",
+            "stages/category_effects.json outcomes.parquet/category_effects.parquet",
+        ),
+        ("categories", "category_effects", "verdict", "stages/categories.json"),
+        ("gate_open", "effects", "", "stages/gate_open.json"),
+        ("steer", "probe", "steer", " ".join(FILES)),
+        ("token_readings", "steer", "", TOKEN_READINGS),
+        ("results", "triggers dissociate gate_open steer", "uncertainty", "results.json"),
+        ("report", "results token_readings", "", "report.html"),
+    )
 )
 
 
@@ -117,11 +116,7 @@ class ReadInputs:
 
 
 def read_inputs(config: RunConfig) -> ReadInputs:
-    """Read and check the prompts and the files that a configuration names.
-
-    Raises:
-        UserError: there is no such model or adapter, or a file is missing or malformed.
-    """
+    """Read and check prompts and files of a configuration; UserError: one, or the model, is missing or malformed."""
     prompts, directions = read_prompts(config.prompts, config.seed), config.dissociate.directions
     if directions is not None and not directions.is_file():
         raise UserError(f"dissociate.directions: no file {directions}; directions are made by: refusal probe CONFIG")
@@ -154,21 +149,16 @@ def model_source(config: RunConfig) -> Any:
 def _section(config: RunConfig, name: str) -> Any:
     settings, directions = config.dissociate, config.dissociate.directions
     directions_hash = {"directions": file_hash(directions) if directions else None}
-    match name:
-        case "verdict":
-            return settings.model_dump(mode="json", include=set(VERDICT))
-        case "selection":
-            return settings.model_dump(mode="json", include=set(SELECTION))
-        case "ranking":
-            return settings.model_dump(mode="json", include={*VERDICT, *SELECTION, "rank"}) | directions_hash
-        case "measuring":
-            measured = settings.model_dump(mode="json", exclude={*VERDICT, "rank"})
-            return measured | text_hashes(settings) | directions_hash
-        case "sampling":
-            return config.uncertainty.with_default_samples.model_dump(mode="json")
-    value = getattr(config, name)
-    if name == "judge" and value != "rules":  # the content of its file counts, not its path
-        value = load_judge(value)
+    included = {"verdict": {*VERDICT}, "selection": {*SELECTION}, "ranking": {*VERDICT, *SELECTION, "rank"}}
+    if name in included:
+        given = settings.model_dump(mode="json", include=included[name])
+        return given | directions_hash if name == "ranking" else given
+    if name == "measuring":
+        measured = settings.model_dump(mode="json", exclude={*VERDICT, "rank"})
+        return measured | text_hashes(settings) | directions_hash
+    if name == "judge" and config.judge != "rules":  # the content of its file counts, not its path
+        return load_judge(config.judge).model_dump(mode="json")
+    value = config.uncertainty.with_default_samples if name == "sampling" else getattr(config, name)
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
@@ -190,11 +180,8 @@ def stage_states(
 ) -> list[StageState]:
     """Return the state of a stage and of those it reads from, in order.
 
-    Args:
-        own_process: read the prompts in a process of its own, so that this one stays small.
-
-    Raises:
-        UserError: the prompts, the model or another file of the configuration is not there, or the manifest is damaged.
+    With `own_process` the prompts are read in a process of its own, so that this one stays small. UserError: the
+    prompts, the model or another file of the configuration is not there, or the manifest is damaged.
     """
     manifest = Manifest(directory / "manifest.json")
     inputs = (call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)).hashes

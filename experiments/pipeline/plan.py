@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
-from experiments.pipeline.machine import (
-    A100,
-    Footprint,
-    Machine,
-    footprint,
-    gigabytes,
-    measure_device,
-    measured_speed,
-)
+from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
 from experiments.run.behaviour import KINDS
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide
@@ -32,7 +24,6 @@ from extract.model.loading import load_tokenizer
 from extract.model.source import resolve
 from extract.progress import Reporter
 from extract.prompts.groups import groups_apart
-from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
 
 PlanRecord = dict[str, Any]  # as --dry-run --json prints it
@@ -62,7 +53,6 @@ class RunPrompts:
 
     @cached_property
     def positions(self) -> tuple[str, ...]:
-        """The positions that some prompt has."""
         return position_names(self.rendered)
 
     def size(self, n_layers: int) -> RunSize:
@@ -92,13 +82,8 @@ def model_shape(config: RunConfig, reporter: Reporter) -> tuple[PretrainedConfig
     resolve(wanted.name, reporter)
     if wanted.adapter is not None:
         find_adapter(wanted.adapter)
-    return load_tokenizer(
-        wanted.name,
-        revision=wanted.revision,
-        template=wanted.template,
-        template_args=wanted.template_args,
-        system=wanted.system,
-    )
+    given = wanted.model_dump(include={"revision", "template", "template_args", "system"})
+    return load_tokenizer(wanted.name, **given)
 
 
 def width(config: RunConfig, machine: Machine) -> int:
@@ -146,9 +131,10 @@ class RunEstimate:
     @property
     def by_label(self) -> dict[str, tuple[int, int]]:
         """The prompts of each label, and the independent groups among them that intervals count."""
-        labelled: dict[str, list[Prompt]] = {}
-        for prompt in self.given.corpus.prompts:
-            labelled.setdefault(prompt.label, []).append(prompt)
+        prompts = self.given.corpus.prompts
+        labelled = {
+            label: [p for p in prompts if p.label == label] for label in dict.fromkeys(p.label for p in prompts)
+        }
         return {label: (len(each), len(set(groups_apart(each).tolist()))) for label, each in labelled.items()}
 
     def record(self, directory: Path) -> PlanRecord:
@@ -179,11 +165,7 @@ class RunEstimate:
 def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure | None = None) -> RunEstimate:
     """Read the prompts and the model's configuration, and measure the model on this machine if that was not done yet.
 
-    Args:
-        measure: in place of `measured_speed`.
-
-    Raises:
-        UserError: the prompts are not valid, or there is no such model or device.
+    `measure` takes the place of `measured_speed`. UserError: invalid prompts, or there is no such model or device.
     """
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
@@ -212,7 +194,7 @@ class Plan:
             "machine": machine.described(),
             "time": self.time(machine),
             "most of it": self.slowest(machine),
-            "minutes": [round(end, 2) for end in self._minutes(self.steps, machine)],
+            "minutes": [round(end, 2) for end in self.minutes(machine)],
             "assuming": assumptions(machine),
             "memory": self.memory(machine),
             "weights, bytes": wanted.weights,
@@ -223,12 +205,13 @@ class Plan:
 
     def time(self, machine: Machine) -> str:
         """Return the range of time on a machine, as text."""
-        return _range(self._minutes(self.steps, machine))
+        return _range(self.minutes(machine))
 
     def slowest(self, machine: Machine) -> str:
         """Return the step that takes most of the time, and its time."""
-        slowest = max(self.steps, key=lambda step: self._minutes([step], machine))
-        return f"{slowest.name}, {_range(self._minutes([slowest], machine))}"
+        lasting = {step: self.minutes(machine, [step]) for step in self.steps}
+        slowest = max(lasting, key=lasting.__getitem__)
+        return f"{slowest.name}, {_range(lasting[slowest])}"
 
     def memory(self, machine: Machine) -> str:
         """Return whether the run fits into a machine's memory."""
@@ -246,9 +229,10 @@ class Plan:
             + (", its layers spread over them" if gpus > 1 else "")
         )
 
-    def most_minutes(self, machine: Machine) -> float:
-        """Return the upper end of the range of time on a machine, in minutes."""
-        return self._minutes(self.steps, machine)[1]
+    def minutes(self, machine: Machine, listed: Sequence[Step] | None = None) -> tuple[float, float]:
+        """Return the range of time on a machine of some steps, by default all."""
+        batches = self._batches(machine)
+        return minutes(self.steps if listed is None else listed, self._as_on(machine), machine, batches)
 
     def stored(self, machine: Machine) -> int:
         """Return the bytes of the stored activations, in `extract.store_dtype`, or by default the model's dtype."""
@@ -257,9 +241,6 @@ class Plan:
     def _need(self, machine: Machine) -> MemoryNeed:
         batch = self.config.generate.batch_size
         return memory_need(self._as_on(machine), batch, self.longest, self._batches(machine).tokens)
-
-    def _minutes(self, listed: Sequence[Step], machine: Machine) -> tuple[float, float]:
-        return minutes(listed, self._as_on(machine), machine, self._batches(machine))
 
     def _as_on(self, machine: Machine) -> Footprint:
         return replace(self.model, width=width(self.config, machine))

@@ -79,5 +79,5 @@ def describe(manifest: Manifest, loaded: LoadedRun) -> None:
     """Record the versions, the device, the model and the prompts of a run whose model is loaded, here or in workers."""
     if isinstance(loaded.pool, RayPool) and loaded.pool.started:
         manifest.describe(**asdict(loaded.pool.facts[0].description), cluster=loaded.pool.described)
-    elif loaded.has_model:  # a stage that judges loads none
+    elif "model" in vars(loaded):  # a stage that judges loads none
         manifest.describe(**asdict(described(loaded)))

@@ -44,12 +44,8 @@ def run(
 ) -> list[str]:
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
-    Args:
-        model: the configured model, where it is already loaded.
-        wanted_workers: extraction, completions and nulls are divided among such Ray workers; None: all is done here.
-
-    Raises:
-        UserError: the directory cannot be written or another process writes into it, or an input is invalid.
+    `model` is the configured one, where it is already loaded. Wanted Ray workers share extraction, completions and
+    nulls. UserError: the directory cannot be written or another process writes into it, or an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
@@ -77,7 +73,7 @@ def run(
             loaded.__dict__["model"] = model
         pool = nullcontext() if wanted_workers is None else closing(RayPool(config, directory, wanted_workers))
         with pool as loaded.pool:
-            if "extract" in left and wanted_workers is None and (directory / "manifest.json").is_file():
+            if "extract" in left and wanted_workers is None and manifest.path.is_file():
                 with reporter.stage("opening the model"):  # a layer that does not exist costs no files
                     check_extraction(loaded)
             _write_config(directory, config)

@@ -56,11 +56,10 @@ def measured_geometry(
     chosen: Mapping[Kind, Direction | None],
     fitted: Mapping[Kind, Sequence[Direction]],
 ) -> GeometryByLocus:
-    """Compare label contrasts pairwise: cosines, angles, transfer, cross-erasure.
+    """Compare label contrasts pairwise (cosines, angles, transfer, cross-erasure), and read with write directions.
 
     Measured at every layer of the store, at the positions at which a probe or a write direction was chosen and that all
-    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out. Fitted
-    write directions, one for each locus, are compared with the read direction there.
+    prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out.
     """
     store, contrasts = inputs.store, [read_probe.contrast for read_probe in read_probes.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
@@ -115,8 +114,7 @@ def _trained(X: np.ndarray, contrast: Contrast) -> tuple[np.ndarray, np.ndarray]
 def over_refused_places(inputs: RunInputs, position: str, category: str | None = None) -> tuple[BoundaryRow, ...]:
     """Return a row for each layer; none where too few are harmful, or benign and declined, or answered.
 
-    Prompts of all parts (of one category, if given) count: nothing is chosen, and no product of two means has a prompt
-    in both.
+    Prompts of all parts count: nothing is chosen, and no product of two means has a prompt in both.
     """
     corpus, behaviour, store = inputs.corpus, inputs.behaviour, inputs.store
     declined = np.isin(behaviour.actions.astype(str), sorted(DECLINED))
@@ -166,10 +164,8 @@ def independence(
 ) -> Independence:
     """Measure the change that ablating one direction makes to the stream along another; intervals are over groups.
 
-    For `cosine` and for `projection` (in units of the gap between the watched direction's class means): the mean
-    absolute `change`, averaged over the layers from the ablated one on; its `share` of the change along the ablated
-    direction itself; percentile and p among null directions, fitted at the ablated one's locus on permuted labels; all
-    but the share by layer.
+    The mean absolute change of `cosine` and `projection` is averaged over the layers from the ablated one on, and given
+    by layer; null directions are fitted at the ablated one's locus on permuted labels.
     """
     trials = [ablation(direction) for direction in (ablated, *null)]
     layers = range(ablated.locus.layer, model.n_layers)

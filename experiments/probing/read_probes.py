@@ -56,11 +56,7 @@ class StoredLoci:
 
 
 def label_contrasts(corpus: Corpus) -> list[Contrast]:
-    """Return every label contrast that these prompts allow.
-
-    Harmful against benign requests, uncertain questions against known twins, and, where train, validation and test have
-    3 benign requests with a trigger word each, harmful requests against those.
-    """
+    """Return the label contrasts that these prompts allow: intent takes 3 benign requests with a trigger a part."""
     contrasts = [
         contrast_of(corpus, "normative", corpus.harmful, corpus.requests),
         contrast_of(corpus, "epistemic", corpus.uncertain, corpus.twins),
@@ -126,7 +122,7 @@ def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Se
     X, y, groups = activations[contrast.rows], contrast.y, contrast.groups
     train, test = contrast.within("train"), contrast.within("test")
     score = probe.decision_function(X)
-    ece, squared = _calibrated(score, y, contrast.within("calibration"), test)
+    ece, squared = calibration_error(score, y, contrast.within("calibration"), test)
     fitted = (X[train], y[train], X[test], y[test])
     categories = np.array([inputs.prompts[row].category or "" for row in contrast.rows])
     texts = [" ".join(m["content"] for m in inputs.prompts[row].messages) for row in contrast.rows]
@@ -174,7 +170,7 @@ def best_loci(rows: Iterable[GridRow], n: int = 10) -> list[GridRow]:
     return sorted(logistic, key=lambda row: (row.validation_auroc, row.validation_d_prime), reverse=True)[:n]
 
 
-def _calibrated(
+def calibration_error(
     score: np.ndarray, y: np.ndarray, calibration: np.ndarray, test: np.ndarray
 ) -> tuple[float | None, float | None]:
     """Return calibration error and Brier score on test prompts, with Platt scaling fitted on calibration prompts."""

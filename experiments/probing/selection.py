@@ -52,10 +52,6 @@ class Candidate:
     induce: float = UNMEASURED  # mean log-odds of declining either way, answered benign prompts under addition
     kl: Divergence = UNMEASURED_KL  # of benign prompts under ablation, over their first tokens
 
-    @classmethod
-    def of(cls, direction: Direction, bypass: Float[np.ndarray, " decliners"], induce: float) -> Candidate:
-        return cls(direction, float(bypass.mean()), floored(bypass), float(induce))
-
     def discarded(self, max_kl: float) -> Discarded | None:
         """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
         if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
@@ -106,8 +102,6 @@ def floored(bypass: Float[np.ndarray, " decliners"]) -> float:
 
 Choice = tuple[Candidate, bool]  # and whether it meets the selection rules
 Estimate = Callable[[Direction], tuple[float, float]]  # bypass and induce of a candidate
-
-
 Question = tuple[Literal["effects", "kl"], Sequence[Candidate]]  # what a search wants to know next of which ones
 Search = Generator[Question, list[Candidate], Choice]
 
@@ -118,11 +112,15 @@ def search(directions: Sequence[Direction], max_kl: float, estimate: Estimate | 
     With an estimate, only the best are measured, three at a time, the least estimated bypass first: first those that
     are estimated to induce declining, until one meets the rules, then the others, until one is within the limit of KL.
     """
-    measured: list[Candidate] = []
+    measured = list[Candidate]()
     for portion, promising in _portions(directions, estimate):
         tried = yield "effects", [Candidate(direction) for direction in portion]
         tried.sort(key=lambda candidate: float(np.nan_to_num(candidate.bypass_floored, nan=np.inf)))
-        measured += yield from _with_kl(tried, max_kl)
+        inducing = [c for c in tried if c.induce >= 0]
+        with_kl = yield from _within_kl(inducing, max_kl)
+        if not any(c.discarded(max_kl) is None for c in with_kl):
+            with_kl += yield from _within_kl([c for c in tried if c.induce < 0 or np.isnan(c.induce)], max_kl)
+        measured += with_kl
         enough = (None,) if promising else (None, "induce")
         if any(candidate.discarded(max_kl) in enough for candidate in measured):
             break
@@ -162,15 +160,6 @@ def _portions(directions: Sequence[Direction], estimate: Estimate | None) -> Ite
         group = [direction for _, induce, direction in estimated if (induce >= 0) == promising]
         for start in range(0, len(group), KEPT):
             yield group[start : start + KEPT], promising
-
-
-def _with_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
-    """Measure the KL of those that induce enough, and of the others where none of them is usable."""
-    enough, little = ([c for c in tried if (c.induce >= 0) == wanted] for wanted in (True, False))
-    measured = yield from _within_kl(enough, max_kl)
-    if not any(c.discarded(max_kl) is None for c in measured):
-        measured += yield from _within_kl(little, max_kl)
-    return measured
 
 
 def _within_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
@@ -282,8 +271,8 @@ class LocusSelection:
         return Screen(decliners, self._benign.sensitivity(EITHER, where, layers, first_token=first), self._variant)
 
     def _effects(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
-        bypass, induce = self._bypass(directions, advance), self._induce(directions, advance)
-        return [Candidate.of(*measured) for measured in zip(directions, bypass, induce, strict=True)]
+        measured = zip(directions, self._bypass(directions, advance), self._induce(directions, advance), strict=True)
+        return [Candidate(d, float(own.mean()), floored(own), float(induced)) for d, own, induced in measured]
 
     def _with_kl(self, candidates: Sequence[Candidate], advance: Steps = no_progress) -> list[Candidate]:
         nats, steps = self._answers.divergences([self._ablation(c.direction) for c in candidates], advance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -49,12 +50,11 @@ def probe(loaded: LoadedRun) -> None:
         sites={name: read_probe.chosen for name, read_probe in read_probes.items()},
         best_loci=tuple(best_loci(rows)),
         writes={kind: written.record for kind, written in writes.items()},
-        geometry=_cosines(directions, writes).model_copy(
-            update={
-                "independence": measured_independence(loaded, {k: w.chosen for k, w in writes.items() if w.chosen}),
-                "over_refused_place": over_refused_places(loaded, chosen_read.position),
-                "at_read_locus": geometry.at(chosen_read.layer, chosen_read.position),
-            }
+        geometry=Geometry(
+            **_cosines(directions, writes),
+            independence=measured_independence(loaded, {kind: own for kind, own in chosen.items() if own}),
+            over_refused_place=over_refused_places(loaded, chosen_read.position),
+            read=geometry.at(chosen_read.layer, chosen_read.position),
         ),
         onsets={
             way: OnsetRecord(prefixes=tuple(map(loaded.model.decode, prefixes)), coverage=onsets.coverage[way])
@@ -195,10 +195,7 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
 
 
 def candidate_layers(loaded: LoadedRun) -> list[int]:
-    """Return the stored layers at which directions may be written.
-
-    Raises UserError if there are none.
-    """
+    """Return the stored layers at which directions may be written; UserError: there are none."""
     deepest, stored, n_layers = loaded.config.dissociate.deepest, loaded.store.layers, loaded.model.n_layers
     if layers := [layer for layer in write_layers(n_layers, deepest) if layer in stored]:
         return layers
@@ -211,7 +208,7 @@ def candidate_layers(loaded: LoadedRun) -> list[int]:
 def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later: bool = False) -> WriteFitter:
     """Return the fitter of write directions at every candidate locus; `later`: with class means at later layers, too.
 
-    Raises UserError if the store holds no such layer, or not the requested positions.
+    UserError: the store holds no such layer, or not the requested positions.
     """
     store, config, layers = loaded.store, loaded.config.dissociate, candidate_layers(loaded)
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(store.layers))):
@@ -235,7 +232,7 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
 
 
-def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> Geometry:
+def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> dict[str, Any]:
     """Return cosines between directions of one layer; those by layer are at the normative one's position."""
     by_layer, own_cosine = {}, None
     normative = writes["normative"].chosen
@@ -250,4 +247,4 @@ def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) ->
         for a, b in itertools.combinations(directions, 2)
         if a.locus.layer == b.locus.layer
     }
-    return Geometry(cosine=own_cosine, cosine_by_layer=by_layer, between_chosen=chosen)
+    return {"cosine": own_cosine, "cosine_by_layer": by_layer, "between_chosen": chosen}

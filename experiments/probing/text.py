@@ -74,12 +74,9 @@ def _screened(write: WriteRecord) -> str:
     if screening is None or screening.bypass_correlation is None or screening.induce_correlation is None:
         return ""
     agree = f"{screening.bypass_correlation:.2f} (bypass) and {screening.induce_correlation:.2f} (induce)"
-    if not screening.used:
-        return f"; first-order effects correlate {agree} with exact ones: all candidates of its null are measured"
-    return (
-        f"; first-order effects correlate {agree} with exact ones: of the {len(write.candidates)} candidates the "
-        f"best {KEPT} by first order are measured at a time, as in its null"
-    )
+    best = f"of the {len(write.candidates)} candidates the best {KEPT} by first order are measured at a time"
+    how = f"{best}, as in its null" if screening.used else "all candidates of its null are measured"
+    return f"; first-order effects correlate {agree} with exact ones: {how}"
 
 
 # -- the grid ----------------------------------------------------------------------------------------------------------
@@ -151,10 +148,8 @@ def geometry_blocks(geometry: Geometry, writes: Mapping[Kind, WriteRecord], plan
         blocks.append(f"Cosine between the two write directions: {geometry.cosine:z.2f}.")
     blocks += [*independence_lines(geometry.independence or {}), *planted]
     cosines = {int(layer): cosine for layer, cosine in geometry.cosine_by_layer.items() if cosine is not None}
-    if cosines:
-        rows: list[Row] = [
-            {"layer": at, "series": "cosine", "estimate": cosine, "low": None} for at, cosine in cosines.items()
-        ]
+    rows: list[Row] = [{"layer": at, "series": "cosine", "estimate": of, "low": None} for at, of in cosines.items()]
+    if rows:
         counted = " and ".join(f"{kind} n = {write.n:,}" for kind, write in writes.items() if write.n)
         chart = by_layer(rows, y_title="cosine of the two write directions", number="+.2f")
         caption = f"Cosine of the two write directions fitted at each layer, {counted}"

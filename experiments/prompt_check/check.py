@@ -81,8 +81,7 @@ class PromptCheck(Record):
 def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
     """Return counts, structure, the AUROC of words alone, and the faults of a prompt file, or of a public set.
 
-    With a set's name the path is its local copy, or None to read it from the hub. UserError: a row is no valid prompt,
-    or the file's own split separates a group.
+    With a set's name the path is its local copy, or None to read it from the hub. UserError: a row is no valid prompt.
     """
     given = {"path": path} if dataset is None else {"datasets": [{"name": dataset, "path": path}]}
     config = PromptsConfig.model_validate(given)
@@ -158,11 +157,8 @@ def count_quadruples(corpus: Corpus) -> tuple[Counts, list[str]]:
     for row in requests_in_pairs(corpus, every):
         held[str(corpus.prompts[row].pair)].add(MEMBERS.index(member_of(corpus, row)))
     complete, cells = sum(len(own) == len(MEMBERS) for own in held.values()), members.counts()
-    broken = [
-        (pair, member_description(MEMBERS[min(set(range(len(MEMBERS))) - own)]))
-        for pair, own in held.items()
-        if len(own) == len(MEMBERS) - 1
-    ]
+    lacking = {pair: set(range(len(MEMBERS))) - own for pair, own in held.items()}
+    broken = [(pair, member_description(MEMBERS[min(cell)])) for pair, cell in lacking.items() if len(cell) == 1]
     return {"complete": complete, "groups": members.n_groups, "prompts": cells}, lines_of(
         (broken, "{n} pairs lack one of the four cells, for example {first[0]!r} the one {first[1]}"),
         (
@@ -324,9 +320,11 @@ def print_check(check: PromptCheck) -> None:
     rows = [[name, *_row(cues)] for name, cues in check.words.items()]
     title = "AUROC of words alone (whole groups held out; 95 % intervals)"
     measured = {name: cues for name, cues in check.words.items() if not isinstance(cues, str)}
-    words = [
-        f"{name}, words by class (positive:negative prompts): {_shown_words(cues)}" for name, cues in measured.items()
-    ]
+    words = []
+    for name, cues in measured.items():
+        sides = (cues.words_of_the_positive_side[:5], cues.words_of_the_negative_side[:5])
+        listed = "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side) for side in sides)
+        words.append(f"{name}, words by class (positive:negative prompts): {listed}")
     problems = [Paragraph(f"{problem}.", "Problem:") for problem in check.problems]
     if not problems:
         where = "in the contrasts with prompts on both sides. " if len(measured) < len(check.words) else ""
@@ -352,8 +350,3 @@ def _row(cues: WordCues | str) -> list[str]:
     alike = "all alike" if enough(*cues.n) else "too few prompts"
     aurocs = (cues.bag_of_words, cues.features.get("the number of words", alike))
     return [" + ".join(map(str, cues.n)), *(auroc if isinstance(auroc, str) else f"{auroc:.2f}" for auroc in aurocs)]
-
-
-def _shown_words(cues: WordCues) -> str:
-    sides = (cues.words_of_the_positive_side, cues.words_of_the_negative_side)
-    return "; ".join(", ".join(f"{word} {a}:{b}" for word, a, b in side[:5]) for side in sides)

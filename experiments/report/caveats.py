@@ -12,11 +12,8 @@ WIDE = 0.3  # the width of an interval, in shares, from which on a rate is repor
 def reading_caveats(results: RunResults, judge: str) -> list[str]:
     """List the caveats of every run: wide intervals, inconclusive verdicts, the judge's error."""
     rates = {name: results.rates.before.of(name) for name in RATE_MEANING}
-    wide = [
-        f"{name} (n = {rate.n}, interval {rate.high - rate.low:.0%} wide)"
-        for name, rate in rates.items()
-        if rate.high - rate.low >= WIDE
-    ]
+    widths = {name: rate.high - rate.low for name, rate in rates.items()}
+    wide = [f"{name} (n = {rates[name].n}, interval {w:.0%} wide)" for name, w in widths.items() if w >= WIDE]
     lines = [f"Too few independent prompts for a narrow interval: {', '.join(wide)}."] if wide else []
     for name, verdict in (("dissociation", results.dissociation.verdict), ("triggers", results.triggers.verdict)):
         if verdict == "inconclusive":

@@ -37,11 +37,7 @@ def report(inputs: RunInputs) -> None:
 
 
 def write_report(runs: Sequence[RunInputs], path: Path) -> None:
-    """Write one page of finished runs; each later run is compared with the first.
-
-    Raises:
-        UserError: a run's files do not belong together, or runs share no labelled prompt with the first.
-    """
+    """Write one page of finished runs, each compared with the first; UserError: they share no labelled prompt."""
     records = [RunResults.read(run.file("results.json")) for run in runs]
     names = short_names([str(run.directory.resolve()) for run in runs])
     anchors = [f"run-{i + 1}" for i in range(len(runs))]

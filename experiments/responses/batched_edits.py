@@ -42,7 +42,7 @@ class TrialBatch:
     edits: list[Edit]
     trials: list[int]  # which of all trials
     n_rows: int
-    unedited: int  # the last layer whose stream no edit changes; -1: none
+    unedited: int  # the last layer whose stream no edit changes; NO_LAYER: none
 
     def split(self, values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "trials rows_each ..."]:
         return values.reshape(-1, self.n_rows, *values.shape[1:])[: len(self.trials)]
@@ -66,7 +66,8 @@ class RepeatedPrompts:
         token distributions for each row.
         """
         n = trials_per_pass(len(trials), self.n_rows, n_distributions * self._vocabulary)
-        below = [self._unedited(trial) for trial in trials]
+        lowest = ([edit.layer - (edit.site != "resid_post") for edit in trial] for trial in trials)
+        below = [min(layers, default=self._model.n_layers - 1) for layers in lowest]  # the last that stays as it is
         order = sorted(range(len(trials)), key=lambda i: below[i])
         for start in range(0, len(trials), n):
             held = order[start : start + n]
@@ -100,10 +101,6 @@ class RepeatedPrompts:
         if n != self._repeated[0]:
             self._repeated = (n, repeat_batch(self.once, n))
         return self._repeated[1]
-
-    def _unedited(self, trial: Trial) -> int:
-        """Return the last layer whose stream a trial leaves as it is; `NO_LAYER` if there is none."""
-        return min((edit.layer - (edit.site != "resid_post") for edit in trial), default=self._model.n_layers - 1)
 
     @contextmanager
     def _above(self, batch: TrialBatch, suffix: Int[Tensor, "rows_each more"]) -> Iterator[None]:

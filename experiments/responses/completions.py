@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Shaped
 
 from experiments.responses.response_cache import ResponseCache
-from experiments.responses.setting import (
-    Answering,
-    Asked,
-    Greedy,
-    Pool,
-    Response,
-    SampledDraw,
-    Setting,
-    Take,
-    Way,
-    answer,
-)
+from experiments.responses.setting import Answering, Asked, Greedy, Pool, Response, SampledDraw, Setting, Way, answer
 from experiments.run.completion_file import Completion
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
@@ -72,9 +62,8 @@ class Completer:
     ) -> list[list[Completion]]:
         """Complete the given prompts under each setting; return each setting's completions in the order of `rows`.
 
-        Batches hold prompts of similar length, the longest first, and become smaller if memory runs out. The settings
-        share the keys and values of a batch. Cached responses are not generated again; new ones are cached as soon as
-        they are there. Every response is judged on every call.
+        Batches hold prompts of similar length, the longest first. The settings share the keys and values of a batch.
+        Responses are cached as soon as they are there, and judged on every call.
         """
         ways = [Greedy(setting, self.max_new_tokens) for setting in settings]
         return [[by_row[row] for row in rows] for by_row in self._respond(ways, rows, self._judged, advance)]
@@ -95,7 +84,7 @@ class Completer:
     ) -> list[tuple[SampledResponse, ...]]:
         """Return `times` sampled responses to each of the given prompts; batches and cache are as for greedy ones."""
         ways = [SampledDraw(index, seed, temperature, top_p, self.max_new_tokens) for index in range(times)]
-        drawn = self._respond(ways, rows, _sampled, advance)
+        drawn = self._respond(ways, rows, lambda responses: starmap(_sampled, responses.values()), advance)
         return [tuple(by_row[row] for by_row in drawn) for row in rows]
 
     @cached_property
@@ -136,16 +125,14 @@ class Completer:
             finish(which, dict(zip(answered, responses, strict=True)))
 
         left = [[place for place, row in enumerate(waiting) if row not in by_row] for by_row in done]
-        self._answer(ways, Asked([self.rendered[row] for row in waiting], left), take)
-        return done
-
-    def _answer(self, ways: Sequence[Way], asked: Asked, take: Take) -> None:
+        asked = Asked([self.rendered[row] for row in waiting], left)
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take)
-            return
+            return done
         for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
             for which, places, responses in taken:
                 take(which, [i * self.batch_size + place for place in places], responses)
+        return done
 
     def _judged(self, responses: Mapping[int, Response]) -> Iterator[Completion]:
         asked = [self.prompts[row] for row in responses]
@@ -159,6 +146,5 @@ class Completer:
             yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens))
 
 
-def _sampled(responses: Mapping[int, Response]) -> Iterator[SampledResponse]:
-    for tokens, log_probs, ended in responses.values():
-        yield SampledResponse(tuple(tokens), tuple(log_probs), bool(ended))
+def _sampled(tokens: list[int], log_probs: list[float], ended: bool) -> SampledResponse:
+    return SampledResponse(tuple(tokens), tuple(log_probs), bool(ended))

@@ -35,10 +35,6 @@ class LoadedRun(RunInputs):
         return open_model(ChatModel, self.config.model)
 
     @property
-    def has_model(self) -> bool:
-        return "model" in self.__dict__
-
-    @property
     def probe_device(self) -> str:
         """The device on which probes are fitted: the model's, or the CPU if that device has no float64."""
         device = self.model.device

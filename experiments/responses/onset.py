@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -125,41 +126,6 @@ class Sensitivity:
         return values @ torch.from_numpy(np.ascontiguousarray(r, dtype=np.float32)).to(values.device)
 
 
-class StreamGradients:
-    """Takes the gradient of a number by the stream at some layers, at the tokens of one forward pass after another."""
-
-    def __init__(self, site: Site, layers: tuple[int, ...], *, first_token: bool) -> None:
-        """Prepare the watching edits; `first_token`: as where an edit changes the last prompt token only."""
-        self.edits = [Edit(site, layer, self._watching(layer)) for layer in layers]
-        self._kept = slice(0, 1) if first_token else slice(None)
-        self._running: dict[int, tuple[Tensor, Tensor]] = {}
-        self._streams: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-        self._gradients: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-
-    def add(self, total: Tensor) -> None:
-        gradients = torch.autograd.grad(total, [shift for _, shift in self._running.values()])
-        for (layer, (stream, _)), gradient in zip(self._running.items(), gradients, strict=True):
-            self._streams[layer].append(stream[:, self._kept].float())
-            self._gradients[layer].append(gradient[:, self._kept].float())
-        self._running = {}
-
-    def sensitivity(self, log_odds: Float[np.ndarray, " prompts"]) -> Sensitivity:
-        """Return what was kept, the tokens of all passes side by side."""
-        streams, gradients = (
-            {layer: torch.cat(parts, dim=1) for layer, parts in kept.items()}
-            for kept in (self._streams, self._gradients)
-        )
-        return Sensitivity(log_odds, streams, gradients)
-
-    def _watching(self, layer: int) -> Callable[[Tensor, Pass], Tensor]:
-        def function(stream: Tensor, _pass: Pass) -> Tensor:
-            shift = torch.zeros_like(stream, requires_grad=True)
-            self._running[layer] = (stream.detach(), shift)
-            return stream + shift
-
-        return function
-
-
 def _numbers(values: Tensor) -> np.ndarray:
     array: np.ndarray = values.cpu().double().numpy()
     return array
@@ -204,17 +170,30 @@ class OnsetScorer:
         plain = self._mass(self._prompts.plain_logits)
         total = sum((plain[one].double() for one in kinds), start=torch.zeros((), device=self._model.device))
         slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass
-        taken = StreamGradients(where, tuple(layers), first_token=first_token)
+        kept, running = slice(0, 1) if first_token else slice(None), dict[int, tuple[Tensor, Tensor]]()
+        streams, gradients = ({layer: list[Tensor]() for layer in layers} for _ in range(2))  # of all passes
+
+        def watched(stream: Tensor, _: Pass, layer: int) -> Tensor:
+            running[layer] = stream.detach(), torch.zeros_like(stream, requires_grad=True)
+            return stream + running[layer][1]
+
         try:
-            with torch.enable_grad(), self._model.editing(taken.edits):
+            edits = [Edit(where, layer, partial(watched, layer=layer)) for layer in layers]
+            with torch.enable_grad(), self._model.editing(edits):
                 for continuation, parents in _in_few_passes(self._by_parent).items():
                     log_probs = continued_log_probs(self._model, cached, continuation)
                     mass = self._mass_of_pass(log_probs, parents)
                     of_kinds = sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)
-                    taken.add((slope * of_kinds).sum())
+                    shifts = [shift for _, shift in running.values()]
+                    slopes = torch.autograd.grad((slope * of_kinds).sum(), shifts)
+                    for (layer, (stream, _)), gradient in zip(running.items(), slopes, strict=True):
+                        streams[layer].append(stream[:, kept].float())
+                        gradients[layer].append(gradient[:, kept].float())
+                    running.clear()
         except (RuntimeError, NotImplementedError) as error:
             raise UserError(f"first-order effects cannot be computed ({in_one_line(error)})") from None
-        return taken.sensitivity(_log_odds(total.cpu().numpy()))
+        joined = ({layer: torch.cat(each, dim=1) for layer, each in of.items()} for of in (streams, gradients))
+        return Sensitivity(_log_odds(total.cpu().numpy()), *joined)
 
     def _mass(self, logits: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """Return the probability of opening with each kind's prefixes, given the logits after each of some suffixes."""

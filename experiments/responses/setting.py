@@ -110,21 +110,7 @@ class Pool(Protocol):
     reporter: Reporter  # to whom it tells what happens to its workers
 
     def map(self, task: Task[Part, Result], parts: Sequence[Part]) -> Iterator[tuple[int, Result]]:
-        """Yield the place of each part and its result, as they come.
-
-        Raises:
-            UserError: a part failed, or no worker is left.
-        """
-
-
-class Way(Protocol):
-    """One way in which prompts are answered."""
-
-    def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
-        """Return the responses to some prompts of a batch."""
-
-    def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
-        """Return the cache of these responses; None if they have no cache key."""
+        """Yield the place of each part and its result, as they come; UserError: a part failed, or no worker is left."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +121,13 @@ class Greedy:
     most_tokens: int
 
     def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
+        """Return the responses to some prompts of a batch."""
         return batch.responses(self.setting, places, self.most_tokens)
 
     def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
-        setting = self.setting
-        if setting.dials:  # they have no cache key
-            return None
-        biases = [bias for one in setting.held for bias in one.biases]
-        return cache.for_edits([*model.edits, *setting.placed], self.most_tokens, biases)
+        """Return the cache of these responses; None under dials, which have no cache key."""
+        setting, biases = self.setting, [bias for one in self.setting.held for bias in one.biases]
+        return None if setting.dials else cache.for_edits([*model.edits, *setting.placed], self.most_tokens, biases)
 
 
 @dataclass(frozen=True)
@@ -156,7 +141,9 @@ class SampledDraw:
     most_tokens: int
 
     def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
-        seeds = [self._seed(batch.rendered[place].token_ids) for place in places]
+        named = ([self.seed, self.index, list(batch.rendered[place].token_ids)] for place in places)
+        hashes = (hashlib.sha256(json.dumps(each).encode()).digest() for each in named)
+        seeds = [int.from_bytes(each[:8], "big") for each in hashes]
         drawn = batch.samples(places, self.most_tokens, seeds, self.temperature, self.top_p)
         return [[list(one.token_ids), list(one.log_probs), one.ended] for one in drawn]
 
@@ -164,10 +151,8 @@ class SampledDraw:
         key = ("sampled", self.seed, self.index, self.temperature, self.top_p)
         return cache.for_edits(model.edits, self.most_tokens, key)
 
-    def _seed(self, prompt: Sequence[int]) -> int:
-        """Return the seed of one response, a hash of the run's seed, the response's index and the prompt's tokens."""
-        named = json.dumps([self.seed, self.index, list(prompt)]).encode()
-        return int.from_bytes(hashlib.sha256(named).digest()[:8], "big")
+
+Way = Greedy | SampledDraw  # in which prompts are answered
 
 
 @dataclass(frozen=True)
@@ -179,13 +164,9 @@ class Asked:
 
     def parts(self, n: int) -> list[Asked]:
         """Divide the prompts into parts of n, in order."""
-        return [
-            Asked(
-                self.rendered[start : start + n],
-                [[place - start for place in each if start <= place < start + n] for each in self.places],
-            )
-            for start in range(0, len(self.rendered), n)
-        ]
+        starts = range(0, len(self.rendered), n)
+        places = ([[i - start for i in own if start <= i < start + n] for own in self.places] for start in starts)
+        return [Asked(self.rendered[start : start + n], own) for start, own in zip(starts, places, strict=True)]
 
 
 def answer(model: ChatModel, budget: TokenBudget, ways: Sequence[Way], asked: Asked, take: Take) -> None:
@@ -214,7 +195,7 @@ class Answering:
         budget = TokenBudget(loaded.config.generate.batch_size, say, unit="prompts")
 
         def work(asked: Asked) -> list[tuple[int, list[int], list[Response]]]:
-            taken: list[tuple[int, list[int], list[Response]]] = []
+            taken = list[tuple[int, list[int], list[Response]]]()
             answer(model, budget, self.ways, asked, lambda *each: taken.append(each))
             return taken
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.run.behaviour import KINDS, Behaviour, Kind
+from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
 from experiments.run.corpus import Corpus, make_corpus
@@ -61,15 +61,10 @@ class RunInputs:
     def behaviour(self) -> Behaviour:
         actions = np.array([completion.action for completion in self.completions], dtype=object)
         correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
-        return Behaviour(self.corpus, actions, np.array(correct), self._by_label())
-
-    def _by_label(self) -> frozenset[Kind]:
-        """Return the kinds whose write direction the probe stage chose to fit on the contrast of labels."""
         probed = self.file("stages/probe.json")
-        if not probed.is_file():
-            return frozenset()
-        writes = json.loads(probed.read_text(encoding="utf-8")).get("writes", {})
-        return frozenset(kind for kind in KINDS if writes.get(kind, {}).get("within_label") is False)
+        writes = json.loads(probed.read_bytes()).get("writes", {}) if probed.is_file() else {}
+        by_label = frozenset(kind for kind in KINDS if writes.get(kind, {}).get("within_label") is False)
+        return Behaviour(self.corpus, actions, np.array(correct), by_label)
 
     def file(self, name: str) -> Path:
         return self.directory / name

@@ -46,9 +46,7 @@ class Outcomes:
     action: Shaped[np.ndarray, " n"]  # object: names, None where unjudged
     right: Bool[np.ndarray, " n"]  # the known answer is stated
     probability: Float[np.ndarray, " n"]  # that a dial, or the intervention's own classifier, reads; NaN: not read
-    onset: Float[
-        np.ndarray, " n"
-    ]  # log-odds of opening as the plain decline does, nats; NaN: not measured, inf: not finite
+    onset: Float[np.ndarray, " n"]  # log-odds of opening as the plain decline, nats; NaN: not measured, inf: not finite
     tokens: Int[np.ndarray, " n"]  # of the completion; -1: unknown
 
     @classmethod
@@ -92,11 +90,7 @@ class Outcomes:
         return np.array([action is not None for action in self.action], dtype=bool)
 
     def among(self, rows: Int[np.ndarray, " m"]) -> Self:
-        """Return the outcomes of some of the prompts, in the order given.
-
-        Raises:
-            KeyError: a prompt has no outcome.
-        """
+        """Return the outcomes of some of the prompts, in the order given; KeyError: a prompt has none."""
         place = np.searchsorted(self.rows, rows)
         if (place >= len(self.rows)).any() or (self.rows[place] != rows).any():
             raise KeyError(f"{len(set(np.asarray(rows).tolist()) - set(self.rows.tolist()))} prompts have no outcome")
@@ -132,9 +126,7 @@ def share(
 ) -> Share:
     """Return the share of judged prompts that act as counted, and its paired change on prompts judged both times.
 
-    Args:
-        counted: actions; None: the known answer is stated.
-        groups: of each prompt; intervals are over groups.
+    `counted` are actions; None: the known answer is stated. Intervals are over groups.
     """
     judged = now.judged
     observed = Share.of(grouped_rate(now.hits(counted)[judged], groups[judged], alpha), unjudged=int((~judged).sum()))
@@ -157,11 +149,7 @@ def mean(
     groups: Shaped[np.ndarray, " texts"],
     before: list[Float[np.ndarray, " tokens"]] | None = None,
 ) -> Share:
-    """Return the mean over all tokens of some texts, in nats, and its paired change.
-
-    Args:
-        nats: of each text, one value a token.
-        groups: group of each text; intervals are over groups, whatever their number of tokens.
+    """Return the mean over all tokens of some texts, in nats, and its paired change; intervals are over groups.
 
     If a value is not finite (an intervention may break the model), the estimate is NaN, with the n that was tried.
     """
@@ -181,11 +169,7 @@ def _mean(values: np.ndarray, owner: np.ndarray, least: float) -> Estimate:
 
 
 def write_outcomes(path: Path, prompts: Sequence[str], table: Mapping[Key, Outcomes]) -> None:
-    """Write the rows of one stage.
-
-    Args:
-        prompts: the ids of the run's prompts.
-    """
+    """Write the rows of one stage, by the ids of the run's prompts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -209,11 +193,7 @@ def write_outcomes(path: Path, prompts: Sequence[str], table: Mapping[Key, Outco
 
 
 def read_outcomes(path: Path, prompts: Sequence[str]) -> dict[Key, Outcomes]:
-    """Read the rows of one stage.
-
-    Raises:
-        UserError: the file is missing, or holds other prompts.
-    """
+    """Read the rows of one stage; UserError: the file is missing, or holds other prompts."""
     import pyarrow.parquet as pq
 
     place, by_key = {name: row for row, name in enumerate(prompts)}, dict[Key, Outcomes]()

@@ -153,8 +153,7 @@ def command_line(arguments: Sequence[str] | None = None) -> str:
     given = list(sys.argv if arguments is None else arguments)
     program = Path(given[0]) if given else Path()
     words = [program.parent.name if program.name == "__main__.py" else program.name, *given[1:]]  # python -m refusal
-    shown = [_hidden(word, before) for before, word in zip(["", *words], words, strict=False)]
-    return shlex.join(shown)
+    return shlex.join(map(_hidden, words, ["", *words]))
 
 
 def _hidden(word: str, before: str) -> str:

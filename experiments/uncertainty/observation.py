@@ -94,28 +94,25 @@ def observe_answers(
         did = {text: judge.judge(text, question).action for text in set(texts)}
         asked.append(JudgedAnswers(question, texts, tuple(did[text] for text in texts)))
 
-    def decode(tokens: Sequence[int]) -> str:
-        return str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
-
-    observations = []
-    for row, one, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True):
-        said = completions[row]
-        hedged = hedging(judge, said.completion, one.question)
-        thought = thinking_tokens(decode, loaded.rendered[row].text, said.token_ids)
-        observations.append(_observation(loaded.prompts[row], said, one, of_row, clusters, hedged, thought))
-    return observations
+    answered = zip(rows, asked, drawn, meanings.clusters(asked), strict=True)
+    return [_observation(loaded, row, completions[row], judge, *of_row) for row, *of_row in answered]
 
 
 def _observation(
-    prompt: Prompt,
+    loaded: LoadedRun,
+    row: int,
     completion: Completion,
+    judge: RuleJudge,
     answers: JudgedAnswers,
     drawn: Sequence[SampledResponse],
     clusters: Sequence[int],
-    hedged: float,
-    thought: int,
 ) -> Observation:
     """Return the measures of one question; the first of `answers` and `clusters` is the greedy completion."""
+    prompt, hedged = loaded.prompts[row], hedging(judge, completion.completion, answers.question)
+
+    def decode(tokens: Sequence[int]) -> str:
+        return str(loaded.model.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
     of_samples = number_clusters([str(cluster) for cluster in clusters[1:]])
     log_probs = [one.log_prob for one in drawn]
     judged = zip(answers.texts[1:], answers.actions[1:], of_samples, drawn, strict=True)
@@ -131,7 +128,7 @@ def _observation(
         log_probability=float(np.mean(log_probs)),
         log_probability_per_token=float(np.mean([one.log_prob / max(1, len(one.log_probs)) for one in drawn])),
         hedging=hedged if np.isfinite(hedged) else None,
-        thinking_tokens=thought,
+        thinking_tokens=thinking_tokens(decode, loaded.rendered[row].text, completion.token_ids),
         samples=tuple(
             Sample(
                 text=text,
@@ -178,9 +175,8 @@ def _entropy(shares: np.ndarray) -> float:
 def entropy_threshold(entropies: np.ndarray) -> float | None:
     """Return the threshold above which an entropy is high, in nats; None where all entropies are equal.
 
-    It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4) and is
-    midway between the neighbouring values. It always divides unequal entropies: low and high are relative to the given
-    questions.
+    It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4), midway
+    between neighbouring values: low and high are relative to the given questions.
     """
     values, counts = np.unique(np.asarray(entropies, dtype=float).round(12), return_counts=True)
     if len(values) < 2:
@@ -199,15 +195,11 @@ ASIDE = frozenset({"courtesy", "frame", "reread", "redirect", "support"})  # cla
 
 
 def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
-    """Score the verbalised uncertainty of a completion.
+    """Score the verbalised uncertainty of a completion; NaN where the judge cannot judge it.
 
-    - 1 if it abstains, because it withholds the answer for lack of knowledge;
-    - 0 if it refuses, which does not concern knowledge;
-    - otherwise half the share of its clauses with content that hedge ("I think", "as far as I know", "I am not sure
-      when"): 0 for a flat answer, 0.5 if every clause hedges. Disclaimers of responsibility do not count.
-
-    Only the opening is read, as by the judge (the first 11 clauses). The scale is a convention; an AUROC uses only the
-    order. NaN where the judge cannot judge the completion.
+    It is 1 if it abstains for lack of knowledge, and 0 if it refuses, which does not concern knowledge. Otherwise it is
+    half the share of its clauses with content that hedge ("I think", "I am not sure when"), without disclaimers of
+    responsibility. Only the opening is read, as by the judge (the first 11 clauses). An AUROC uses only the order.
     """
     action = judge.judge(completion, prompt).action
     if action is None:
@@ -222,12 +214,9 @@ def hedging(judge: RuleJudge, completion: str, prompt: str) -> float:
 
 def _hedges(judge: RuleJudge, clause: str) -> bool:
     """Return whether a clause holds a hedge, even if the judge classifies the clause otherwise."""
-    rules = (rule for kind, of_kind in judge.table.rules if kind == "hedge" for rule in of_kind)
-    return any(
-        rule.pattern is not None and rule.pattern.search(clause) is not None
-        for rule in rules
-        if rule.name not in OF_RESPONSIBILITY
-    )
+    hedges = (rule for kind, rules in judge.table.rules if kind == "hedge" for rule in rules)
+    patterns = (rule.pattern for rule in hedges if rule.name not in OF_RESPONSIBILITY)
+    return any(pattern is not None and pattern.search(clause) is not None for pattern in patterns)
 
 
 def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, response: Sequence[int]) -> int:
@@ -241,10 +230,9 @@ def thinking_tokens(decode: Callable[[Sequence[int]], str], prompt: str, respons
     within = len(OPENING.findall(prompt)) > len(CLOSING.findall(prompt))
     if opened is None and not within:
         return 0
-    start = 0 if within or opened is None else _first(decode, response, opened.end())
-    end = len(response) if closed is None else _first(decode, response, closed.start() + 1) - 1
-    return max(0, end - start)
 
+    def first(n_characters: int) -> int:
+        return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))
 
-def _first(decode: Callable[[Sequence[int]], str], response: Sequence[int], n_characters: int) -> int:
-    return bisect_left(range(len(response)), n_characters, key=lambda n: len(decode(response[:n])))
+    start = 0 if within or opened is None else first(opened.end())
+    return max(0, (len(response) if closed is None else first(closed.start() + 1) - 1) - start)

@@ -125,15 +125,15 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
     there = np.array([value is not None for value in values], dtype=bool)
     score = np.array([value for value in values if value is not None], dtype=float)
     y, of = wrong[there], groups[there]
-    counts = {"n_positive": int(y.sum()), "n_negative": int((~y).sum()), "unmeasured": int((~there).sum())}
+    n_wrong, n_right = int(y.sum()), int((~y).sum())
+    counts = {"n_positive": n_wrong, "n_negative": n_right, "unmeasured": int((~there).sum())}
     reason = ""
     if not y.any() or y.all():
         reason = f"no question here is {'right' if y.any() else 'wrong or unknowable'}"
     elif np.ptp(score) == 0:
         reason = f"it is {score[0]:g} for every question"
-    elif not enough(counts["n_positive"], counts["n_negative"]):
-        of_each = f"{counts['n_positive']} wrong or unknowable, {counts['n_negative']} right"
-        reason = f"too few ({of_each}; {LEAST_OF_CLASS} of each are needed)"
+    elif not enough(n_wrong, n_right):
+        reason = f"too few ({n_wrong} wrong or unknowable, {n_right} right; {LEAST_OF_CLASS} of each are needed)"
     if reason:
         return MeasureAuroc(auroc=None, reason=reason, **counts)
     score_auroc = discrimination(y, score, of)
@@ -273,9 +273,8 @@ def compare_labels(
 ) -> KnowledgeLabels:
     """Count the labels, the questions left out by reason, and the agreement with the file's labels.
 
-    Agreement is over the questions that got a label. Without a known answer the only possible label is `uncertain`, so
-    agreement is informative for questions with one (`with_known_answer`). `by_samples_alone` is the agreement on all
-    questions if no known answer were used: how well sampling alone recovers the file's labels.
+    Agreement is over the questions that got a label; it is informative for those with a known answer, since without one
+    the only possible label is `uncertain`. `by_samples_alone` is that on all questions if no known answer were used.
     """
     groups = groups_apart(prompts) if prompts else np.zeros(0, dtype=int)
     file_knows = np.array([one.label == "benign" for one in observed], dtype=bool)

@@ -84,11 +84,10 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
 def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[Section]:
     directions = [*_scatter(payload), *geometry_blocks(results.geometry, results.writes, _planted(results.planted))]
     context = "Context of the request: persona, system line, earlier turns"
-    gates = results.could_have_answered
-    opened: list[Block] = []
+    gates, uncertainty = results.could_have_answered, uncertainty_blocks(results.uncertainty)
     if gates is not None and (gates.normative.applicable or gates.epistemic.applicable):
         opened = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
-    uncertainty = [*opened, *uncertainty_blocks(results.uncertainty)]
+        uncertainty = [*opened, *uncertainty]
     return [
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),
         Section("matrix", "One or two", "One refusal or two?", dissociation_blocks(results.dissociation)),

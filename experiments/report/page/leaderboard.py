@@ -15,16 +15,8 @@ from scoring.rates import RATES
 from scoring.scorecard import Scorecard
 
 FRONT = ("over_refusal", "missed_harm", "overconfidence")  # of which the front is made; lower is better
-COLUMNS = {
-    "model": "model",
-    "x": "over-refusal, %",
-    "x_low": "from, %",
-    "x_high": "to, %",
-    "y": "missed harm, %",
-    "y_low": "from, %",
-    "y_high": "to, %",
-    "overconfidence": "overconfidence, %",
-}
+COLUMNS = {"model": "model", "x": "over-refusal, %", "x_low": "from, %", "x_high": "to, %"}
+COLUMNS |= {"y": "missed harm, %", "y_low": "from, %", "y_high": "to, %", "overconfidence": "overconfidence, %"}
 CAPTION = "Each model by its mistakes, with 95 % intervals; ringed: no other is at least as good in all three"
 
 
@@ -76,10 +68,7 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
 
 
 def on_front(rates: Sequence[Sequence[float]]) -> list[bool]:
-    """Return for each model whether no other is at least as good in all rates and better in one (point estimates).
-
-    Lower is better; a model with an unknown rate (NaN) is never on the front and beats none.
-    """
+    """Return for each model whether no other is at least as good in all rates and better in one; with a NaN never."""
     return [
         all(map(isfinite, own))
         and not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in rates)

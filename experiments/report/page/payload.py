@@ -1,8 +1,4 @@
-"""The data of the page's script: the prompts, their actions under every decision of the gates, and the rates there.
-
-The script looks everything up: the gate of each dial at each threshold tried, the action under the gates, and the rates
-with their limits, which the run wrote to surface.parquet.
-"""
+"""The data of the page's script, which looks all up: prompts, gates at each threshold tried, and the rates there."""
 
 from __future__ import annotations
 
@@ -168,16 +164,11 @@ def _tokens(readings: TokenReadings, dials: Sequence[str]) -> list[Any]:
     lengths = np.cumsum([len(token) for token in readings.tokens[: readings.words]])
     kept = int(np.searchsorted(lengths, MOST_CHARACTERS, side="right"))
     shown = [*range(kept), *range(readings.words, len(readings.tokens))]
-    by_dial = [
-        [
-            encoded([readings.log_odds[kind][k] for k in shown]),
-            [shown.index(k) for k in readings.read_at[kind] if k in shown],
-            len(readings.read_at[kind]),
-        ]
-        if kind in readings.log_odds
-        else None
-        for kind in dials
-    ]
+    by_dial: list[Any] = [None for _ in dials]
+    for i, kind in enumerate(dials):
+        if kind in readings.log_odds:
+            read_at, log_odds = readings.read_at[kind], [readings.log_odds[kind][k] for k in shown]
+            by_dial[i] = [encoded(log_odds), [shown.index(k) for k in read_at if k in shown], len(read_at)]
     return [[readings.tokens[k] for k in shown], kept, readings.words - kept, by_dial]
 
 

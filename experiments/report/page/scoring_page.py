@@ -57,14 +57,10 @@ def comparison_page(comparison: Comparison) -> str:
     runs = [comparison.first, *comparison.comparisons]
     names = short_names([run.run for run in runs])
     rows = [row for run, name in zip(runs, names, strict=True) for row in _rows(run.rates, name)]
-    head: list[Block] = [
-        Paragraph(
-            f"--fail-if {failed.condition} holds for {failed.run}"
-            + ("" if failed.value is None else f": {failed.value:.4g}"),
-            style="warning",
-        )
-        for failed in comparison.failed
-    ]
+    head: list[Block] = []
+    for failed in comparison.failed:
+        value = "" if failed.value is None else f": {failed.value:.4g}"
+        head.append(Paragraph(f"--fail-if {failed.condition} holds for {failed.run}{value}", style="warning"))
     head.append(figure("rates", rates_before_after(rows, x_title=ALL), "Each file's own rates", rows, COLUMNS))
     changes = _changes(names, comparison, "Rates on the prompts that both files have")
     return _page(" and ".join(names), [Section("rates", "Rates", "Rates", head), *changes])
@@ -101,16 +97,11 @@ def _changes(names: Sequence[str], comparison: Comparison, caption: str) -> Iter
             f"{run.move.replace('_', ' ')}. * significant at 5 % after Holm's correction.",
         ]
         blocks += [f"The first {MOST_FLIPS:,} of {n:,} are shown."] if n > MOST_FLIPS else []
-        rows: list[list[Cell]] = [
-            [
-                shortened(flip.id, 80),
-                flip.label or "unlabelled",
-                Quoted(flip.label or "unlabelled", shortened(flip.text or "", MOST_OF_FLIP)),
-                flip.first or "not judged",
-                flip.second or "not judged",
-            ]
-            for flip in run.flips[:MOST_FLIPS]
-        ]
+        rows = list[list[Cell]]()
+        for flip in run.flips[:MOST_FLIPS]:
+            label, actions = flip.label or "unlabelled", [flip.first or "not judged", flip.second or "not judged"]
+            text = Quoted(label, shortened(flip.text or "", MOST_OF_FLIP))
+            rows.append([shortened(flip.id, 80), label, text, *actions])
         if rows:
             head = ["id", "label", "prompt", first, second]
             blocks.append(Table(f"The {n:,} flipped prompts", head, rows, fold=True))
@@ -154,9 +145,8 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
 
 
 def _confidence(confidence: ConfidenceRecord) -> Iterator[Block]:
-    series = f"{confidence.stated:,} answers" + (
-        f"; {confidence.unstated:,} more state none" if confidence.unstated else ""
-    )
+    unstated = f"; {confidence.unstated:,} more state none" if confidence.unstated else ""
+    series = f"{confidence.stated:,} answers{unstated}"
     bins: list[Row] = [{"series": series, "x": each.stated, **fields(each.right)} for each in confidence.bins]
     chart = reliability(bins, {series: BLUE}, x_title="stated confidence", y_title="% of those answers that are right")
     named = {"x": "stated", "estimate": "share right", "low": "from", "high": "to", "n": "n"}
@@ -175,16 +165,12 @@ def _mistakes(rate: str, rows: Sequence[Entry]) -> list[Block]:
     hits = [row for row in rows if row.case.label == label and row.action in counted]
     if not hits:
         return []
-    cells: list[list[Cell]] = [
-        [
-            shortened(row.case.id, 80),
-            Quoted(label, shortened(row.case.text or "", MOST_CHARACTERS)),
-            row.action or "",
-            Quoted(label, shortened(row.completion or "", MOST_CHARACTERS)),
-            shortened(row.evidence, MOST_CHARACTERS),
-        ]
-        for row in hits[:MOST_ROWS]
-    ]
+    cells = list[list[Cell]]()
+    for row in hits[:MOST_ROWS]:
+        texts = (row.case.text or "", row.completion or "", row.evidence)
+        prompt, completion, evidence = (shortened(text, MOST_CHARACTERS) for text in texts)
+        quoted = Quoted(label, prompt), row.action or "", Quoted(label, completion)
+        cells.append([shortened(row.case.id, 80), *quoted, evidence])
     which = f"The {len(hits):,} completions" if len(hits) <= MOST_ROWS else f"The first {MOST_ROWS} of {len(hits):,}"
     return [Table(which, ["id", "prompt", "action", "completion", "what decided it"], cells, fold=True)]
 
@@ -196,11 +182,8 @@ def _breakdowns(card: Scorecard) -> Iterator[Block]:
     if card.refused_by:
         refused = [[BY_MEANING[by], f"{n:,}"] for by, n in card.refused_by.items()]
         yield Table("Of these refused", ["refusals that are no answer of the model", "n"], refused)
-    means = [
-        [FIELD_MEANING[name], f"{field.estimate:.2f}", f"{field.n:,}"]
-        for name, field in card.fields.items()
-        if field.known
-    ]
+    known = {name: field for name, field in card.fields.items() if field.known}
+    means = [[FIELD_MEANING[name], f"{field.estimate:.2f}", f"{field.n:,}"] for name, field in known.items()]
     if means:
         yield Table("The five fields, 0 to 1", ["field", "mean", "n"], means)
     for column, groups in (card.by or {}).items():

@@ -90,9 +90,8 @@ def _evidence(results: RunResults, n_caveats: int) -> Tile:
 
 def rates_figure(results: RunResults) -> Figure:
     """Return the chart of rates with its numbers."""
-    about = "The four rates without and with the dials of this run"
-    about = about if results.dials else "The four rates; this run has no dials"
-    return figure("rates", rates_chart(results), about, rates_rows(results), NUMBERS)
+    about = " without and with the dials of this run" if results.dials else "; this run has no dials"
+    return figure("rates", rates_chart(results), f"The four rates{about}", rates_rows(results), NUMBERS)
 
 
 def rates_chart(results: RunResults, title: str = "") -> Chart:
@@ -184,21 +183,16 @@ def right_action_table(results: RunResults) -> Table:
 
 def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
     """Return a table of the verdicts and rates of several runs."""
+    befores = [record.rates.before for record in records]
+    afters = [record.rates.after if record.dials else None for record in records]
     rows = [
         ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
         ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
-        *(
-            [f"{RATE_MEANING[name]}, without dials", *(f"{record.rates.before.of(name):.1%}" for record in records)]
-            for name in RATES
-        ),
-        *(
-            [
-                f"{RATE_MEANING[name]}, with the dials",
-                *(f"{record.rates.after.of(name):.1%}" if record.dials else "no dials" for record in records),
-            ]
-            for name in RATES
-        ),
     ]
+    for when, states in (("without dials", befores), ("with the dials", afters)):
+        for name in RATES:
+            shares = ("no dials" if rates is None else f"{rates.of(name):.1%}" for rates in states)
+            rows.append([f"{RATE_MEANING[name]}, {when}", *shares])
     return Table("Verdicts and rates of each run on its own test prompts, with 95 % intervals", ["", *names], rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from experiments.dials.write import either_writers
-from experiments.pipeline.budget import LADDER, _can_be_divided, current, fit_budget, fit_time, left_out
+from experiments.pipeline.budget import LADDER, can_be_divided, fit_budget, fit_time, left_out
 from experiments.pipeline.graph import continued
 from experiments.pipeline.machine import Machine
 from experiments.pipeline.results import write_results
@@ -59,7 +60,7 @@ def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig
     more, less = (fit_time(config, 24, LABELS, prompts_and_null, budget) for budget in (1.2 * most, most))
     assert prompts_and_null(less) <= most
     for key in ("dissociate.n_null_onset", "generate.max_new_tokens", "triggers.patched", "dissociate.n_onset"):
-        assert current(less, key) <= current(more, key)
+        assert attrgetter(key)(less) <= attrgetter(key)(more)
     assert (less.prompts.limit or 999) <= (more.prompts.limit or 999)
     assert len(less.extract.layers or range(24)) <= len(more.extract.layers or range(24))
 
@@ -85,7 +86,7 @@ def test_parts_and_folds_are_tried_before_prompts_are_cut() -> None:
     path = "prompts.path=organisms/taught/smollm2-natural/prompts.jsonl"
     tried = [load_config(ROOT / "configs/real.yaml", [path, f"prompts.limit={n}"]) for n in (4, 20)]
     corpora = [divide(read_prompts(each.prompts, each.seed), each.prompts, each.seed) for each in tried]
-    assert [_can_be_divided(*each) for each in zip(corpora, tried, strict=True)] == [False, True]
+    assert [can_be_divided(*each) for each in zip(corpora, tried, strict=True)] == [False, True]
 
 
 def test_the_null_keeps_as_many_directions_as_its_level_needs() -> None:
@@ -119,16 +120,16 @@ def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) 
     corpus = divide(prompts, config.prompts, config.seed)
     told = {}
     for key, lower in LADDER:
-        current(config, key)
+        attrgetter(key)(config)
         if key not in told and key != "prompts.limit":  # of prompts: below
             value = (3, 7) if key == "extract.layers" else tuple(lower) if isinstance(lower, list) else lower
             section, name = key.split(".")
             changed = getattr(config, section).model_copy(update={name: value})
-            told[key] = left_out(config, config.model_copy(update={section: changed}), (corpus, corpus), 8)
+            told[key] = left_out(config, config.model_copy(update={section: changed}), corpus, corpus, 8)
     assert [key for key, sentences in told.items() if len(sentences) != 1] == []
-    assert left_out(config, config, (corpus, corpus), 8) == ()
+    assert left_out(config, config, corpus, corpus, 8) == ()
     few = config.model_copy(update={"dissociate": config.dissociate.model_copy(update={"n_null_onset": 19})})
-    assert left_out(config, few, (corpus, corpus), 8) == (  # the power is .99 ** 19: none of 19 may exceed the effect
+    assert left_out(config, few, corpus, corpus, 8) == (  # the power is .99 ** 19: none of 19 may exceed the effect
         "19 of 199 permuted-label directions: p is not below 0.05, and an effect that 1% of them exceed is shown with "
         "a power of 83% instead of 100%.",
     )
@@ -139,10 +140,10 @@ def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
     few = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": 60})})
     after = divide(read_prompts(few.prompts, 0), few.prompts, 0)
     assert after.counts() == {"benign": 120, "harmful": 60, "uncertain": 60}
-    first, harmful, uncertain = left_out(config, few, (whole, after), 8)
+    first, harmful, uncertain = left_out(config, few, whole, after, 8)
     assert first == f"{len(after)} of {len(whole)} prompts."
     no_dual_use = few.model_copy(update={"prompts": few.prompts.model_copy(update={"limit_dual_use": 0})})
-    assert left_out(config, no_dual_use, (whole, after), 8)[0].startswith("At most 0 prompts of dual use; they enter")
+    assert left_out(config, no_dual_use, whole, after, 8)[0].startswith("At most 0 prompts of dual use; they enter")
     for sentence, label in ((harmful, "harmful"), (uncertain, "uncertain")):
         assert f"independent {label} prompts" in sentence
         n, of, *_, power, whole_power = (int(number) for number in re.findall(r"\d+", sentence))
@@ -220,7 +221,7 @@ def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
         fit_time(config, 24, LABELS, lasts, 0.1)
     least = float(str(caught.value).split()[5])
     cut = fit_time(config, 24, LABELS, lasts, least + 0.06)  # the message rounds
-    assert current(cut, key) == current(config, key)
+    assert attrgetter(key)(cut) == attrgetter(key)(config)
     assert cut.prompts.limit == 20
 
 

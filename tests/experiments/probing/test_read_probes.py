@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.probing.read_probes import _calibrated, best_loci
+from experiments.probing.read_probes import best_loci, calibration_error
 from experiments.probing.results import GridRow
 
 
@@ -10,13 +10,13 @@ def test_calibration_figures_tell_a_score_that_misleads_from_one_that_does_not()
     rng = np.random.default_rng(0)
     y = np.arange(800) % 2 == 1
     score, calibration, test = y + 0.7 * rng.standard_normal(800), np.arange(400), np.arange(400, 800)
-    ece, brier = _calibrated(score, y, calibration, test)
+    ece, brier = calibration_error(score, y, calibration, test)
     assert ece is not None
     assert brier is not None
     assert 0 < ece < 0.08
     assert 0.05 < brier < 0.2
     turned = np.where(np.arange(800) < 400, ~y, y)  # calibrated on labels that mean the opposite
-    misled = _calibrated(score, turned, calibration, test)
+    misled = calibration_error(score, turned, calibration, test)
     assert misled[0] is not None
     assert misled[1] is not None
     assert misled[0] > 0.4
@@ -25,7 +25,7 @@ def test_calibration_figures_tell_a_score_that_misleads_from_one_that_does_not()
 
 def test_no_calibration_figures_without_both_classes_to_calibrate_on() -> None:
     y = np.arange(8) >= 4
-    assert _calibrated(np.arange(8.0), y, np.arange(4), np.arange(8)) == (None, None)
+    assert calibration_error(np.arange(8.0), y, np.arange(4), np.arange(8)) == (None, None)
 
 
 def test_best_loci_are_logistic_ranked_by_validation_then_d_prime() -> None:

@@ -13,6 +13,7 @@ from experiments.probing.selection import (
     Screen,
     choose_known,
     confirmed,
+    floored,
     run_searches,
     screening,
     search,
@@ -40,7 +41,9 @@ class Model:
     def effects(self, directions: Sequence[Direction]) -> list[Candidate]:
         self.calls += 1
         self.effects_of += [d.locus.layer for d in directions]
-        return [Candidate.of(d, self.bypass[[d.locus.layer]], self.induce[d.locus.layer]) for d in directions]
+        bypass = [self.bypass[[d.locus.layer]] for d in directions]
+        induce = [float(self.induce[d.locus.layer]) for d in directions]
+        return [Candidate(d, float(b[0]), floored(b), i) for d, b, i in zip(directions, bypass, induce, strict=True)]
 
     def divergence(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         self.calls += 1
