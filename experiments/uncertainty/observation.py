@@ -94,8 +94,10 @@ def observe_answers(
         did = {text: judge.judge(text, question).action for text in set(texts)}
         asked.append(JudgedAnswers(question, texts, tuple(did[text] for text in texts)))
 
-    answered = zip(rows, asked, drawn, meanings.clusters(asked), strict=True)
-    return [_observation(loaded, row, completions[row], judge, *of_row) for row, *of_row in answered]
+    return [
+        _observation(loaded, row, completions[row], judge, answers, of_row, clusters)
+        for row, answers, of_row, clusters in zip(rows, asked, drawn, meanings.clusters(asked), strict=True)
+    ]
 
 
 def _observation(

@@ -86,7 +86,7 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
     context = "Context of the request: persona, system line, earlier turns"
     gates, uncertainty = results.could_have_answered, uncertainty_blocks(results.uncertainty)
     if gates is not None and (gates.normative.applicable or gates.epistemic.applicable):
-        opened = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
+        opened: list[Block] = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
         uncertainty = [*opened, *uncertainty]
     return [
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),

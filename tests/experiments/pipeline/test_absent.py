@@ -49,9 +49,9 @@ def test_it_finishes_and_reports_what_is_absent(random_run: Path) -> None:
         assert f"no {kind} write direction: " in gate["reason"]
     assert "planted" not in results
     assert results["rates"]["before"] == results["rates"]["after"]
-
-
-def test_it_still_reports(random_run: Path) -> None:
+    record = results["dissociation"]
+    assert (list(record["side_effects"]), record["variants"], record["power"]) == (["none"], [], [])
+    assert record["dependence"] is None
     page = (random_run / "report.html").read_text()
     assert "Not applicable" in page
     assert "No normative and no epistemic dial could be built" in page
@@ -69,11 +69,3 @@ def test_the_command_alone_exits_with_code_2(random_run: Path, cli) -> None:  # 
     assert "the dissociation cannot be tested: refusal on harmful is absent: 0 baseline occurrences" in lines[0]
     assert "Traceback" not in err
     assert (random_run / "stages" / "dissociate.json").read_text() == before
-
-
-def test_side_effects_are_reported_nevertheless(random_run: Path) -> None:
-    record = json.loads((random_run / "results.json").read_text())["dissociation"]
-    assert list(record["side_effects"]) == ["none"]
-    assert record["variants"] == []
-    assert record["power"] == []
-    assert record["dependence"] is None

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from experiments.pipeline.cost import RunSize, steps, tokens
+from experiments.pipeline.machine import A100
+from experiments.pipeline.plan import estimate
 from experiments.pipeline.stages import run
 from experiments.responses.setting import PromptBatch
 from experiments.run.config import load_config
@@ -34,7 +36,7 @@ def test_readings_at_every_token_are_a_pass_a_test_prompt_up_to_the_most() -> No
     assert [announced(300), announced(9_000)] == [300, 4_000]
 
 
-def test_the_dry_run_lists_the_steps(cli) -> None:  # type: ignore[no-untyped-def]
+def test_the_dry_run_lists_the_steps_and_without_a_gpu_an_a100_too(cli) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = cli("dissociate", "configs/quickstart.yaml", "--dry-run", "--json")
     record = json.loads(out)
     assert code == 0
@@ -44,6 +46,9 @@ def test_the_dry_run_lists_the_steps(cli) -> None:  # type: ignore[no-untyped-de
     assert listed["interventions on test prompts"] == "4,140 completions"
     assert "null" in " ".join(listed)
     assert "completions with the dials" not in listed
+    assert record["on a GPU"]["machine"] == A100.described()
+    assert record["on a GPU"]["weights, bytes"] * 2 == record["here"]["weights, bytes"]
+    assert record["on a GPU"]["activations on disk, bytes"] * 2 == record["activations on disk, bytes"]
 
 
 def test_steering_announces_every_outcome_and_a_dead_band_more_of_them() -> None:
@@ -98,7 +103,5 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     run(given, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))
     record = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
     assert record["verdict"] != "not_applicable"
-    from experiments.pipeline.plan import estimate
-
     announced = estimate(given, "dissociate", Reporter(quiet=True)).record(tmp_path / "run")["completions, at most"]
     assert 0.6 * announced <= sum(generated) <= announced

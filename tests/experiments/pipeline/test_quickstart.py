@@ -31,12 +31,7 @@ def test_the_verdicts_are_those_planted(results: dict[str, Any]) -> None:
     assert results["triggers"]["verdict"] == "mixed"
     low, high = results["triggers"]["trigger_share_ci"]
     truth = json.loads((ROOT / "organisms/zoo/two-knobs/truth.json").read_text())
-    n_over, n_triggers = len(truth["over_refused_triggers"]), 12
-    over = n_over / n_triggers
-    assert low <= (over / 2) / (over / 2 + 1 - over / 2) <= high
-
-
-def test_write_directions_recover_the_planted_ones(results: dict[str, Any]) -> None:
+    assert low <= len(truth["over_refused_triggers"]) / 12 / 2 <= high  # of the 12 trigger words
     assert results["planted"]["normative_cosine"] >= 0.9
     assert results["planted"]["epistemic_cosine"] >= 0.85
 
@@ -77,13 +72,6 @@ def test_probes_read_intent_beyond_words(results: dict[str, Any]) -> None:
     assert site["auroc_ci"][0] < 1.0  # honest at the boundary
 
 
-def test_random_directions_do_nothing(results: dict[str, Any]) -> None:
-    matrix = results["dissociation"]["matrix"]
-    for kind in ("normative", "epistemic"):
-        for column, cell in matrix[f"ablate_random_{kind}"].items():
-            assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
-
-
 def test_every_variant_of_ablation_is_tried(results: dict[str, Any]) -> None:
     rows = {(row["ablated"], row["variant"]): row for row in results["dissociation"]["variants"]}
     assert len(rows) == len(results["dissociation"]["variants"]) == 2 * 11
@@ -95,9 +83,6 @@ def test_every_variant_of_ablation_is_tried(results: dict[str, Any]) -> None:
         assert own_way["benign_answered"]["estimate"] >= 0.95
         assert rows[own, "zero/every/all"]["onset_effect"] == {"normative": None, "epistemic": None}
     assert rows["normative", "zero/selected/last_on"]["benign_answered"]["estimate"] < 0.5  # the trap of METHODS
-
-
-def test_the_planted_directions_are_reported_as_independent(results: dict[str, Any]) -> None:
     found = results["dissociation"]["dependence"]
     assert abs(found["cosine"]) < 0.1
     assert not found["dependent"]
@@ -105,8 +90,11 @@ def test_the_planted_directions_are_reported_as_independent(results: dict[str, A
     assert min(added[f"own_minus_other_{action}"]["low"] for action in ("refuse", "abstain")) > 0.15
 
 
-def test_permuted_directions_do_less(results: dict[str, Any]) -> None:
+def test_random_directions_do_nothing_and_permuted_ones_less(results: dict[str, Any]) -> None:
+    matrix = results["dissociation"]["matrix"]
     for kind in ("normative", "epistemic"):
+        for column, cell in matrix[f"ablate_random_{kind}"].items():
+            assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
         [effect] = [e for e in results["dissociation"]["effects"] if e["ablated"] == e["behaviour"] == kind]
         null = effect["null"]
         assert null["n"] >= 199

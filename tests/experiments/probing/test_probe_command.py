@@ -33,11 +33,6 @@ def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-unty
     return line[0]
 
 
-def test_one_class_only(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    rows = [row for row in ROWS if row["label"] != "benign"]
-    assert "holds no prompt labelled benign; all three labels are needed" in probe(cli, tmp_path, rows)
-
-
 def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """All uncertain training prompts belong to one pair: one group cannot make two inner folds."""
     by_label = defaultdict(list)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
@@ -103,18 +102,3 @@ def test_samples_of_other_settings_are_never_taken_from_the_cache(
     greedy = ResponseCache(path, tiny).for_edits((), 6)
     assert greedy is not None
     assert greedy.find([row.token_ids for row in tiny_rows]) == [None] * 5
-
-
-def test_batches_halve_when_memory_runs_out(
-    tiny: ChatModel, tiny_rows: list[Rendered], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, samples = sampler(tiny, tiny_rows, None)(ALL, 2), PromptBatch.samples
-
-    def cramped(self: PromptBatch, places: list[int], *more: object) -> object:
-        if len(places) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return samples(self, places, *more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(PromptBatch, "samples", cramped)
-    found = sampler(tiny, tiny_rows, None)(ALL, 2)
-    assert said(found) == said(whole)

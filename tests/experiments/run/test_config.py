@@ -5,7 +5,6 @@ import pytest
 from experiments.dials.surface import RISKS
 from experiments.run.config import RunConfig, load_config
 from extract.errors import UserError
-from extract.shipped import ROOT
 from extract.yaml_file import known_keys, nearest_key
 
 GOOD = "name: one\nmodel: {name: m}\nprompts: {path: p.jsonl}\n"
@@ -40,12 +39,9 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
     ("override", "message"),
     [
         ("steer.strength=0", "steer.strength: expected a number above 0, got 0"),
-        ("steer.strength=.inf", "steer.strength: expected a finite number, got inf"),
         ("steer.actuator=nudge", "steer.actuator: expected one of affine, addition, clamp, onset_bias, got 'nudge'"),
         ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
-        ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
         ("extract.site=resid_mdi", "got 'resid_mdi'; did you mean resid_mid?"),
-        ("model.backend=hook", "expected one of hooks, nnsight, transformer_lens, got 'hook'; did you mean hooks?"),
         ("model.loading.tp_plan=yes", "model.loading.tp_plan: expected auto, got true"),
         (
             "model=organisms/zoo/two-knobs",
@@ -61,7 +57,6 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("prompts.path=3", "prompts.path: expected the path of a file, got 3"),
         ("steer.band=0.7", "steer.band: expected a number below 0.5"),
         ("generate.max_new_tokens=many", "generate.max_new_tokens: expected a whole number, got 'many'"),
-        ("extract.layers=3", r"extract.layers: expected a list, such as \[a, b\], got 3"),
         ("uncertainty.meaning=''", "uncertainty.meaning: expected text that is not empty, got ''"),
         ("model.loading.max_memory=x", r"expected keys and values, such as \{key: value\}, got 'x'"),
         ("dissociate.positions=[]", r"dissociate.positions: expected at least 1 entry, got \[\]"),
@@ -78,10 +73,13 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
         ("dissociate.rank=all", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got 'all'"),
         ("dissociate.margin", "--set takes key=value"),
-        ("prompts.datasets=[{name: x, limt: 3}]", "prompts.datasets.0.limt; did you mean prompts.datasets.limit?"),
         ("name.x=1", "'name' is not a section"),
         ("extract.layers=[1, 2", r"--set extract.layers: '\[1, 2' is not readable YAML: while parsing a flow sequence"),
         ("name=2026-13-01", "--set name: '2026-13-01' is not readable YAML: month must be in 1..12"),
+        (
+            "uncertainty.samples=1",
+            "samples is 1, and one sample cannot disagree with itself; give at least 2, better 10",
+        ),
         ("dissociate.n_null_onset=18", r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526"),
         ("dissociate={alpha: 0.03, n_null_onset: 32}", "n_null_onset must be at least 33 for alpha 0.03"),
         ("dissociate.positions=[response_1]", "dissociate.positions.0: expected inst_last, .*got 'response_1'"),
@@ -130,16 +128,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_every_key_is_its_own_nearest() -> None:
     assert all(nearest_key(key, RunConfig) == key for key in known_keys(RunConfig))
     assert nearest_key("zzzzqqqq", RunConfig) is None
-
-
-def test_the_configuration_on_public_sets_is_sound() -> None:
-    loaded = load_config(ROOT / "configs" / "public.yaml")
-    assert [given.name for given in loaded.prompts.datasets] == ["xstest", "selfaware"]
-
-
-def test_the_shipped_configuration_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert load_config(Path("configs/quickstart.yaml")).name == "quickstart"
 
 
 def test_every_risk_of_the_dials_has_a_limit_and_may_be_without(config: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.run.config import RunConfig, load_config
-from experiments.run.organism_prompts import on_another_model, warning
+from experiments.run.organism_prompts import on_another_model
 from extract.prompts.sources import read_prompts
 from extract.shipped import ROOT
 
@@ -49,9 +49,3 @@ def test_a_copy_of_the_prompts_elsewhere(tmp_path: Path) -> None:
     path.write_text("\n".join(lines[:50]) + "\n")
     assert found(given("model.name=OWNER/MODEL", f"prompts.path={path}"))
     assert not found(given(f"prompts.path={path}"))
-
-
-def test_the_warning_names_the_model_and_the_remedy() -> None:
-    text = warning("OWNER/MODEL")
-    assert "OWNER/MODEL is not that organism" in text
-    assert "prompts.path=configs/prompts/core.jsonl" in text

@@ -127,13 +127,6 @@ def test_it_is_said_on_the_terminal(
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
-def test_one_sample_is_refused_in_a_line(cli) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = cli("uncertainty", "configs/quickstart.yaml", "--set", "uncertainty.samples=1")
-    assert (code, out) == (2, "")
-    assert "samples is 1, and one sample cannot disagree with itself; give at least 2, better 10" in err
-    assert len(err.strip().splitlines()) == 1
-
-
 def test_prompts_without_a_question_are_told(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows = (ORGANISM / "prompts.jsonl").read_text().splitlines()[:4]
     (tmp_path / "prompts.jsonl").write_text("\n".join(rows))

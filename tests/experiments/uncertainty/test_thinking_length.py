@@ -10,16 +10,9 @@ from experiments.responses.setting import PromptBatch
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from scoring.fields import states
 from scoring.judges.rules import RuleJudge
 
 EMPTY_BLOCK = (7, 8, 9)
-
-
-def test_an_answer_that_is_only_thought_is_not_stated() -> None:
-    assert states("<think>Paris? No.</think>It is Lyon.", "Lyon")
-    assert not states("<think>Paris? No.</think>It is Lyon.", "Paris")
-    assert not states("<think>It is Paris, I", "Paris")
 
 
 def test_no_onset_is_learned_from_thoughts() -> None:
