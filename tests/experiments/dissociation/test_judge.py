@@ -1,22 +1,15 @@
 """Judging is separate from measuring: another margin or level judges the same measurements again, without a model."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.dissociation.judge import judge_effects
 from experiments.dissociation.results import MeasuredEffects, NullRecord
-from experiments.pipeline import stages
-from experiments.pipeline.graph import STAGES
-from experiments.pipeline.stage_functions import FUNCTIONS
-from experiments.responses import loaded_run
-from experiments.responses.loaded_run import LoadedRun
+from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
@@ -83,76 +76,34 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
     return measured, outcomes
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace the stages before the judgement by ones that need no model; return the names of those that ran."""
-    worked: list[str] = []
+def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(prompts: Path) -> None:
+    def hashed(**dissociate: object) -> dict[str, str]:
+        config = configured(prompts, **dissociate)
+        return hash_inputs(config, stages_of(config), "source")
 
-    def named(name: str, write: Callable[[RunInputs], None]) -> Callable[[LoadedRun], None]:
-        def work(loaded: LoadedRun) -> None:
-            worked.append(name)
-            write(loaded)
+    def changed(**dissociate: object) -> set[str]:
+        return {name for name, value in hashed(**dissociate).items() if value != hashed()[name]}
 
-        return work
-
-    def nothing(inputs: RunInputs, outputs: tuple[str, ...]) -> None:
-        for name in outputs:
-            inputs.file(name).parent.mkdir(exist_ok=True)
-            inputs.file(name).write_text("{}")
-
-    def measure(inputs: RunInputs) -> None:
-        found, outcomes = effects(inputs)
-        found.write(inputs.file("stages/effects.json"))
-        write_outcomes(inputs.file("outcomes.parquet/effects.parquet"), [p.id for p in inputs.prompts], outcomes)
-
-    writes = {"respond": respond, "effects": measure}
-    for stage in STAGES:
-        if stage.name != "dissociate":
-            write = writes.get(stage.name, partial(nothing, outputs=stage.outputs))
-            monkeypatch.setitem(FUNCTIONS, stage.name, named(stage.name, write))
-
-    def no_model(*arguments: Any, **settings: Any) -> None:
-        raise AssertionError("a model was loaded")
-
-    monkeypatch.setattr(loaded_run, "open_model", no_model)
-    return worked
+    judged = {"dissociate", "results", "report"}
+    for settings in ({"margin": 0.9}, {"alpha": 0.2}):
+        assert changed(**settings) == judged | {"rank", "categories"}  # of runs that ask for them
+    assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
 
 
-def verdict(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((directory / "stages/dissociate.json").read_text())
-    return found
-
-
-def test_a_new_margin_or_level_reruns_only_the_stages_that_read_the_verdict(
-    prompts: Path, measured: list[str], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    stages.run(configured(prompts), run, reporter=QUIET)
-    assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("double_dissociation", 0.15)
-    measured.clear()
-    wide = configured(prompts, margin=0.9)
-    assert stages.run(wide, run, reporter=QUIET) == ["dissociate", "results", "report"]
-    assert (verdict(run)["verdict"], verdict(run)["margin"]) == ("no_effect", 0.9)
-    assert stages.run(wide, run, until="dissociate", reporter=QUIET) == []
-    assert stages.run(configured(prompts, alpha=0.2), run, until="dissociate", reporter=QUIET) == ["dissociate"]
-    assert verdict(run)["alpha"] == 0.2
-    assert measured == ["results", "report"]
-    other = stages.run(configured(prompts, n_onset=12), run, reporter=QUIET)  # the control
-    assert other == ["effects", "dissociate", "gate_open", "results", "report"]
-
-
-def test_each_level_has_its_own_intervals(prompts: Path, tmp_path: Path) -> None:
-    (tmp_path / "stages").mkdir()
+def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts: Path, tmp_path: Path) -> None:
+    """Judged from files, without a model."""
     found = {}
-    for alpha in (0.05, 0.2):
-        inputs = RunInputs(configured(prompts, alpha=alpha), tmp_path, QUIET)
+    for margin, alpha in ((0.15, 0.05), (0.15, 0.2), (0.9, 0.05)):
+        inputs = RunInputs(configured(prompts, margin=margin, alpha=alpha), tmp_path, QUIET)
         respond(inputs)
         measured, outcomes = effects(inputs)
         ids = [prompt.id for prompt in inputs.prompts]
         write_outcomes(tmp_path / "effects.parquet", ids, outcomes)
         measured = MeasuredEffects.model_validate_json(json.dumps(measured.to_dict()))
-        found[alpha] = judge_effects(inputs, measured, read_outcomes(tmp_path / "effects.parquet", ids))
-    strict, loose = found[0.05], found[0.2]
+        found[margin, alpha] = judge_effects(inputs, measured, read_outcomes(tmp_path / "effects.parquet", ids))
+    strict, loose, _ = found.values()
+    assert [of.verdict for of in found.values()] == ["double_dissociation", "double_dissociation", "no_effect"]
+    assert [(of.margin, of.alpha) for of in found.values()] == list(found)
     for effect, other in zip(strict.effects, loose.effects, strict=True):
         assert effect.estimate == other.estimate
         assert effect.p_null == other.p_null

@@ -22,6 +22,7 @@ from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.statistics.intervals import Estimate, auroc_interval
 
+CAREFUL = {"role": "system", "content": "be careful."}
 EARLIER = ({"role": "user", "content": "i will do something at work."}, {"role": "assistant", "content": "i see."})
 
 
@@ -59,10 +60,8 @@ def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> Simp
 
 
 def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[str, str]) -> SimpleNamespace:
-    system = {"role": "system", "content": "be careful."}
-    return context_of(
-        [prompt(g, h, *(before or (system,))) for g, h in product(range(n_groups), (False, True))], refuses
-    )
+    earlier = before or (CAREFUL,)
+    return context_of([prompt(g, h, *earlier) for g, h in product(range(n_groups), (False, True))], refuses)
 
 
 def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, RemovalResult]:
@@ -89,9 +88,8 @@ def test_one_that_moves_nothing_is_told_from_too_few_requests() -> None:
 
 
 def test_only_what_stood_before_the_last_turn_is_removed() -> None:
-    system = {"role": "system", "content": "be careful."}
-    whole = prompt(0, True, system, *EARLIER)
-    assert last_turn(whole).messages == (system, whole.messages[-1])
+    whole = prompt(0, True, CAREFUL, *EARLIER)
+    assert last_turn(whole).messages == (CAREFUL, whole.messages[-1])
     assert without_system_line(whole).messages == (*EARLIER, whole.messages[-1])
     _, found = removed(asked(lambda p: len(p.messages) > 1 and p.label == "harmful", 60, *EARLIER), "earlier_turns")
     assert found.moves is True
@@ -112,11 +110,9 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
     perfect, chance = auroc_interval(1.0, 50, 50), auroc_interval(0.5, 50, 50)
     assert sufficiency(perfect, chance)[0] is False
     assert sufficiency(perfect, perfect)[0] is True
+    either = "the whole conversation does not separate harmful from benign either"
     assert sufficiency(chance, chance) == (
-        None,
-        "the whole conversation does not separate harmful from benign either (AUROC 0.50 against 0.50 with the whole "
-        "conversation)",
-    )
+        None, f"{either} (AUROC 0.50 against 0.50 with the whole conversation)")  # fmt: skip
     assert sufficiency(auroc_interval(1.0, 6, 6), auroc_interval(0.9, 6, 6))[0] is None
     assert sufficiency(Estimate(0.95, 0.9, 0.98), Estimate(0.85, 0.8, 0.91))[0] is None
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
@@ -34,20 +33,16 @@ WRAPS = "asked: 'please: {request}'\nmild: {strike: tap, shoot: tap}\nelsewhere:
 Given = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # actions and right answers by intervention
 
 
-def truth(name: str) -> Tensor:
-    variables = json.loads((ORGANISM / "truth.json").read_text())["variables"]
-    (found,) = [variable["direction"] for variable in variables if variable["name"] == name]
-    return torch.nn.functional.normalize(torch.tensor(found), dim=0)
-
-
 def edits() -> dict[str, list[Edit]]:
-    r = truth("normative")
-    return {
-        "none": [],
-        "nothing": [place("resid_post", 4, "last_on", lambda x: add(x, r, 0.0))],
-        "ablate": [place("resid_post", 4, "last_on", lambda x: affine(x, r, -8.0))],
-        "scramble": [place("resid_post", 4, "last_on", lambda x: 3 * x.flip(-1))],
+    variables = json.loads((ORGANISM / "truth.json").read_text())["variables"]
+    [planted] = [variable["direction"] for variable in variables if variable["name"] == "normative"]
+    r = torch.nn.functional.normalize(torch.tensor(planted), dim=0)
+    functions = {
+        "nothing": lambda x: add(x, r, 0.0),
+        "ablate": lambda x: affine(x, r, -8.0),
+        "scramble": lambda x: 3 * x.flip(-1),
     }
+    return {"none": []} | {name: [place("resid_post", 4, "last_on", of)] for name, of in functions.items()}
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +54,11 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     (directory / "wraps.yaml").write_text(WRAPS)
     answers = [json.loads(line).get("answer") for line in lines]  # the only prose that an organism can read
     (directory / "prose.txt").write_text("\n\n".join(sorted({answer for answer in answers if answer})[:40]))
-    config = RunConfig.model_validate({
-        "name": "side",
-        "model": {"name": str(ORGANISM), "device": "cpu"},
-        "prompts": {"path": directory / "prompts.jsonl", "train": 0.1, "validation": 0.1, "calibration": 0.1,
-                    "test": 0.7},
-        "generate": {"max_new_tokens": 24},
-        "dissociate": {"n_side_effects": N, "wraps": directory / "wraps.yaml", "plain_text": directory / "prose.txt"},
-    })  # fmt: skip
+    prompts = {"path": directory / "prompts.jsonl", "train": 0.1, "validation": 0.1, "calibration": 0.1, "test": 0.7}
+    texts = {"wraps": directory / "wraps.yaml", "plain_text": directory / "prose.txt"}
+    given = {"name": "side", "prompts": prompts, "dissociate": {"n_side_effects": N, **texts}}
+    given |= {"model": {"name": str(ORGANISM), "device": "cpu"}, "generate": {"max_new_tokens": 24}}
+    config = RunConfig.model_validate(given)
     made = LoadedRun(config, directory, Reporter(quiet=True))
     write_completions(made.completer.complete(range(len(made.prompts))), directory / "completions.jsonl")
     return made
@@ -92,18 +84,13 @@ def found(context: LoadedRun, given: Given) -> dict:
 
 
 def side_effects(
-    loaded: LoadedRun,
-    interventions: dict[str, list[Edit]],
-    actions: dict[str, np.ndarray],
-    right: dict[str, np.ndarray],
+    loaded: LoadedRun, edits: dict[str, list[Edit]], actions: dict[str, np.ndarray], right: dict[str, np.ndarray]
 ) -> dict:
     """Measure and judge; return the records as they are written."""
     rows = np.arange(len(loaded.corpus))
     outcomes = {(PLAIN, name): Outcomes.of(rows, did, right[name]) for name, did in actions.items()}
-    outcomes |= {
-        key: of for key, of in wrapped_outcomes(loaded, interventions).items() if len(of.rows)
-    }  # as from a file
-    judged = judge_side_effects(loaded, token_costs(loaded, interventions), outcomes)
+    outcomes |= {key: of for key, of in wrapped_outcomes(loaded, edits).items() if len(of.rows)}  # as from a file
+    judged = judge_side_effects(loaded, token_costs(loaded, edits), outcomes)
     return {name: each.to_dict() for name, each in judged.items()}
 
 
@@ -163,30 +150,17 @@ def test_opening_the_normative_gate_opens_wrapped_requests_and_costs_little_else
 def test_shares_are_counted_on_test_prompts_over_effective_groups(
     context: LoadedRun, given: Given, found: dict
 ) -> None:
-    actions, right = given
-    corpus = context.corpus
-    benign = np.flatnonzero(corpus.benign & corpus.within("test"))
-    did, plain = ([actions[name][row] in ANSWERED for row in benign] for name in ("ablate", "none"))
-    answering = found["ablate"]["benign_answering"]
-    assert (answering["estimate"], answering["n"], answering["unjudged"]) == (np.mean(did), len(benign), 0)
+    (actions, right), corpus = given, context.corpus
+    benign, known = (
+        np.flatnonzero(of & corpus.within("test")) for of in (corpus.benign, [bool(p.answer) for p in context.prompts])
+    )
+    did, plain = (np.array([actions[name][row] in ANSWERED for row in benign]) for name in ("ablate", "none"))
+    answering, facts = found["ablate"]["benign_answering"], found["none"]["known_facts"]
     n_groups = effective_groups(corpus.groups[benign])
+    assert (answering["estimate"], answering["n"], answering["unjudged"]) == (did.mean(), len(benign), 0)
     assert answering["n_groups"] == pytest.approx(n_groups, abs=0.01)
-    expected = tango(np.array(did), np.array(plain), n_groups)
-    change = answering["change"]
-    assert (change["estimate"], change["low"], change["high"]) == (expected.estimate, expected.low, expected.high)
-    known = [row for row in np.flatnonzero(corpus.within("test")) if context.prompts[row].answer]
-    facts = found["none"]["known_facts"]
+    assert [answering["change"][end] for end in ("estimate", "low", "high")] == [*tango(did, plain, n_groups).limits()]
     assert (facts["n"], facts["estimate"]) == (len(known), right["none"][known].mean())
-
-
-def test_unjudged_completions_are_left_out_and_counted(context: LoadedRun, given: Given) -> None:
-    actions, right = ({name: values.copy() for name, values in each.items()} for each in given)
-    known = [row for row in np.flatnonzero(context.corpus.within("test")) if context.prompts[row].answer]
-    actions["nothing"][known[:3]] = None
-    right["nothing"][known[:3]] = False
-    facts = side_effects(context, {"none": [], "nothing": []}, actions, right)["nothing"]["known_facts"]
-    assert (facts["n"], facts["unjudged"], facts["change"]["n"]) == (len(known) - 3, 3, len(known) - 3)
-    assert facts["change"]["estimate"] == 0.0
 
 
 def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun, found: dict) -> None:
@@ -214,13 +188,9 @@ def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given
 
 
 def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: LoadedRun) -> None:
-    silent = replace(context, config=context.config)
-    silent.__dict__.update({name: context.__dict__[name] for name in ("prompts", "corpus", "model", "rendered")})
-    silent.__dict__["completer"] = context.completer
-    silent.__dict__["behaviour"] = replace(context.behaviour, actions=np.full(len(context.corpus), "other", object))
-    actions = {"none": np.full(len(context.corpus), "other", object)}
-    right = {"none": np.zeros(len(context.corpus), bool)}
-    found = side_effects(silent, {"none": []}, actions, right)["none"]
+    silent, others = replace(context), np.full(len(context.corpus), "other", object)
+    silent.__dict__.update(context.__dict__ | {"behaviour": replace(context.behaviour, actions=others)})
+    found = side_effects(silent, {"none": []}, {"none": others}, {"none": np.zeros(len(others), bool)})["none"]
     assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
     assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
 

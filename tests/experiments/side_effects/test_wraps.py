@@ -1,5 +1,6 @@
 """Wraps of harmful requests: role-plays, euphemisms of whole words, and errors for malformed files."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,26 +63,24 @@ def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: 
     assert "{" not in "".join(said.values())
 
 
+WORDS_EXPECTED = "expected a text with {request}, or a map from words to milder words"
+MILDER = "expected a word and milder words for it (in quotes if YAML reads them as something else)"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("story: tell me", "wrap 'story' has no place for the request; write {request} at that place"),
-        ("ask: [a, b]", "wrap 'ask' is list; expected a text with {request}, or a map from words to milder words"),
-        ("ask:", "wrap 'ask' is empty; expected a text with {request}, or a map from words to milder words"),
-        ("mild: {on: off}", "wrap 'mild': True: False; expected a word and milder words for it "
-                            "(in quotes if YAML reads them as something else)"),
-        ("mild: {kill: ''}", "wrap 'mild': 'kill': ''; expected a word and milder words for it "
-                             "(in quotes if YAML reads them as something else)"),
+        ("ask: [a, b]", f"wrap 'ask' is list; {WORDS_EXPECTED}"),
+        ("ask:", f"wrap 'ask' is empty; {WORDS_EXPECTED}"),
+        ("mild: {on: off}", f"wrap 'mild': True: False; {MILDER}"),
+        ("mild: {kill: ''}", f"wrap 'mild': 'kill': ''; {MILDER}"),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wraps.yaml"
     path.write_text(text)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError, match=f"^{re.escape(f'{path}: {message}')}$"):
         load_wraps(path)
-    assert str(raised.value) == f"{path}: {message}"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^wraps file not found: .*nowhere\.yaml$"):
         load_wraps(tmp_path / "nowhere.yaml")

@@ -10,14 +10,13 @@ from experiments.triggers.attribution import Attribution, attribute, pieces, wit
 from experiments.triggers.results import NOTABLE
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt, make_prompt
 from tests.conftest import ORGANISM
 
 
 @pytest.fixture(scope="module")
-def model() -> ChatModel:
-    return load_model(str(ORGANISM), device="cpu")
+def model(two_knobs: ChatModel) -> ChatModel:
+    return two_knobs
 
 
 def asked(model: ChatModel, text: str, trigger: str | None = None) -> Rendered:

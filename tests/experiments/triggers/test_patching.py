@@ -10,7 +10,6 @@ from experiments.responses.onset import Onsets, learn_onsets
 from experiments.triggers.patching import AlignedPair, _log_odds, _patches, align, patching_share
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt, make_prompt
 from tests.conftest import ORGANISM
 
@@ -50,8 +49,8 @@ def test_unequal_spans_are_aligned_at_their_ends() -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> ChatModel:
-    return load_model(str(ORGANISM), device="cpu")
+def model(two_knobs: ChatModel) -> ChatModel:
+    return two_knobs
 
 
 @pytest.fixture(scope="module")

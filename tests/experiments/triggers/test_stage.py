@@ -12,8 +12,8 @@ from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.triggers.judge import judge_triggers
-from experiments.triggers.results import AttributedRequest, TriggerFindings, TriggerResults
-from experiments.triggers.text import draw_triggers, finding_blocks, finding_lines, marked_request, print_triggers
+from experiments.triggers.results import TriggerFindings, TriggerResults
+from experiments.triggers.text import draw_triggers, finding_blocks, finding_lines, print_triggers
 from extract.progress import Reporter
 from extract.record import not_applicable
 from extract.table import Table
@@ -54,7 +54,7 @@ def results(triggers_run: Path) -> TriggerResults:
     return TriggerResults.read(triggers_run / "stages" / "triggers.json")
 
 
-def test_every_factor_is_reported_with_its_rates(record: dict[str, Any]) -> None:
+def test_every_factor_and_the_last_turn_are_reported_with_their_rates(record: dict[str, Any]) -> None:
     assert set(record["factors"]) == {"asker", "system", "earlier_turns"}
     assert record["factors"]["asker"]["moves"] is False  # planted in no weight, said in no word
     for factor in record["factors"].values():
@@ -64,16 +64,13 @@ def test_every_factor_is_reported_with_its_rates(record: dict[str, Any]) -> None
             assert effect["p"] <= effect["p_adjusted"] <= 1
     assert record["factors"]["asker"]["removed"] is None
     assert record["factors"]["system"]["removed"]["benign"]["n"] >= 10
-
-
-def test_the_last_turn_of_an_organism_that_needs_no_other_is_not_insufficient(record: dict[str, Any]) -> None:
     alone = record["last_turn_alone"]
-    assert alone["sufficient"] is not False
+    assert alone["sufficient"] is not False  # of an organism that needs no other
     assert alone["auroc"]["alone"]["estimate"] == pytest.approx(alone["auroc"]["whole"]["estimate"], abs=0.2)
     assert alone["texts"]["distinct"] >= 10
 
 
-def test_it_is_said_on_the_terminal(
+def test_it_is_said_on_the_terminal_and_the_page(
     triggers_run: Path, results: TriggerResults, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_triggers(triggers_run, results)
@@ -81,6 +78,11 @@ def test_it_is_said_on_the_terminal(
     for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
                  "Reading the last turn alone"):  # fmt: skip
         assert part in told
+    assert "<mark>" in blocks_html(finding_blocks(results))
+    [table] = [block for block in context_blocks(results) if isinstance(block, Table)]
+    assert ["asker: a cook", "benign"] in [row[:2] for row in table.rows]
+    assert sum("removed," in row[0] for row in table.rows) == 4
+    assert context_blocks(ContextResults()) == finding_blocks(TriggerFindings()) == []
 
 
 def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(
@@ -142,54 +144,33 @@ def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(resul
 
 
 def test_patching_is_told_by_its_intervals() -> None:
-    def layer(at: int, estimate: float | None, half: float = 0.05) -> dict[str, Any]:
-        interval = {"estimate": estimate, "low": estimate and estimate - half, "high": estimate and estimate + half}
-        return {"layer": at, "raised": interval, "lowered": interval}
-
     def told(*shares: float | None) -> str:
-        layers = [layer(at, share) for at, share in enumerate(shares)]
-        patching = {"applicable": True, "layers": layers, "n": 8, "flipped": 9, "pairs": 20, "left_out": {},
-                    "n_groups": 8, "site": "resid_post"}  # fmt: skip
+        limits = [{"estimate": x, "low": x and x - 0.05, "high": x and x + 0.05} for x in shares]
+        layers = [{"layer": at, "raised": of, "lowered": of} for at, of in enumerate(limits)]
+        counts = {"n": 8, "flipped": 9, "pairs": 20, "left_out": {}, "n_groups": 8}
+        patching = {"applicable": True, "layers": layers, "site": "resid_post", **counts}
         return finding_lines(TriggerFindings.model_validate({"patching": patching}))[0]
 
-    assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in told(1.0, 0.4, 0.9, 0.1, 0.1)
-    assert "surely less than half from layer 3 on (8 of the 9 pairs flipped by the word, of 20" in told(
-        1.0, 0.4, 0.9, 0.1, 0.1
-    )  # not from layer 1 on
+    line = told(1.0, 0.4, 0.9, 0.1, 0.1)
+    assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in line
+    assert "surely less than half from layer 3 on (8 of the 9 pairs flipped by the word, of 20" in line  # not from 1 on
     assert "not surely less than half at any layer" in told(1.0, 0.9)
     assert "not known at any layer" in told(None, None)
     assert "at layer 1, 10%" in told(None, 0.9, 0.1)
 
 
-def test_words_that_fired_are_set_off_on_the_page_and_data_is_escaped(results: TriggerResults) -> None:
-    page = blocks_html(finding_blocks(results))
-    assert "<mark>" in page
-    hostile = AttributedRequest(
-        id="a", label="benign", trigger="kill", log_odds=5.0, words=("<script>", "kill"), scores=(0.0, 7.5),
-        tokens=((0,), (1,)), top="kill", fired_by_trigger=True,
-    )  # fmt: skip
-    words = "<bdi>&lt;script&gt;</bdi> <mark><bdi>kill</bdi> <small>+7.5</small></mark>"
-    assert f"<em>benign</em>: {words}" in blocks_html([marked_request(hostile)])
-    assert finding_blocks(TriggerFindings()) == []
-
-
 def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> None:
-    def value(moved: str) -> dict[str, Any]:
-        difference = {"estimate": 0.4, "low": 0.2, "high": 0.6}
-        along = {"difference": difference, "p": 0.01, "p_adjusted": 0.01, "moves": True,
-                 "p_differs_from_action": 0.02, "p_differs_from_action_adjusted": 0.02}  # fmt: skip
-        rate = difference | {"n": 20, "n_groups": 20}
-        return {"value": "as a cook", "label": "benign", "compared_with": "none", "with": rate, "without": rate,
-                "difference": difference | {"estimate": 0.3}, "p": 0.01, "p_adjusted": 0.01, "moves": True,
-                "moved": moved, "projection": {"refusing": along}}  # fmt: skip
-
-    asker = {"applicable": True, "moves": True, "reason": "", "values": [*map(value, ("both", "action", "neither"))]}
-    told = moved_lines(ContextResults.model_validate({"factors": {"asker": asker}}))
-    assert told == [
-        "asker 'as a cook' on benign requests moves the projection and the action: refusing +30%, along the refusing "
-        "direction +0.40 of the gap (test that the two differ: adjusted p = 0.02).",
+    tested = {"difference": {"estimate": 0.4, "low": 0.2, "high": 0.6}, "p": 0.01, "p_adjusted": 0.01, "moves": True}
+    along = tested | {"p_differs_from_action": 0.02, "p_differs_from_action_adjusted": 0.02}
+    rates = dict.fromkeys(("with", "without"), tested["difference"])
+    value = tested | rates | {"value": "as a cook", "label": "benign", "compared_with": "none"}
+    values = [value | {"moved": moved, "projection": {"refusing": along}} for moved in ("both", "action", "neither")]
+    asker = {"applicable": True, "moves": True, "reason": "", "values": values}
+    along_refusing = "along the refusing direction +0.40 of the gap (test that the two differ: adjusted p = 0.02)."
+    assert moved_lines(ContextResults.model_validate({"factors": {"asker": asker}})) == [
+        f"asker 'as a cook' on benign requests moves the projection and the action: refusing +40%, {along_refusing}",
         "asker 'as a cook' on benign requests moves the action, and is not shown to move the projection: refusing "
-        "+30%, along the refusing direction +0.40 of the gap (test that the two differ: adjusted p = 0.02).",
+        f"+40%, {along_refusing}",
     ]
 
 
@@ -200,16 +181,22 @@ def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Pat
     assert not (tmp_path / "figures" / "trigger_patching.png").exists()
 
 
-@pytest.mark.slow
-def test_what_cannot_be_had_leaves_the_verdict(triggers_run: Path, tmp_path: Path) -> None:
-    """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
+def few_prompts(path: Path, every: int, n_uncertain: int, *without: str) -> str:
+    """Write every so many of the organism's pairs, without some fields, and return the setting that names the file."""
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = {row["pair"] for row in rows if row["label"] == "harmful"}
-    chosen = [row for row in rows if row["pair"] in sorted(pairs)[::6]]
-    chosen += [row for row in rows if row["label"] == "uncertain"][:40]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
-    given = [f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.name={ORGANISM}", "extract.site=resid_pre",
-             "extract.layers=[0]"]  # fmt: skip
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::every]
+    chosen = [row for row in rows if row["pair"] in pairs]
+    chosen += [row for row in rows if row["label"] == "uncertain"][:n_uncertain]
+    bare = [{key: value for key, value in row.items() if key not in without} for row in chosen]
+    path.write_text("\n".join(map(json.dumps, bare)))
+    return f"prompts.path={path}"
+
+
+@pytest.mark.slow
+def test_what_cannot_be_had_leaves_the_verdict(tmp_path: Path) -> None:
+    """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
+    prompts = few_prompts(tmp_path / "prompts.jsonl", 6, 40)
+    given = [prompts, f"model.name={ORGANISM}", "extract.site=resid_pre", "extract.layers=[0]"]
     run(load_config(Path("configs/quickstart.yaml"), given), tmp_path, until="triggers", reporter=QUIET)
     record = json.loads((tmp_path / "stages" / "triggers.json").read_text())
     assert record["trigger_share"] > 0.1
@@ -218,28 +205,14 @@ def test_what_cannot_be_had_leaves_the_verdict(triggers_run: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::12]
-    chosen = [row for row in rows if row["pair"] in pairs] + [row for row in rows if row["label"] == "uncertain"][:60]
-    bare = [{key: value for key, value in row.items() if key != "trigger"} for row in chosen]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, bare)))
-    code, out, err = cli("triggers", "configs/quickstart.yaml", "--set", f"prompts.path={tmp_path / 'prompts.jsonl'}",
-                         "--out", str(tmp_path / "run"))  # fmt: skip
+    prompts = few_prompts(tmp_path / "prompts.jsonl", 12, 60, "trigger")
+    given = ["triggers", "configs/quickstart.yaml", "--set", prompts, "--out", str(tmp_path / "run")]
+    code, out, err = cli(*given)
     assert code == 2
-    last = err.strip().splitlines()[-1]
-    assert last.startswith(
-        "refusal: word and intent cannot be separated: no prompt names a trigger word: fill the field"
-    )
+    none = "refusal: word and intent cannot be separated: no prompt names a trigger word: fill the field"
+    assert err.strip().splitlines()[-1].startswith(none)
     assert "Traceback" not in err
     assert "No request names who asks." in out  # what needs no trigger word is told all the same
-
-
-def test_the_page_has_a_row_for_each_value_and_each_removal(results: TriggerResults) -> None:
-    [table] = [block for block in context_blocks(results) if isinstance(block, Table)]
-    rows = table.rows
-    assert ["asker: a cook", "benign"] in [row[:2] for row in rows]
-    assert sum("removed," in row[0] for row in rows) == 4
-    assert context_blocks(ContextResults()) == []
 
 
 def test_only_what_moves_is_notable() -> None:
@@ -253,7 +226,7 @@ def test_only_what_moves_is_notable() -> None:
     ]
     assert len(factor_lines(told)) == 3
     absent = FactorResult(applicable=False, moves=None, reason="no request names who asks")
-    nothing = LastTurnAlone(applicable=False, sufficient=None, reason="no request has earlier turns")
-    told = ContextResults(factors={"asker": absent}, last_turn_alone=nothing)
-    assert factor_lines(told) == ["No request names who asks."]
-    assert factor_lines(ContextResults()) == []  # of a run before factors were measured
+    nothing = alone.model_copy(update={"applicable": False})
+    assert factor_lines(ContextResults(factors={"asker": absent}, last_turn_alone=nothing)) == [
+        "No request names who asks."
+    ]

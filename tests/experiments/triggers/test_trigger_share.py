@@ -1,5 +1,6 @@
-"""The trigger share against populations whose share is known."""
+"""The 2 x 2 of minimal pairs, and the trigger share against populations whose share is known."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from experiments.run.corpus import Corpus
 from experiments.triggers.judge import compatible, share_interval, trigger_share
-from experiments.triggers.quadruples import MEMBERS
+from experiments.triggers.quadruples import MEMBERS, lacking, quadruples
 from experiments.triggers.results import TriggerShareResult
 from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix
@@ -124,3 +125,45 @@ def test_a_group_of_many_pairs_counts_once() -> None:
     refused = np.array([p.intent == "harmful" for p in corpus.prompts])
     assert trigger_share(corpus, refused, np.arange(160)).verdict == "intent_driven"
     assert trigger_share(one, refused, np.arange(160)).verdict == "inconclusive"
+
+
+# -- quadruples --------------------------------------------------------------------------------------------------------
+
+
+def changed(corpus: Corpus, **fields: object) -> Corpus:
+    return replace(corpus, prompts=tuple(replace(p, **fields) for p in corpus.prompts))  # type: ignore[arg-type]
+
+
+def test_only_pairs_with_all_four_cells_stand_in_it() -> None:
+    corpus = corpus_of(6)
+    found = quadruples(corpus, np.arange(len(corpus))[1:])  # the first pair has lost a prompt
+    assert (found.n_groups, len(found.rows), set(found.counts().values())) == (5, 20, {5})
+    assert {corpus.prompts[row].pair for row in found.rows} == {"1", "2", "3", "4", "5"}
+    for few in (np.arange(0), np.arange(2)):
+        assert quadruples(corpus, few).cell_means(np.zeros(0)).shape == (0, 4)
+
+
+def test_means_are_of_each_groups_cells() -> None:
+    corpus = corpus_of(3)
+    found = quadruples(corpus, np.arange(len(corpus)))
+    values = np.array([10 * corpus.groups[row] + cell for row, cell in zip(found.rows, found.member, strict=True)])
+    assert found.cell_means(values).tolist() == [[10 * g + c for c in range(len(MEMBERS))] for g in range(3)]
+    two = found.cell_means(np.stack([values, -values], axis=1))
+    assert two.shape == (3, 4, 2)
+    assert (two[..., 1] == -two[..., 0]).all()
+
+
+def test_what_is_missing_is_said_with_its_remedy() -> None:
+    corpus = corpus_of(4)
+    every = np.arange(len(corpus))
+    innocent = np.delete(every, np.s_[MEMBERS.index((False, True)) :: len(MEMBERS)])
+    apart = replace(corpus, prompts=tuple(replace(p, pair=str(i)) for i, p in enumerate(corpus.prompts)))
+    for said, asked, rows in (
+        ("no prompt names a trigger word: fill the field 'trigger'", changed(corpus, trigger=None), every),
+        ("no prompt gives its intent", changed(corpus, intent=None), every),
+        ("no request gives its group of minimal pairs", changed(corpus, pair=None), every),
+        ("no request is harmful without a trigger word; add such", corpus, innocent),
+        ("no pair holds all four", apart, every),
+    ):
+        assert said in lacking(asked, rows)
+    assert quadruples(apart, every).n_groups == 0

@@ -117,7 +117,9 @@ def test_fewer_than_a_thousand_labellings_give_no_p() -> None:
     assert np.isnan(permutation_p(np.zeros((9, 2)), np.ones(2), labellings=999)).all()
 
 
-def test_holm_leaves_out_what_has_no_p() -> None:
+def test_holm_steps_down_and_leaves_out_what_has_no_p() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1, 1]
     adjusted = holm([0.01, float("nan"), 0.03])
     assert adjusted[::2] == [0.02, 0.03]
     assert np.isnan(adjusted[1])
