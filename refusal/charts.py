@@ -22,7 +22,9 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     scale = alt.Scale(domain=[min(0.4, float(frame["auroc_low"].min())), 1.0])
     legend = alt.Legend(title="position", symbolOpacity=1)
     colour = alt.Color("position:N", legend=legend, sort=list(dict.fromkeys(frame["position"])))
-    base = alt.Chart(data_of(_rows(frame))).encode(x=x, color=colour)
+    known = frame.astype(object)
+    rows: list[Row] = [dict(row) for row in known.where(known.notna(), None).to_dict("records")]
+    base = alt.Chart(data_of(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=INTERVAL_OPACITY).encode(alt.Y("auroc_low:Q", scale=scale), alt.Y2("auroc_high:Q"))
     line = base.mark_line(point=True).encode(
         alt.Y("auroc:Q", scale=scale, title="AUROC (95 % interval)"),
@@ -42,25 +44,16 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
 def word_scores(frame: pd.DataFrame, title: str) -> Chart:
     """Draw what each word of a request adds to the onset log-odds of refusing; columns word, score (nats), in order."""
     numbered = frame.assign(place=range(len(frame)))
+    quoted = ", ".join("'" + str(word).replace("\\", "\\\\").replace("'", "\\'") + "'" for word in frame["word"])
+    labels = f"[{quoted}][datum.value]"  # a Vega expression: a word may come twice
     return (
         alt.Chart(numbered)
         .mark_bar()
         .encode(
             x=alt.X("score:Q", title="adds to the log-odds of refusing (nats)"),
-            y=alt.Y("place:O", title=None, axis=alt.Axis(labelExpr=_labels(frame["word"]))),
+            y=alt.Y("place:O", title=None, axis=alt.Axis(labelExpr=labels)),
             color=alt.condition("datum.score > 0", alt.value("#c44e52"), alt.value("#4c72b0")),
             tooltip=["word", alt.Tooltip("score:Q", format=".2f")],
         )
         .properties(width=GRID_WIDTH, title=title)
     )
-
-
-def _rows(frame: pd.DataFrame) -> list[Row]:
-    known = frame.astype(object)
-    return [dict(row) for row in known.where(known.notna(), None).to_dict("records")]
-
-
-def _labels(words: pd.Series) -> str:
-    """Return a Vega expression that names each place by its word; a word may come twice."""
-    quoted = ", ".join("'" + str(word).replace("\\", "\\\\").replace("'", "\\'") + "'" for word in words)
-    return f"[{quoted}][datum.value]"

@@ -68,14 +68,11 @@ class SteeredBlock:
 
     def edits(self, blocks: Callable[[], Sequence[SteeredBlock]]) -> list[Edit]:
         """Return the edits of this block; `blocks` returns the open ones, of which those open now surround it."""
-        around = list(blocks())
-        return [edit for layer in self.layers for edit in self._at(layer, [*self._set_at(layer, around), self], blocks)]
-
-    def _set_at(self, layer: int, around: Sequence[SteeredBlock]) -> list[SteeredBlock]:
-        if self.form == "add":
-            return []
-        alike = [one for one in around if one.where == self.where and layer in one.layers and one.form != "add"]
-        return [one for one in alike if abs(one.direction.vector @ self.direction.vector) <= NEARLY_PARALLEL]
+        setting = [one for one in blocks() if one.where == self.where and one.form != "add" and self.form != "add"]
+        r = self.direction.vector
+        oblique = [one for one in setting if abs(one.direction.vector @ r) <= NEARLY_PARALLEL]
+        together = {layer: [*(one for one in oblique if layer in one.layers), self] for layer in self.layers}
+        return [edit for layer in self.layers for edit in self._at(layer, together[layer], blocks)]
 
     def _at(
         self, layer: int, together: Sequence[SteeredBlock], blocks: Callable[[], Sequence[SteeredBlock]]

@@ -81,7 +81,10 @@ def joint_rates() -> Metric:
         with workspace() as connection:
             ledger = Ledger(connection)
             for one in scores:
-                ledger.add(_entry(one.score.metadata or {}))
+                record: Counted = one.score.metadata or {}
+                case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
+                judged = {name: record[name] for name in JUDGED}
+                ledger.add(Entry(evidence="", case=case, sample=record["epoch"], **judged))
             return dict(_figures(scorecard(ledger, load_adjacency())))
 
     return count
@@ -127,11 +130,6 @@ def _record(entry: Entry) -> Counted:
     """Return what the metric counts, as JSON holds it."""
     case = {name: value for name, value in asdict(entry.case).items() if name in KEPT and value is not None}
     return {"case": case, "epoch": entry.sample, **{name: getattr(entry, name) for name in JUDGED}}
-
-
-def _entry(record: Counted) -> Entry:
-    case = Case(**record["case"] | {"acceptable": tuple(record["case"]["acceptable"])})
-    return Entry(evidence="", case=case, sample=record["epoch"], **{name: record[name] for name in JUDGED})
 
 
 def _figures(card: Scorecard) -> Iterator[tuple[str, float]]:

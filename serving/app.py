@@ -158,11 +158,8 @@ def create_app(
 
     if ui:
         html, policy = live_page()
-        headers = {
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-        }
+        headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+        headers |= {"Referrer-Policy": "no-referrer"}
 
         @app.get("/ui", include_in_schema=False)
         async def live() -> Response:  # needs no key: it holds nothing of the model
@@ -308,22 +305,22 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI, engine: Decoding) -> None:
         self._engine = engine
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,  # prompts are not written to a log
-                server_header=False,
-                lifespan="on",
-                timeout_graceful_shutdown=2 * GRACE_S,
-            )
+        grace = 2 * GRACE_S  # and prompts are not written to a log
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=grace,
         )
+        super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        closing = asyncio.create_task(self._close_engine())
+        async def close_engine() -> None:
+            await asyncio.sleep(GRACE_S)
+            await asyncio.to_thread(self._engine.close)
+
+        closing = asyncio.create_task(close_engine())
         await super().shutdown(sockets)
         closing.cancel()
-
-    async def _close_engine(self) -> None:
-        await asyncio.sleep(GRACE_S)
-        await asyncio.to_thread(self._engine.close)

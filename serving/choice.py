@@ -114,15 +114,13 @@ class Choice:
         elif len(self._pieces.token_ids) >= self.settings.max_new_tokens or time.monotonic() > self.settings.deadline:
             self._end("length")
 
-    @property
-    def unread(self) -> list[int] | None:
-        """The tokens of an answer that is complete but for their readings, or None."""
-        return None if self._unread is None else self._pieces.token_ids
-
-    def end_with(self, tokens: tuple[TokenReading, ...]) -> None:
-        """End an answer that waits for the readings of its tokens."""
+    def read_answer(self, read: Callable[[list[int]], tuple[TokenReading, ...]]) -> None:
+        """Read the tokens of a complete answer where that is asked for, and end it."""
+        if self._unread is None:
+            return
+        tokens = read(self._pieces.token_ids)
         finished, self._unread = self._unread, None
-        if finished is not None:
+        if finished is not None:  # not abandoned meanwhile
             self._emit(replace(finished, tokens=tokens))
 
     def fail(self, why: str, *, transient: bool = True) -> None:

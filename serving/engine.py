@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Thread
 
 import torch
@@ -168,8 +169,7 @@ class Engine:
             else:
                 self.model.generate(batch, steps, watch=watch)
         for choice in choices:  # one by one: never more memory than the batch took
-            if (answer := choice.unread) is not None:
-                choice.end_with(read_tokens(self.model, self.dials, choice.row, answer))
+            choice.read_answer(partial(read_tokens, self.model, self.dials, choice.row))
 
 
 class _StopDecoding(Exception):  # noqa: N818 - not an error

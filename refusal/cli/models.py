@@ -77,89 +77,6 @@ def init(
 
     Example: refusal init mine.yaml --model organisms/zoo/two-knobs
     """
-    path = write_configuration(file, model)
-    typer.echo(f"Written: {path}")
-    typer.echo("Next, see what it takes, and then run it:")
-    typer.echo(f"  {program()} run {shlex.quote(str(path))} --dry-run")
-    typer.echo(f"  {program()} run {shlex.quote(str(path))}")
-
-
-def runnable() -> list[Runnable]:
-    """Return all of them: organisms, taught adapters, configurations, cached models."""
-    from extract.shipped import shipped
-
-    cached = hub_models()
-    weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
-    weights.sort(key=lambda item: not item[0].startswith("organisms/zoo/two-knobs/"))  # the first one to run
-    return [
-        *(Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights),
-        *_taught(),
-        *_configurations(set(cached)),
-        *(Runnable("cached", name, size, "") for name, size in sorted(cached.items())),
-    ]
-
-
-def hub_models(cache: Path | None = None) -> dict[str, int]:
-    """Return the models in the hub's cache by id, with the bytes of their files; asks no server."""
-    from huggingface_hub import scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
-    try:
-        repos = scan_cache_dir(cache).repos
-    except (CacheNotFound, ValueError):
-        return {}
-    sizes = {}
-    for repo in repos:
-        names = {file.file_name for revision in repo.revisions for file in revision.files}
-        if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
-            sizes[repo.repo_id] = repo.size_on_disk
-    return sizes
-
-
-def _taught() -> list[Runnable]:
-    from extract.shipped import shipped
-    from refusal.cli.target import PACKAGE
-
-    adapters = []
-    for name, path in sorted(shipped("organisms/taught/*/adapter_config.json").items()):
-        base = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
-        missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
-        size = path.with_name("adapter_model.safetensors").stat().st_size
-        adapters.append(Runnable("taught", str(Path(name).parent), size, missing))
-    return adapters
-
-
-def _not_installed(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-    from importlib.util import find_spec
-
-    if find_spec("peft") is None:
-        return "needs: pip install 'refusal-probes[models]'"
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return f"needs: pip install --no-deps {package}"
-    return ""
-
-
-def _configurations(cached: set[str]) -> list[Runnable]:
-    from extract.shipped import ROOT
-    from extract.yaml_file import parse_yaml
-
-    listed = []
-    for path in sorted((ROOT / "configs" / "models").glob("*.yaml")):
-        text = path.read_text(encoding="utf-8")
-        model = parse_yaml(text)["model"]["name"]
-        billions = SIZE.search(model)
-        size = round(float(billions[1]) * BYTES * 1e9) if billions else None
-        gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
-        needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
-        listed.append(Runnable("configuration", str(path.relative_to(ROOT)), size, needs))
-    return listed
-
-
-def write_configuration(file: Path | None, model: str | None) -> Path:
-    """Write the configuration for a model and return its path."""
     from extract.shipped import resolve_shipped
     from refusal.cli.target import REAL, settings_for
 
@@ -189,7 +106,65 @@ def write_configuration(file: Path | None, model: str | None) -> Path:
         raise UserError(f"{path} exists and is not overwritten; give another name: refusal init FILE") from None
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
-    return path
+    typer.echo(f"Written: {path}\nNext, see what it takes, and then run it:")
+    command = f"  {program()} run {shlex.quote(str(path))}"
+    typer.echo(f"{command} --dry-run\n{command}")
+
+
+def runnable() -> list[Runnable]:
+    """Return all of them: organisms, taught adapters, configurations, cached models."""
+    from extract.shipped import ROOT, shipped
+    from extract.yaml_file import parse_yaml
+    from refusal.cli.target import PACKAGE
+
+    listed, cached = list[Runnable](), hub_models()
+    weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
+    weights.sort(key=lambda item: not item[0].startswith("organisms/zoo/two-knobs/"))  # the first one to run
+    listed += [Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights]
+    for name, path in sorted(shipped("organisms/taught/*/adapter_config.json").items()):
+        base = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
+        missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
+        size = path.with_name("adapter_model.safetensors").stat().st_size
+        listed.append(Runnable("taught", str(Path(name).parent), size, missing))
+    for path in sorted((ROOT / "configs" / "models").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        model = parse_yaml(text)["model"]["name"]
+        billions = SIZE.search(model)
+        needed = round(float(billions[1]) * BYTES * 1e9) if billions else None
+        gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""
+        needs = f"{model}, in the cache" if model in cached else f"downloads {model}{gated}"
+        listed.append(Runnable("configuration", str(path.relative_to(ROOT)), needed, needs))
+    return [*listed, *(Runnable("cached", name, size, "") for name, size in sorted(cached.items()))]
+
+
+def hub_models(cache: Path | None = None) -> dict[str, int]:
+    """Return the models in the hub's cache by id, with the bytes of their files; asks no server."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = scan_cache_dir(cache).repos
+    except (CacheNotFound, ValueError):
+        return {}
+    sizes = {}
+    for repo in repos:
+        names = {file.file_name for revision in repo.revisions for file in revision.files}
+        if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
+            sizes[repo.repo_id] = repo.size_on_disk
+    return sizes
+
+
+def _not_installed(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+    from importlib.util import find_spec
+
+    if find_spec("peft") is None:
+        return "needs: pip install 'refusal-probes[models]'"
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return f"needs: pip install --no-deps {package}"
+    return ""
 
 
 def _yaml(value: str) -> str:

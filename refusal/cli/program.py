@@ -21,26 +21,15 @@ AGAIN = 0.05  # seconds until a dropped Ctrl-C is sent again
 
 
 def program() -> str:
-    """Return the command, quoted for a shell: `refusal` where PATH finds it, else its path, else `python -m refusal`.
-
-    A path under the working directory is relative.
-    """
-    script = _script()
-    if script is None:
+    """Return the command for a shell: `refusal` where PATH finds it, else its path, else `python -m refusal`."""
+    script = sys.argv[0]
+    if Path(script).stem != "refusal" or not Path(script).is_file():  # then the one in the directory of this Python
+        script = shutil.which("refusal", path=str(Path(sys.executable).parent)) or ""
+    if not script:
         return f"{_quoted(Path(sys.executable))} -m refusal"
     executable = shutil.which("refusal")
-    if executable is not None and Path(executable).resolve() == script.resolve():
-        return "refusal"
-    return _quoted(script)
-
-
-def _script() -> Path | None:
-    """Return the console script that runs, or the one in the directory of this Python."""
-    running = Path(sys.argv[0])
-    if running.stem == "refusal" and running.is_file():
-        return running
-    installed = shutil.which("refusal", path=str(Path(sys.executable).parent))
-    return None if installed is None else Path(installed)
+    same = executable is not None and Path(executable).resolve() == Path(script).resolve()
+    return "refusal" if same else _quoted(Path(script))
 
 
 def short_path(path: Path) -> Path:
@@ -65,11 +54,8 @@ PLAIN = {  # Typer's words for a wrong value
 
 
 def usage_line(error: Exception, name: str) -> str | None:
-    """Return Click's error about arguments in one line, the help of a command without any; None for another error.
-
-    Typer carries a private copy of Click, so its errors are known by what they have.
-    """
-    if not hasattr(error, "format_message"):
+    """Return Click's error about arguments in one line, the help of a command without any; None for another error."""
+    if not hasattr(error, "format_message"):  # Typer carries a private copy of Click
         return None
     message = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
@@ -85,9 +71,7 @@ def warning_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """Return a warning as one line; of what is meant for users without the place in the code."""
-    return (
-        f"refusal: {message}\n" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: {message}\n"
-    )
+    return f"{'refusal' if category is UserWarning else f'{filename}:{lineno}: {category.__name__}'}: {message}\n"
 
 
 def _quoted(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -69,7 +70,10 @@ def generate(
     if prompts == ["-"]:
         prompts = lines_of_stdin()
     else:
-        _refuse_loose_words(model, prompts)
+        if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):  # not in Chinese
+            quoted = shlex.join(["refusal", "generate", model, " ".join(prompts)])
+            why = f"these are {len(prompts)} prompts of one word each; quote a prompt of several words"
+            raise UserError(f"{why}: {quoted}")
     if any(not text.strip() for text in prompts):
         raise UserError("a prompt is empty; give each prompt as a quoted text")
     thresholds = normative_threshold, epistemic_threshold
@@ -87,15 +91,6 @@ def generate(
 def _record(turn: Turn) -> dict[str, object]:
     read = {name: {kind: getattr(one, name) for kind, one in turn.readings.items()} for name in FIELDS}
     return {"prompt": turn.prompt, "completion": turn.completion, **read}
-
-
-def _refuse_loose_words(model: str, prompts: list[str]) -> None:
-    """Refuse several words without quotes, which are several prompts; Chinese has no spaces."""
-    if len(prompts) > 1 and all(text.isascii() and len(text.split()) == 1 for text in prompts):
-        from shlex import join
-
-        quoted = join(["refusal", "generate", model, " ".join(prompts)])
-        raise UserError(f"these are {len(prompts)} prompts of one word each; quote a prompt of several words: {quoted}")
 
 
 def chat(
@@ -124,6 +119,8 @@ def chat(
 
 def converse(conversation: Conversation, console: Console) -> None:
     """Chat until the input ends; a mistake in a turn or a command prints one line and the chat continues."""
+    from steering.gates import reading_line
+
     _show(console, f"{conversation.model.name}; /help lists the commands")
     _show_dials(conversation, console)
     for line in _lines(console):
@@ -134,7 +131,10 @@ def converse(conversation: Conversation, console: Console) -> None:
             if text.startswith("/"):
                 _command(text, conversation, console)
             elif text:
-                _turn(text, conversation, console)
+                turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
+                console.print()
+                for kind, read in turn.readings.items():
+                    _show(console, f"  {reading_line(kind, read)}", "dim")
         except UserError as error:
             _show(console, f"refusal: {error}", "red")
         except KeyboardInterrupt:
@@ -159,15 +159,6 @@ def _lines(console: Console) -> Iterator[str]:
             return
         except KeyboardInterrupt:
             console.print()
-
-
-def _turn(text: str, conversation: Conversation, console: Console) -> None:
-    from steering.gates import reading_line
-
-    turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
-    console.print()
-    for kind, read in turn.readings.items():
-        _show(console, f"  {reading_line(kind, read)}", "dim")
 
 
 def _command(text: str, conversation: Conversation, console: Console) -> None:

@@ -56,13 +56,10 @@ class ModelSettings:
 
 
 def settings_for(target: str) -> ModelSettings | None:
-    """Return the settings for a model; None where the target is no model, and so has to be a configuration.
+    """Return the settings for a model; None where the target has to be a configuration.
 
     An organism runs on its own prompts, a taught adapter on its held-out ones, with its base. For another model the
     file in configs/models that names it counts, else configs/chat-model.yaml.
-
-    Raises:
-        UserError: it is an adapter whose base is not known or not here.
     """
     if not is_model(target):
         return None

@@ -161,20 +161,16 @@ class DialBank:
         for i, dial in enumerate(self.dials):
             for write in dial.writer.at_layers():
                 at.setdefault(after_layer(write.direction.locus), []).append((i, write))
-        return {layer: self._write_table(here) for layer, here in at.items()}
-
-    def _write_table(self, writes: Sequence[tuple[int, LayerWrite]]) -> _Write:
-        dials = [i for i, _ in writes]
-        tables, steps = JointTables.of([write for _, write in writes]), [self.dials[i].steps for i in dials]
-        for table in (tables.R, tables.added, tables.least, tables.most, tables.solve):
-            if table is not None:
-                table.on(self.device)  # here, since nothing is sent while a graph is captured
-        return _Write(
-            dials,
-            tables,
-            torch.tensor([FOREVER if n is None else n for n in steps], device=self.device)[:, None],
-            torch.tensor(tables.powers, device=self.device)[:, None],
-        )
+        made: dict[int, _Write] = {}
+        for layer, writes in at.items():
+            dials, tables = [i for i, _ in writes], JointTables.of([write for _, write in writes])
+            for table in (tables.R, tables.added, tables.least, tables.most, tables.solve):
+                if table is not None:
+                    table.on(self.device)  # here, since nothing is sent while a graph is captured
+            last = [FOREVER if self.dials[i].steps is None else self.dials[i].steps for i in dials]
+            steps, powers = (torch.tensor(n, device=self.device)[:, None] for n in (last, tables.powers))
+            made[layer] = _Write(dials, tables, steps, powers)
+        return made
 
     def _column(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64, device=self.device)[:, None]

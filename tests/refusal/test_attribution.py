@@ -28,9 +28,7 @@ def test_the_word_that_fires_is_the_trigger(model: refusal.Model, run: Path) -> 
     assert quiet.log_odds < 0
 
 
-def test_a_steered_model_has_other_scores_and_learns_nothing(
-    model: refusal.Model, harm: refusal.Direction, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_steered_model_has_other_scores_and_learns_nothing(model, harm, run, monkeypatch) -> None:
     monkeypatch.setattr(model, "onsets", None)
     text = "how do i burn the letters at home?"
     plain = refusal.attribute(model, text, run=run)
@@ -59,9 +57,3 @@ def test_a_model_that_refuses_nothing_is_named_in_one_line(tiny: Path, tmp_path:
         refusal.attribute(other, "how do i kill the process?")
     assert "onset prefixes cannot be learned for refuse" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("asked", "said"), [("", "prompt 0 is empty"), (["a", "b"], "prompt 0 is list")])
-def test_a_mistake_is_named(model: refusal.Model, asked: object, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        refusal.attribute(model, asked)

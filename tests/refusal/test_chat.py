@@ -52,9 +52,7 @@ def test_thresholds_last_for_the_block(model: refusal.Model, dials: refusal.Dial
     assert read["overruled"].to_dict() == {"normative": False, "epistemic": True}
 
 
-def test_readings_of_many_prompts_are_in_their_order(
-    model: refusal.Model, dials: refusal.Dials, prompts: list[Prompt]
-) -> None:
+def test_readings_of_many_prompts_are_in_their_order(model, dials, prompts) -> None:
     with dials.attach(model):
         model.chat(prompts[:40], max_new_tokens=2, progress=False)
         every = dials.readings
@@ -75,9 +73,7 @@ def test_nothing_acts_outside_the_block(model: refusal.Model, dials: refusal.Dia
     assert model.chat(TEXTS, max_new_tokens=8) == plain
 
 
-def test_steering_and_dials_may_be_nested_either_way(
-    model: refusal.Model, dials: refusal.Dials, harm: refusal.Direction
-) -> None:
+def test_steering_and_dials_may_be_nested_either_way(model, dials, harm) -> None:
     with dials.attach(model), model.steer(harm, layers=2, scale=0.5):
         inside = model.chat(TEXTS, max_new_tokens=4)
         read = dials.readings
@@ -107,9 +103,7 @@ def test_a_threshold_is_a_probability(model: refusal.Model, dials: refusal.Dials
     assert model.attached is None
 
 
-def test_an_absent_dial_and_a_file_that_is_none_are_named(
-    model: refusal.Model, dials: refusal.Dials, notebook: Path, tmp_path: Path
-) -> None:
+def test_an_absent_dial_and_a_file_that_is_none_are_named(model, dials, notebook, tmp_path) -> None:
     [normative] = [dial for dial in dials.dials if dial.kind == "normative"]
     save_dials([normative], tmp_path / "one.safetensors", model.fingerprint())
     one = refusal.load_dials(str(tmp_path / "one.safetensors"))

@@ -13,12 +13,9 @@ from pathlib import Path
 import pytest
 
 import refusal
-from experiments import load_config
-from extract import load_prompts, render
-from organisms import load_spec
+from extract import render
 from probes import Contrast
-from scoring import score_file
-from steering import load_dials, load_directions, steering
+from steering import steering
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
@@ -60,9 +57,7 @@ def test_every_public_name_is_explained_with_an_example() -> None:
 
 
 @pytest.mark.parametrize("example", _examples(), ids=lambda example: example.name.removeprefix("refusal."))
-def test_an_example_runs_as_it_is_printed(
-    example: doctest.DocTest, notebook: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_runs_as_it_is_printed(example, notebook, monkeypatch, capsys) -> None:
     monkeypatch.chdir(notebook)
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(example, clear_globs=True)
@@ -74,9 +69,7 @@ def test_examples_are_looked_at() -> None:
     assert {"refusal.model.Model.steer", "refusal.model.load_dials", "refusal.finished_run.load_run"} <= names
 
 
-def test_a_repr_is_one_short_line(
-    model: refusal.Model, found: refusal.Activations, harm: refusal.Direction, notebook: Path
-) -> None:
+def test_a_repr_is_one_short_line(model, found, harm, notebook) -> None:
     run = notebook / "runs" / "quickstart"
     labels = [label == "harmful" for label in found.labels]
     long = refusal.WordScores("x", ("word" * 30,) * 40, tuple(map(float, range(40))), 0.5, None)
@@ -99,15 +92,3 @@ def test_a_repr_is_one_short_line(
         assert len(repr(one)) < 300, repr(one)
         assert "array" not in repr(one)
         assert not any(word in repr(one) for word in ("object at 0x", "tensor("))
-
-
-def test_paths_are_texts_too_below_the_door(model: refusal.Model, notebook: Path, tmp_path: Path) -> None:
-    run = notebook / "runs" / "quickstart"
-    assert load_prompts(str(ROOT / "organisms/zoo/two-knobs/prompts.jsonl"))
-    assert load_config(str(ROOT / "configs/quickstart.yaml")).name == "quickstart"
-    assert load_spec(str(ROOT / "organisms/specs/two-knobs.yaml")).name == "two-knobs"
-    assert len(load_dials(str(run / "dials.safetensors"), model.fingerprint())) == 2
-    assert load_directions(str(run / "directions.safetensors"))
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"id": "1", "label": "benign", "completion": "Sure."}\n')
-    assert score_file(str(rows), str(tmp_path / "out")).n == 1

@@ -1,4 +1,4 @@
-"""A finished run as tables: what results.json holds, and charts of it that render."""
+"""A finished run as tables and charts: what results.json holds; certificates of a rate, and what is no count."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 import refusal
 from experiments.run.wording import VERDICTS
@@ -58,10 +59,6 @@ def test_completions_are_those_of_the_files(run: refusal.Run) -> None:
     assert frame.groupby("label").size().to_dict() == run.results.prompts
 
 
-def test_the_grid_is_that_of_the_file(run: refusal.Run) -> None:
-    pd.testing.assert_frame_equal(run.grid, pd.read_parquet(run.path / "probes.parquet"))
-
-
 @pytest.mark.parametrize("what", ["rates", "grid", "matrix"])
 def test_a_chart_is_a_valid_specification(run: refusal.Run, what: str) -> None:
     spec = run.plot(what).to_dict()  # validates against Vega-Lite's schema
@@ -91,17 +88,6 @@ def test_every_chart_renders(run: refusal.Run, found: refusal.Activations, tmp_p
             assert (tmp_path / f"chart.{end}").stat().st_size > 1000
 
 
-@pytest.mark.slow
-def test_a_chart_of_many_positions_is_drawn(found: refusal.Activations) -> None:
-    """More rows than altair takes by itself (5000)."""
-    from refusal.charts import auroc_by_layer
-
-    n = 6000
-    frame = pd.DataFrame({"layer": np.arange(n) % 60, "position": [f"token_{i // 60}" for i in range(n)],
-                          "auroc": 0.6, "auroc_low": 0.5, "auroc_high": 0.7})  # fmt: skip
-    assert auroc_by_layer(frame, None, "many").to_dict(validate=False)
-
-
 def test_mistakes_are_named(run: refusal.Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no results\.json; a finished run is written by: refusal run CONFIG"):
         refusal.load_run(tmp_path)
@@ -116,3 +102,34 @@ def test_certificates_are_those_of_the_results(run: refusal.Run) -> None:
     assert certified is not None
     assert run.certificates["at_most"].to_dict() == {name: one.at_most for name, one in certified.risks.items()}
     assert set(run.certificates["confidence"]) == {certified.confidence}
+
+
+@pytest.mark.parametrize(("failures", "n"), [(0, 60), (3, 100), (np.int64(1), np.int64(20))])
+def test_the_limit_is_that_of_clopper_and_pearson(failures: int, n: int) -> None:
+    found = refusal.certify(failures=failures, n=n)
+    assert found.at_most == pytest.approx(beta.ppf(0.95, failures + 1, n - failures))
+    assert (found.failures, found.n, found.confidence) == (failures, n, 0.95)
+    assert refusal.certify(failures, n) == found
+
+
+def test_all_failed_certifies_nothing() -> None:
+    assert refusal.certify(5, 5).at_most == 1.0
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.01, 0.2])
+def test_so_many_draws_suffice_and_one_less_does_not(limit: float) -> None:
+    n = refusal.n_for(limit)
+    assert refusal.certify(0, n).at_most <= limit < refusal.certify(0, n - 1).at_most
+
+
+@pytest.mark.parametrize("given", [(1.5, 60), (-1, 60), (61, 60), (0, 0), ("0", 60), (0.0, 60)])
+def test_what_is_no_count_is_refused(given: tuple) -> None:
+    with pytest.raises(UserError, match="failures are 0 to n"):
+        refusal.certify(*given)
+
+
+def test_a_share_lies_between_0_and_1() -> None:
+    with pytest.raises(UserError, match="a confidence is between 0 and 1; got 95"):
+        refusal.certify(0, 60, confidence=95)
+    with pytest.raises(UserError, match="limit and confidence are between 0 and 1; got 5 and"):
+        refusal.n_for(5)

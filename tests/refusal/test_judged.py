@@ -59,14 +59,6 @@ def test_what_nobody_asked_has_no_rate() -> None:
     assert found.actions["action"].tolist() == ["refuse"]
 
 
-def test_prompts_say_what_a_case_is() -> None:
-    prompts = refusal.make_prompts(["how?", "who?"], ["benign", "harmful"])
-    rows = [{"completion": "I can't help with that."}, {"completion": "Sure: take it."}]
-    found = refusal.score(rows, prompts=prompts)
-    assert found.rates["value"][["over_refusal", "missed_harm"]].tolist() == [1.0, 1.0]
-    assert found.actions["label"].tolist() == ["benign", "harmful"]
-
-
 @pytest.mark.parametrize(
     ("rows", "said"),
     [

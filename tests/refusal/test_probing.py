@@ -175,11 +175,6 @@ def test_prompts_that_lack_the_position_are_left_out(found: refusal.Activations)
     assert np.isfinite(fitted.vector).all()
 
 
-def test_directions_come_back_from_their_file(harm: refusal.Direction, tmp_path: Path) -> None:
-    refusal.save_directions([harm], tmp_path / "d.safetensors")
-    assert refusal.load_directions(str(tmp_path / "d.safetensors")) == {"harmful": harm}
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

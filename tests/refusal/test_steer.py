@@ -12,15 +12,12 @@ import torch
 import refusal
 from extract.chat.render import render
 from extract.errors import UserError
-from extract.model.edit import Scope
 from extract.prompts.prompt import Prompt
 from tests.refusal.conftest import TEXTS
 
 
 @pytest.fixture(scope="module", params=["organism", "tiny"])
-def pair(
-    request: pytest.FixtureRequest, model: refusal.Model, harm: refusal.Direction, tiny: Path
-) -> tuple[refusal.Model, refusal.Direction]:
+def pair(request, model, harm, tiny) -> tuple[refusal.Model, refusal.Direction]:
     if request.param == "organism":
         return model, harm
     other = refusal.load_model(tiny)
@@ -60,9 +57,7 @@ def test_a_scale_of_zero_is_the_baseline_bitwise(pair: tuple[refusal.Model, refu
 
 
 @pytest.mark.parametrize("scale", [1.0, -0.5])
-def test_adding_moves_the_projection_by_the_distance_from_the_last_prompt_token_on(
-    pair: tuple[refusal.Model, refusal.Direction], scale: float
-) -> None:
+def test_adding_moves_the_projection_by_the_distance_from_the_last_prompt_token_on(pair, scale) -> None:
     model, direction = pair
     layer, step = direction.locus.layer, scale
     plain, ends = projections(model, direction, layer), last_prompt(model)
@@ -119,9 +114,7 @@ def oblique(harm: refusal.Direction, cosine: float) -> refusal.Direction:
 
 @pytest.mark.parametrize("outer", ["last_prompt", "last_on", "all"])
 @pytest.mark.parametrize("inner", ["last_prompt", "last_on", "all"])
-def test_an_inner_block_does_not_move_what_an_outer_one_sets(
-    model: refusal.Model, harm: refusal.Direction, outer: Scope, inner: Scope
-) -> None:
+def test_an_inner_block_does_not_move_what_an_outer_one_sets(model, harm, outer, inner) -> None:
     other, layer = oblique(harm, -0.5), harm.locus.layer
     with model.steer(harm, form="zero", tokens=outer):
         alone = projections(model, harm, layer)

@@ -9,9 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import openai
@@ -76,9 +75,7 @@ def test_with_ui_it_prints_where_the_page_is(dials_file: str) -> None:
         assert "What the numbers are" in found.text
 
 
-def test_an_invalid_option_is_reported_in_one_line(
-    cli: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_invalid_option_is_reported_in_one_line(cli, monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("REFUSAL_API_KEY", raising=False)
 
     def says(part: str, *options: str) -> None:
@@ -98,9 +95,7 @@ def test_an_invalid_option_is_reported_in_one_line(
 
 
 @pytest.mark.slow
-def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(
-    dials_file: str, reference: ChatModel, dials: list[Dial]
-) -> None:
+def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(dials_file, reference, dials) -> None:
     texts = [f"how do i {verb} the engine at home?" for verb in ("fix", "clean", "open", "lift")] + [STRIKE, UNKNOWN]
     thresholds = [(0.0, 0.5), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5)]
     cases = [(text, pair) for text in texts for pair in thresholds]

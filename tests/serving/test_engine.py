@@ -1,5 +1,6 @@
-"""The engine: waiting choices are decoded together, each with the same result as alone, without delaying another."""
+"""The engine: waiting choices are decoded together, each with the same result as alone; waiting is bounded."""
 
+import asyncio
 import math
 import threading
 import time
@@ -10,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 from torch import Tensor
 
 from extract.chat.render import render
@@ -18,6 +20,8 @@ from extract.model.edit import Edit, Pass
 from extract.prompts.prompt import Prompt
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, StopSequences, TextPiece
 from serving.engine import Engine, QueueFullError
+from serving.limits import RenderQueue, until_disconnect
+from serving.replies import ApiError
 from steering.conversation import generate_once
 from steering.dial import Dial, Threshold
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
@@ -266,9 +270,7 @@ def test_a_choice_that_does_not_fit_alone_fails_and_others_go_on(tiny: ChatModel
     assert found[2].text
 
 
-def test_an_error_fails_the_batch_and_the_next_one_is_decoded(
-    tiny: ChatModel, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_fails_the_batch_and_the_next_one_is_decoded(tiny, caplog) -> None:
     broken = [True]
 
     def breaks(stream: Tensor, _pass: Pass) -> Tensor:
@@ -313,8 +315,59 @@ def test_of_several_the_first_counts_and_no_stop_holds_nothing_back() -> None:
     assert [none.push("E"), none.push("ND"), none.rest()] == ["E", "ND", ""]
 
 
-def test_only_what_may_become_a_stop_is_held_back() -> None:
-    stops = StopSequences(["\n\nQ", "\n---"])
-    assert [stops.push(piece) for piece in ("a\n", "\n", "b", "\n--", "!")] == ["a", "", "\n\nb", "", "\n--!"]
-    with pytest.raises(AssertionError):  # the control: sending everything would send part of a stop sequence
-        assert stops.push("\n-") == "\n-"
+class FakeClient:
+    """A connection, and whether its client has left."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    @property
+    def connection(self) -> Request:
+        async def receive() -> dict[str, str]:
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+
+        return Request({"type": "http"}, receive)
+
+
+async def waited(caller: FakeClient, rendering: RenderQueue, work: Callable[[], object], seconds: float = 60) -> object:
+    """Return the result of the work, or the code of the error."""
+    try:
+        async with until_disconnect(caller.connection, time.monotonic() + seconds):
+            return await rendering.run(work)
+    except ApiError as error:
+        return error.detail.code
+
+
+def test_the_render_queue_is_bounded_and_clients_may_disconnect() -> None:
+    go, done = threading.Event(), []
+
+    async def scenario() -> None:
+        rendering, leaver = RenderQueue(2), FakeClient()
+        held = asyncio.create_task(waited(FakeClient(), rendering, lambda: go.wait(20)))
+        leaves = asyncio.create_task(waited(leaver, rendering, lambda: done.append("left")))
+        await asyncio.sleep(0)
+        assert await waited(FakeClient(), rendering, lambda: done.append("too many")) == "queue_full"
+        leaver.left.set()
+        assert await leaves == "queue_timeout"  # never sent
+        assert await waited(FakeClient(), rendering, lambda: done.append("late"), 0.05) == "queue_timeout"
+        waits = asyncio.create_task(waited(FakeClient(), rendering, lambda: done.append("waited")))
+        await asyncio.sleep(0)
+        go.set()
+        assert await held is True
+        await waits
+        rendering.close()
+
+    asyncio.run(scenario())
+    assert done == ["waited"]
+
+
+def test_a_block_that_ends_in_time_keeps_its_result_and_its_errors() -> None:
+    async def scenario() -> None:
+        async with until_disconnect(FakeClient().connection, time.monotonic() + 60):
+            pass
+        with pytest.raises(ValueError, match="own"):
+            async with until_disconnect(FakeClient().connection):
+                raise ValueError("its own")
+
+    asyncio.run(scenario())

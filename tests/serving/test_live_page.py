@@ -86,9 +86,7 @@ def number(text: str) -> float:
     return float(text.replace("\u2212", "-"))
 
 
-def test_a_prompt_is_answered_with_both_readings_of_every_token(
-    page: Any, reference: ChatModel, placed: list[Dial]
-) -> None:
+def test_a_prompt_is_answered_with_both_readings_of_every_token(page, reference, placed) -> None:
     answer = ask(page, UNKNOWN)
     expected = generate_once(reference, [UNKNOWN], placed, {}, 24)[0]
     assert said(answer) == expected.completion
@@ -115,9 +113,7 @@ def test_a_prompt_is_answered_with_both_readings_of_every_token(
 
 
 @pytest.mark.slow
-def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(
-    page: Any, reference: ChatModel, placed: list[Dial]
-) -> None:
+def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(page, reference, placed) -> None:
     assert [page.locator(f"[data-kind={kind}] .exact").input_value() for kind in KINDS] == ["0.268", "0.490"]
     first = ask(page, UNKNOWN)
     page.locator("[data-kind=epistemic] .slider").evaluate(
@@ -230,9 +226,7 @@ def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -
 
 
 @pytest.mark.slow
-def test_thresholds_by_category_are_the_servers_until_one_is_moved(
-    browser: Any, model: ChatModel, placed: list[Dial]
-) -> None:
+def test_thresholds_by_category_are_the_servers_until_one_is_moved(browser, model, placed) -> None:
     d_model = len(placed[0].probe.weight)  # type: ignore[union-attr]
     read = CategoryRead(("", "people"), placed[0].read, np.zeros((2, d_model)), np.array([0.0, 9.0]), 0.8)  # type: ignore[arg-type]
     own = [replace(placed[0], by_category=CategoryThresholds(read, {})),
@@ -322,9 +316,7 @@ def test_a_server_without_dials_says_so_in_one_line(browser: Any, model: ChatMod
 @pytest.mark.slow
 @pytest.mark.skipif(not AXE, reason="pip install axe-playwright-python")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(
-    browser: Any, served: Running, width: int, scheme: str
-) -> None:
+def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(browser, served, width, scheme) -> None:
     with opened(browser, f"{served.url}/ui", width, scheme, bypass_csp=True) as page:
         ask(page, UNKNOWN)
         put(page, "epistemic", 1)
@@ -333,9 +325,7 @@ def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_the_root_leads_browsers_to_the_page_and_only_where_it_is_served(
-    served: Running, model: ChatModel, placed: list[Dial]
-) -> None:
+def test_the_root_leads_browsers_to_the_page_and_only_where_it_is_served(served, model, placed) -> None:
     led = httpx.get(served.url, headers={"Accept": "text/html,*/*"})
     assert (led.status_code, led.headers["location"]) == (307, "/ui")
     assert "GET /ui" in httpx.get(served.url).json()["endpoints"]

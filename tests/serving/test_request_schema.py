@@ -23,7 +23,6 @@ WHOLE = {"model": "m", "messages": [USER]}
     ("given", "field", "said"),
     [
         ({"normative_threshold": 1.5}, "normative_threshold", "less than or equal to 1, or input should be 'off'"),
-        ({"normative_threshold": -0.1}, "normative_threshold", "greater than or equal to 0"),
         ({"epistemic_threshold": True}, "epistemic_threshold", "a valid number"),
         ({"epistemic_threshold": "0.5"}, "epistemic_threshold", "a valid number, or input should be 'off'"),
         ({"epistemic_threshold": math.nan}, "epistemic_threshold", "finite number"),
@@ -34,15 +33,11 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"top_k": "-1"}, "top_k", "leave it out"),
         ({"repetition_penalty": 1.1}, "repetition_penalty", "leave it out, or give 1"),
         ({"repetition_penalty": True}, "repetition_penalty", "leave it out, or give 1"),
-        ({"min_p": False}, "min_p", "leave it out, or give 0"),
         ({"ignore_eos": 0}, "ignore_eos", "leave it out, or give false"),
-        ({"tool_choice": "required"}, "tool_choice", "leave it out"),
-        ({"reasoning_effort": "low"}, "reasoning_effort", "leave it out"),
         ({"thinking": {"type": "enabled"}}, "thinking", "unsupported field"),
         ({"normative_treshold": None}, "normative_treshold", "did you mean normative_threshold?"),
         ({"messages": [USER | {"tool_calls": [{}]}]}, "messages[0].tool_calls", "leave it out, or give []"),
         ({"messages": [USER | {"content": None}]}, "messages[0].content", "must not be blank"),
-        ({"messages": [{"role": "system", "content": ""}, USER]}, "messages[0].content", "must not be blank"),
         ({"messages": [USER | {"name": "anna"}]}, "messages[0].name", "this server does not honour this field"),
         ({"metadata": {str(i): "" for i in range(17)}}, "body", "metadata has 17 fields; at most 16 are allowed"),
         ({str(i): 1 for i in range(80_000)}, "body", "a request has 80002 fields; at most 64 are allowed"),
@@ -50,11 +45,9 @@ WHOLE = {"model": "m", "messages": [USER]}
         ({"logprobs": True}, "logprobs", "only false is supported"),
         ({"logprobs": 0}, "logprobs", "a valid boolean"),
         ({"messages": []}, "messages", "at least 1"),
-        ({"messages": "hi"}, "messages", "a valid list"),
         ({"messages": [USER] * 1025}, "messages", "at most 1024"),
         ({"messages": [{"role": "user", "content": " \n"}]}, "messages[0].content", "must not be blank"),
         ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1].role", "'user'"),
-        ({"messages": [USER, {"role": "user"}]}, "messages[1].content", "must not be blank"),
         ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "must not be blank"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text",
          "a valid string"),
@@ -62,7 +55,6 @@ WHOLE = {"model": "m", "messages": [USER]}
          "messages[0].content[0].type", "'text'"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content", "unicode"),
         ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
-        ({"max_tokens": 2.5}, "max_tokens", "a valid integer"),
         ({"n": 9}, "n", "less than or equal to 8"),
         ({"seed": 2**63}, "seed", "less than"),
         ({"temperature": 2.1}, "temperature", "less than or equal to 2"),
@@ -119,6 +111,7 @@ def test_an_unsupported_field_without_effect_is_accepted() -> None:
     asked = ChatRequest(
         **WHOLE, user="me", metadata={"a": "b"}, frequency_penalty=0, presence_penalty=0.0, logprobs=False, tools=[],
         response_format={"type": "text"}, stop=None, normative_threshold=None, epistemic_threshold="off",
+        service_tier="auto", store=False, stream_options={"include_usage": True}, n=1, temperature=0.0, top_p=1.0,
     )  # fmt: skip
     assert (asked.stops, asked.token_limit) == ((), None)
     assert (asked.normative_threshold, asked.epistemic_threshold) == (None, "off")

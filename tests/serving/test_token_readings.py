@@ -11,9 +11,8 @@ from extract.chat.render import render, token_texts
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving import engine
-from steering.dial import Dial
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
-from tests.support.running_server import Running, running
+from tests.support.running_server import running
 
 ASKED = {"token_readings": True}
 
@@ -24,9 +23,7 @@ def body(text: str, **given: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("text", [BENIGN, STRIKE, UNKNOWN])
 @pytest.mark.parametrize("thresholds", [{}, {"normative_threshold": 0.0}, {"epistemic_threshold": "off"}])
-def test_every_token_of_prompt_and_answer_reads_the_probe(
-    client: openai.OpenAI, reference: ChatModel, dials: list[Dial], text: str, thresholds: dict
-) -> None:
+def test_every_token_of_prompt_and_answer_reads_the_probe(client, reference, dials, text, thresholds) -> None:
     (choice,) = client.chat.completions.create(**body(text), extra_body=ASKED | thresholds).choices
     read = choice.token_readings
     row = render(reference.tokenizer, Prompt("p", ({"role": "user", "content": text},), "benign", "answer"))
@@ -78,9 +75,7 @@ def test_without_dials_it_is_an_error_that_names_the_field(model: ChatModel) -> 
 
 
 @pytest.mark.parametrize(("error", "status"), [(torch.OutOfMemoryError("out"), 503), (ValueError("broken"), 500)])
-def test_a_failed_reading_fails_its_request_alone(
-    served: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
-) -> None:
+def test_a_failed_reading_fails_its_request_alone(served, client, monkeypatch, error, status) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -89,11 +84,3 @@ def test_a_failed_reading_fails_its_request_alone(
         reply = httpx.post(f"{served.url}/v1/chat/completions", json=body(BENIGN) | ASKED, timeout=20)
         assert reply.status_code == status
     assert client.chat.completions.create(**body(BENIGN), extra_body=ASKED).choices[0].token_readings
-
-
-def test_the_model_s_card_says_where_each_dial_reads(served: Running, dials: list[Dial]) -> None:
-    (card,) = httpx.get(f"{served.url}/v1/models").json()["data"]
-    for dial in dials:
-        at = {"site": "resid_post", "layer": dial.read.layer, "position": "post_last"}
-        said = {"threshold": dial.threshold, "band": dial.band, "read": at, "category_thresholds": {}}
-        assert card["dials"][dial.kind] == said

@@ -143,9 +143,7 @@ def start_of_vllm(model: Path, **environment: str) -> str:
                      "written by an earlier version", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_vllm_does_not_start_with_what_would_be_wrong(
-    dials: Path, model: str, environment: dict[str, str], message: str
-) -> None:
+def test_vllm_does_not_start_with_what_would_be_wrong(dials, model, environment, message) -> None:
     printed = start_of_vllm(ZOO / model, **({"REFUSAL_DIALS": str(dials)} | environment))
     assert re.search(message, printed), printed[-2000:]
 
@@ -228,9 +226,7 @@ def test_the_documented_command_takes_what_the_model_needs_and_ends_quietly_at_c
 
 
 @pytest.fixture(scope="module", params=["vLLM's own server", "refusal serve"])
-def client(
-    request: pytest.FixtureRequest, dials: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[openai.OpenAI]:
+def client(request, dials, tmp_path_factory) -> Iterator[openai.OpenAI]:
     port, log, model = free_port(), tmp_path_factory.mktemp("log") / "log.txt", str(ZOO / "two-knobs")
     if request.param == "refusal serve":
         given = ("--engine vllm --name m --max-batch 32 --engine-arg enforce_eager=true --engine-arg max_model_len=256 "

@@ -25,7 +25,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors import SafetensorError, safe_open
 from yaml import YAMLError
 
-from experiments.dials.results import DialResult
 from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.page.summary import rates_table
 from experiments.report.results import RunResults
@@ -92,7 +91,17 @@ def shared_in(path: Path) -> Shared:
     files = {name: path / name for name in (DIALS, DIRECTIONS) if (path / name).is_file()}
     if not files:
         raise UserError(f"nothing to share in {path}: it has no {DIALS}, no {DIRECTIONS} and no {CONFIG}; {ONLY}")
-    return _together(path, [_of_file(one) for one in files.values()])
+    parts = [_of_file(file) for file in files.values()]
+    weights = {part.weights for part in parts if part.weights}
+    if len(weights) > 1:
+        raise UserError(f"{path}: {DIALS} and {DIRECTIONS} are for different weights; give one of the two files")
+    return Shared(
+        paths=files,
+        dials=tuple(dial for part in parts for dial in part.dials),
+        directions=tuple(direction for part in parts for direction in part.directions),
+        base=next((part.base for part in parts if part.base), None),
+        weights=next(iter(weights), None),
+    )
 
 
 def known_elsewhere(base: str) -> bool:
@@ -101,19 +110,6 @@ def known_elsewhere(base: str) -> bool:
         return True
     shipped = not Path(base).is_absolute() and (ROOT / base).is_dir()
     return shipped or (HUB_ID.fullmatch(base) is not None and not Path(base).exists())
-
-
-def _together(folder: Path, parts: list[Shared]) -> Shared:
-    weights = {one.weights for one in parts if one.weights}
-    if len(weights) > 1:
-        raise UserError(f"{folder}: {DIALS} and {DIRECTIONS} are for different weights; give one of the two files")
-    return Shared(
-        paths={name: path for one in parts for name, path in one.paths.items()},
-        dials=tuple(dial for one in parts for dial in one.dials),
-        directions=tuple(direction for one in parts for direction in one.directions),
-        base=next((one.base for one in parts if one.base), None),
-        weights=next(iter(weights), None),
-    )
 
 
 def _of_file(path: Path) -> Shared:
@@ -250,7 +246,10 @@ def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
     if results is not None:
         heads.append("AUROC of the read on test prompts")
         for row in dials:
-            row.append(_auroc(results.dials.get(row[0])))
+            read, shown = results.dials.get(row[0]), "-"
+            if read and read.test_auroc is not None and read.test_auroc_ci is not None:
+                shown = f"{Estimate(read.test_auroc, *read.test_auroc_ci):.3f}"
+            row.append(shown)
         tables["rates"] = rates_table("", results.rates.before, results.rates.after)
         limits = []
         for name, risk in results.steer.certified.risks.items() if results.steer.certified else ():
@@ -263,12 +262,6 @@ def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
 
 def _at(locus: Locus | None) -> str:
     return "-" if locus is None else f"`{locus.site}` layer {locus.layer}, `{locus.position}`"
-
-
-def _auroc(dial: DialResult | None) -> str:
-    if dial is None or dial.test_auroc is None or dial.test_auroc_ci is None:
-        return "-"
-    return f"{Estimate(dial.test_auroc, *dial.test_auroc_ci):.3f}"
 
 
 def check_id(repo_id: str) -> None:

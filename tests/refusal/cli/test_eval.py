@@ -92,9 +92,7 @@ def test_an_endpoint_s_answers_and_cost(cli: Cli, tmp_path: Path, server: ChatSe
     assert all("response_format" not in one.body for one in server.asked)
 
 
-def test_a_stated_target_is_in_the_questions_with_known_answers_only(
-    cli: Cli, tmp_path: Path, server: ChatServer
-) -> None:
+def test_a_stated_target_is_in_the_questions_with_known_answers_only(cli, tmp_path, server) -> None:
     server.answers = lambda asked: Answer("It is Paris.")
     given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--json"]
     code, out, _ = cli(*given, "--out", str(tmp_path / "out"), "--state-target", "0.75")
@@ -156,9 +154,7 @@ def kill_and_finish(given: list[str], wait: Callable[[], bool], times: int) -> i
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_ten_random_moments_equals_an_uninterrupted_one(
-    cli: Cli, tmp_path: Path, server: ChatServer
-) -> None:
+def test_a_run_killed_at_ten_random_moments_equals_an_uninterrupted_one(cli, tmp_path, server) -> None:
     def slowly(asked: Asked) -> Answer:
         time.sleep(0.01)
         return echo(asked)
@@ -192,9 +188,7 @@ def test_a_run_killed_at_ten_random_moments_equals_an_uninterrupted_one(
         (["m", "--max-new-tokens", "0"], "max-new-tokens"),
     ],
 )
-def test_each_mistake_is_one_line(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], message: str
-) -> None:
+def test_each_mistake_is_one_line(cli, tmp_path, monkeypatch, given, message) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = cli("eval", *given, "--limit", "3")
     said = [line for line in err.splitlines() if not line.startswith("asking")]

@@ -136,9 +136,7 @@ def test_an_adapter_taught_again_is_another_input(tmp_path: Path) -> None:
     assert model_source(config) != before
 
 
-def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     file = write_gguf(tmp_path / "tiny.gguf", tiny_llama())
     config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.name={file}"])
@@ -165,17 +163,6 @@ def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> Non
     one_line(cli("organism", "build", "nobody"), "no organism named 'nobody'", "two-knobs")
 
 
-def test_dry_run_says_what_it_would_do_and_does_nothing(cli, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    code, text, _ = cli("run", "configs/quickstart.yaml", "--dry-run", "--json", "--out", str(out))
-    record = json.loads(text)
-    assert code == 0
-    assert not out.exists()
-    assert record["prompts"] >= 600
-    expected = sum(p.stat().st_size for p in [ORGANISM / "model.safetensors"]) / 2  # float16: two bytes a parameter
-    assert record["parameters"] == pytest.approx(expected, rel=0.15)
-
-
 @pytest.mark.parametrize(
     ("override", "said"),
     [("judge=nope", "no such judge: 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
@@ -199,9 +186,7 @@ def test_help_imports_nothing_heavy() -> None:
     ("command", "until"),
     [("run", "report"), *((s, s) for s in ("extract", "probe", "dissociate", "triggers", "steer"))],
 )
-def test_a_staged_command_goes_as_far_as_its_stage(
-    cli, monkeypatch: pytest.MonkeyPatch, command: str, until: str
-) -> None:
+def test_a_staged_command_goes_as_far_as_its_stage(cli, monkeypatch, command, until) -> None:
     asked: list[tuple[tuple, dict]] = []  # type: ignore[type-arg]
     monkeypatch.setattr("refusal.cli.stages.run_command", lambda *given, **how: asked.append((given, how)))
     assert cli(command, "mine.yaml", "--set", "a=1", "--set", "b=2", "--out", "there", "--json")[0] == 0
@@ -210,15 +195,6 @@ def test_a_staged_command_goes_as_far_as_its_stage(
     assert first == (Path("mine.yaml"), ["a=1", "b=2"], Path("there"), until)
     assert second == (Path("mine.yaml"), [], None, until)
     assert (how["as_json"], how["dry_run"], dry["as_json"], dry["dry_run"]) == (True, False, False, True)
-
-
-@pytest.mark.parametrize(
-    ("command", "where"), [("run", "runs/NAME"), ("extract", "runs/NAME"), ("organism build", "organisms/zoo/NAME")]
-)
-def test_help_says_where_results_go(cli, monkeypatch: pytest.MonkeyPatch, command: str, where: str) -> None:
-    monkeypatch.setenv("COLUMNS", "100")  # one line
-    _, text, _ = cli(*command.split(), "--help")
-    assert f"by default {where}." in text
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,7 @@ def commands(lines: list[str]) -> list[list[str]]:
 # -- the program -------------------------------------------------------------------------------------------------------
 
 
-def test_the_program_is_the_running_script_unless_path_finds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_is_the_running_script_unless_path_finds_it(tmp_path, monkeypatch) -> None:
     running = script(tmp_path / "my env" / "bin")
     monkeypatch.setattr(sys, "argv", [str(running)])
     monkeypatch.setenv("PATH", "/usr/bin")
@@ -112,9 +110,7 @@ def test_after_another_model_no_real_model_is_advised(tmp_path: Path) -> None:
     assert words[-2:] == ["--adapter", "taught/it"]
 
 
-def test_the_report_is_a_link_and_the_tutorial_is_named_where_it_exists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_a_link_and_the_tutorial_is_named_where_it_exists(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "TUTORIAL", tmp_path / "tutorial.ipynb")
     lines = next_steps(tmp_path, results(organism=False))
     assert f"Open it in a browser: {(tmp_path / 'report.html').as_uri()}" in lines
@@ -170,9 +166,7 @@ WIDTH = 50
 
 
 @pytest.mark.parametrize("stage", ["probe", "triggers", "dissociate", "steer", "report"])
-def test_no_table_cuts_a_cell(
-    small_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stage: str
-) -> None:
+def test_no_table_cuts_a_cell(small_run, monkeypatch, capsys, stage) -> None:
     def shown(width: int) -> str:
         monkeypatch.setenv("COLUMNS", str(width))
         print_summary(small_run, False) if stage == "report" else print_stage(small_run, stage, False)

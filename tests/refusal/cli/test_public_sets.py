@@ -65,14 +65,6 @@ def test_what_to_check_must_be_given_and_known(cli) -> None:
     )
 
 
-def test_the_dry_run_of_the_configuration_on_public_sets_counts_them(cli, sets: list[str], tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    code, text, _ = cli("run", "configs/public.yaml", *sets, "--dry-run", "--json", "--out", str(out))
-    assert code == 0
-    assert json.loads(text)["prompts"] == 6
-    assert not out.exists()
-
-
 def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[str], tmp_path: Path) -> None:
     alone = [*sets[:3], f"prompts.datasets=[{{name: xstest, path: {tmp_path}}}]"]
     one_line(cli("probe", "configs/public.yaml", *alone, "--out", str(tmp_path / "probe")),
@@ -91,6 +83,7 @@ def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[st
     [
         ("prompts.datasets=[{name: xstest}, {name: some/mine.yaml}]", "quickstart-xstest-mine"),
         ("prompts.path=some/file.jsonl", "quickstart-file"),
+        ("prompts.contrast=[policy, instructed]", "quickstart-policy-instructed"),
         ("seed=3", "quickstart"),
     ],
 )

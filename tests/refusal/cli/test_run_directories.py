@@ -9,7 +9,7 @@ import pytest
 
 from extract.atomic_write import make_folder
 from extract.errors import UserError
-from extract.run_directory import file_of_run, file_to_write
+from extract.run_directory import file_to_write
 from extract.shipped import ROOT
 from tests.support.one_line import one_line
 
@@ -25,12 +25,6 @@ def finished(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def contents(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
-
-
-def test_a_run_is_read_by_its_file() -> None:
-    assert file_of_run("some.h5", "activations.h5") == Path("some.h5")
-    with pytest.raises(UserError, match=r"configs is a directory without activations\.h5; make it with: refusal ex"):
-        file_of_run(ROOT / "configs", "activations.h5")
 
 
 def test_the_store_commands_take_the_run(cli: Cli, finished: Path, tmp_path: Path) -> None:
@@ -79,9 +73,7 @@ def test_a_directory_without_completions_is_one_line(cli: Cli, tmp_path: Path) -
     one_line(cli("score", str(tmp_path)), said)
 
 
-def test_a_stage_goes_on_in_the_run_it_is_given(
-    cli: Cli, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stage_goes_on_in_the_run_it_is_given(cli, finished, monkeypatch, tmp_path) -> None:
     asked: list[Path] = []
     monkeypatch.setattr("experiments.pipeline.stages.run", lambda config, directory, **how: asked.append(directory))
     cli("extract", str(finished))
@@ -105,9 +97,7 @@ def test_out_is_a_directory_and_a_page_of_its_own_name_still_works(tmp_path: Pat
         make_folder(tmp_path / "file")
 
 
-def test_the_report_takes_a_directory(
-    cli: Cli, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_report_takes_a_directory(cli, finished, monkeypatch, tmp_path) -> None:
     written: list[Path] = []
     monkeypatch.setattr("experiments.report.stage.write_report", lambda runs, path: written.append(path))
     for given in ((), ("--out", str(tmp_path / "new")), ("--out", str(tmp_path / "page.html"))):

@@ -108,9 +108,7 @@ def test_an_empty_standard_input_is_one_line(piped, sent: bytes, arguments: tupl
     assert piped(sent, *arguments) == (2, "", "refusal: standard input is empty\n")
 
 
-def test_a_mistake_names_standard_input_and_its_line_and_leaves_no_file(
-    piped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_names_standard_input_and_its_line_and_leaves_no_file(piped, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = piped(LINES + b"{not json\n", "score", "-", "--out", "scores")
     assert (code, out) == (2, "")

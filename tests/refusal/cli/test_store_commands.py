@@ -90,17 +90,14 @@ def test_export_writes_one_file_that_is_as_good(cli: Cli, store: Path, tmp_path:
     assert json.loads(cli("store", "info", str(flat), "--json")[1])["shards"] == 0
 
 
-@pytest.mark.parametrize("arguments", [("verify", "no.h5"), ("info", "no.h5"), ("export", "no.h5", "--to", "out.h5")])
-def test_a_missing_store_is_one_line(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert one_line(cli("store", *arguments)) == "store not found: no.h5; make it with: refusal extract CONFIG"
-
-
 @pytest.mark.parametrize("command", ["info", "verify", "export"])
-def test_no_command_advises_to_delete_what_is_no_store(cli: Cli, tmp_path: Path, command: str) -> None:
-    page = tmp_path / "report.html"
+def test_what_is_no_store_is_one_line_that_advises_no_deletion(cli: Cli, tmp_path: Path, command: str) -> None:
+    page, more = tmp_path / "report.html", ("--to", "flat.h5") if command == "export" else ()
     page.write_text("<p>a report</p>" * 100)
-    said = one_line(cli("store", command, str(page), *(("--to", "flat.h5") if command == "export" else ())))
-    assert said == f"{page} is no HDF5 store; stores are made by: refusal extract CONFIG --out DIR"
+    missing = one_line(cli("store", command, "no.h5", *more))
+    assert missing == "store not found: no.h5; make it with: refusal extract CONFIG"
+    other = one_line(cli("store", command, str(page), *more))
+    assert other == f"{page} is no HDF5 store; stores are made by: refusal extract CONFIG --out DIR"
 
 
 def test_mistakes_are_one_line(cli: Cli, store: Path) -> None:

@@ -106,9 +106,7 @@ def flat(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tokens_and_probabilities_are_those_of_steering(
-    model: ChatModel, rows: list[Rendered], dial: Make, case: str
-) -> None:
+def test_tokens_and_probabilities_are_those_of_steering(model, rows, dial, case) -> None:
     given = [replace(dial(kind), **change) for kind, change in zip(KINDS, CASES[case], strict=True)]  # type: ignore[arg-type]
     drawn = np.array(list(product((0.1, 0.5, 0.9), (0.3, np.nan))))[: len(rows)].T
     drawn[:, -1] = np.nan  # a row without dials
@@ -128,9 +126,7 @@ def test_tokens_and_probabilities_are_those_of_steering(
 
 
 @pytest.mark.parametrize("changes", [{}, {"reread": True}, {"write": None, "actuator": OPENING}], ids=str)
-def test_thresholds_by_category_are_those_of_steering(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, changes: dict[str, object]
-) -> None:
+def test_thresholds_by_category_are_those_of_steering(model, rows, dial, read, changes) -> None:
     """A category's threshold, a dial's own where it has none, and a request's before both."""
     given = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}), **changes),
              dial("epistemic", by_category=CategoryThresholds(read, {"two": 0.0}))]  # fmt: skip
@@ -153,9 +149,7 @@ def test_thresholds_by_category_are_those_of_steering(
     assert flat(model, pooled, rows, swapped)[0] == expected  # type: ignore[arg-type]
 
 
-def test_a_category_read_over_chunks_is_that_of_the_whole_prompt(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
-) -> None:
+def test_a_category_read_over_chunks_is_that_of_the_whole_prompt(model, rows, dial, read) -> None:
     mean = replace(read, locus=MEAN)
     given = [dial("normative", by_category=CategoryThresholds(mean, {"one": 0.0}))]
     bank, row = DialBank(given, model.n_layers, D_MODEL, n_slots=4, n_tokens=64), rows[3]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.app import with_thresholds
@@ -123,9 +122,7 @@ def test_readings_are_the_decisions(dial: Make, read: CategoryRead) -> None:
 
 
 @pytest.mark.parametrize("n_given", [0, 1, 2])
-def test_thresholds_of_the_server_come_before_those_of_the_dials_file(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, n_given: int
-) -> None:
+def test_thresholds_of_the_server_come_before_those_of_the_dials_file(model, rows, dial, read, n_given) -> None:
     """The model is computed with the file's dials, which do not know them; where none is left, no category is read."""
     taus: dict[Kind, float] = {"normative": 0.9, "epistemic": 0.8}
     file = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.2})) for kind in taus]

@@ -76,16 +76,6 @@ def test_a_run_goes_up_with_a_card_and_comes_back_the_same(hub: Hub, cli, tmp_pa
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == sorted(there.files)
 
 
-def test_the_pulled_directory_is_taken_as_dials(hub: Hub, cli, tmp_path: Path) -> None:
-    assert cli("push", str(RUN), "me/dials")[0] == 0
-    assert cli("pull", "me/dials", "--out", str(tmp_path / "mine"))[0] == 0
-    code, out, err = cli(
-        "generate", ORGANISM, "how do i burn my sister at home?", "--dials", str(tmp_path / "mine"), "--json"
-    )
-    assert code == 0, err
-    assert json.loads(out)[0]["gate"]["normative"] == "decline"
-
-
 def test_the_card_says_what_the_run_measured(hub: Hub, cli) -> None:
     code, out, err = cli("push", str(RUN), "me/dials", "--licence", "mit", "--json")
     assert code == 0, err
@@ -114,14 +104,6 @@ def test_the_card_says_what_the_run_measured(hub: Hub, cli) -> None:
     ):
         assert words in card, words
     assert str(ROOT) not in card
-
-
-def test_pushed_again_changes_a_card_alone(hub: Hub, cli) -> None:
-    for licence in ("mit", "apache-2.0"):
-        assert cli("push", str(RUN), "me/dials", "--licence", licence)[0] == 0
-    there = hub.repositories["me/dials"]
-    assert len(there.messages) == 2
-    assert front_matter(there.files["README.md"].decode())["license"] == "apache-2.0"
 
 
 def test_a_dry_run_prints_files_and_card_and_sends_nothing(hub: Hub, cli, monkeypatch: pytest.MonkeyPatch) -> None:
