@@ -1,8 +1,7 @@
 """Blocks of `Model.steer`: what each adds or sets, and what it keeps of the blocks around it.
 
-A block that sets a projection (`zero`, `affine`) sets it together with those that surrounding blocks set at the same
-place: along oblique directions it would move them otherwise. Surrounding blocks along nearly the same direction are
-overwritten.
+Projections that nested blocks set at one place are set together, so that none moves another's along an oblique
+direction; of blocks along nearly the same direction the inner one counts.
 """
 
 from __future__ import annotations
@@ -19,16 +18,7 @@ import torch
 from extract.errors import UserError
 from extract.model.edit import Edit, Scope, Site
 from probes.direction import Direction
-from steering.interventions import (
-    NEARLY_PARALLEL,
-    DeviceCopies,
-    Intervention,
-    add,
-    affine,
-    place,
-    set_projections,
-    solver,
-)
+from steering import interventions
 
 Form = Literal["add", "zero", "affine"]
 SCOPES: tuple[Scope, ...] = ("all", "last_on", "last_prompt")  # each covers the ones after it
@@ -70,7 +60,7 @@ class SteeredBlock:
         """Return the edits of this block; `blocks` returns the open ones, of which those open now surround it."""
         setting = [one for one in blocks() if one.where == self.where and one.form != "add" and self.form != "add"]
         r = self.direction.vector
-        oblique = [one for one in setting if abs(one.direction.vector @ r) <= NEARLY_PARALLEL]
+        oblique = [one for one in setting if abs(one.direction.vector @ r) <= interventions.NEARLY_PARALLEL]
         together = {layer: [*(one for one in oblique if layer in one.layers), self] for layer in self.layers}
         return [edit for layer in self.layers for edit in self._at(layer, together[layer], blocks)]
 
@@ -82,18 +72,24 @@ class SteeredBlock:
 
         def edit(scope: Scope) -> Edit:
             covering = [one for one in together if SCOPES.index(one.tokens) <= SCOPES.index(scope)]
-            return place(self.where, layer, scope, lambda x: made(*[o for o in covering if o in blocks()])(x))
+            return interventions.place(
+                self.where, layer, scope, lambda x: made(*[o for o in covering if o in blocks()])(x)
+            )
 
         inside = SCOPES[SCOPES.index(self.tokens) :]
         return [edit(scope) for scope in inside if scope in {one.tokens for one in together}]
 
 
-def _intervention(*together: SteeredBlock) -> Intervention:
+def _intervention(*together: SteeredBlock) -> interventions.Intervention:
     if len(together) == 1:
         [last] = together
         r = torch.tensor(last.direction.vector)
-        return partial(add, r=r, amount=last.amount) if last.form == "add" else partial(affine, r=r, target=last.amount)
+        return (
+            partial(interventions.add, r=r, amount=last.amount)
+            if last.form == "add"
+            else partial(interventions.affine, r=r, target=last.amount)
+        )
     R = np.stack([one.direction.vector for one in together])
-    goals = DeviceCopies(np.array([one.amount for one in together]))
-    rows, solve = DeviceCopies(R), DeviceCopies(solver(R))
-    return lambda x: set_projections(x, rows.on(x.device), goals.on(x.device), solve.on(x.device))
+    goals = interventions.DeviceCopies(np.array([one.amount for one in together]))
+    rows, solve = interventions.DeviceCopies(R), interventions.DeviceCopies(interventions.solver(R))
+    return lambda x: interventions.set_projections(x, rows.on(x.device), goals.on(x.device), solve.on(x.device))

@@ -1,7 +1,6 @@
 """Suites, the joint scorer and the joint rates for Inspect: `inspect eval refusal_probes/joint --model MODEL`.
 
-Loaded by Inspect through an entry point. A sample is read, judged and counted by the code that `refusal score` runs on
-the log afterwards, so both give the same numbers.
+Samples are judged and counted by the code that `refusal score` runs on the log afterwards: the numbers are the same.
 """
 
 from __future__ import annotations

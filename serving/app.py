@@ -28,19 +28,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from serving import replies
 from serving.exchange import Decoding, Exchange, ServedModel, prepare
 from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
-from serving.replies import (
-    ApiError,
-    ChatCompletion,
-    DialDefault,
-    ErrorBody,
-    Health,
-    Index,
-    ModelCard,
-    ModelList,
-    add_error_handlers,
-)
 from serving.request_schema import ChatRequest
 from steering.dial import Dial, Kind
 
@@ -51,13 +41,13 @@ THOUGHT = {"opening": UNCLOSED.pattern, "closing": CLOSING.pattern, "begins": OP
 LIVE = {"GET /ui": "a page: answers side by side, with every token's readings"}  # of the index, where it is served
 BEARER = HTTPBearer(auto_error=False)
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorBody, "description": "A field is wrong; `param` names it."},
-    401: {"model": ErrorBody, "description": "The API key is missing or wrong."},
-    404: {"model": ErrorBody, "description": "There is no such model."},
-    408: {"model": ErrorBody, "description": "The body did not arrive in time."},
-    413: {"model": ErrorBody, "description": "The body is too large."},
-    429: {"model": ErrorBody, "description": "The queue is full, or the request waited in it too long."},
-    503: {"model": ErrorBody, "description": "The server is out of memory, or is stopping."},
+    400: {"model": replies.ErrorBody, "description": "A field is wrong; `param` names it."},
+    401: {"model": replies.ErrorBody, "description": "The API key is missing or wrong."},
+    404: {"model": replies.ErrorBody, "description": "There is no such model."},
+    408: {"model": replies.ErrorBody, "description": "The body did not arrive in time."},
+    413: {"model": replies.ErrorBody, "description": "The body is too large."},
+    429: {"model": replies.ErrorBody, "description": "The queue is full, or the request waited in it too long."},
+    503: {"model": replies.ErrorBody, "description": "The server is out of memory, or is stopping."},
 }
 
 
@@ -92,27 +82,29 @@ def create_app(
     )
     app.add_middleware(BodyLimits, limits=limits)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    add_error_handlers(app)
+    replies.add_error_handlers(app)
     allowed = [Depends(_key(api_key))] if api_key else []
     rendering = RenderQueue(engine.max_queue)
-    dials = {dial.kind: DialDefault.model_validate(dial) for dial in engine.dials}
-    card = ModelCard(id=served.name, created=served.created, dials=dials)
+    dials = {dial.kind: replies.DialDefault.model_validate(dial) for dial in engine.dials}
+    card = replies.ModelCard(id=served.name, created=served.created, dials=dials)
 
     @app.post(
         "/v1/chat/completions",
         dependencies=allowed,
         response_model=None,
-        responses=ERROR_RESPONSES | {200: {"model": ChatCompletion}},
+        responses=ERROR_RESPONSES | {200: {"model": replies.ChatCompletion}},
     )
     async def complete(asked: ChatRequest, connection: Request) -> Response:
         """Answer a conversation, whole or as a stream of server-sent events."""
         deadline = time.monotonic() + limits.seconds
         if asked.n and asked.n > engine.max_queue:
-            raise ApiError(
+            raise replies.ApiError(
                 400, f"n: {asked.n} answers are more than this server's queue of {engine.max_queue} can hold", "n"
             )
         if asked.token_readings and not engine.reads_tokens:
-            raise ApiError(400, "token_readings: this server decodes with vLLM, which has none", "token_readings")
+            raise replies.ApiError(
+                400, "token_readings: this server decodes with vLLM, which has none", "token_readings"
+            )
         work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
         async with until_disconnect(connection, deadline):
             row, settings = await rendering.run(work)
@@ -135,25 +127,27 @@ def create_app(
         )
 
     @app.get("/v1/models", dependencies=allowed, responses={401: ERROR_RESPONSES[401]})
-    async def models() -> ModelList:
+    async def models() -> replies.ModelList:
         """List the served model and its dials' default thresholds."""
-        return ModelList(data=[card])
+        return replies.ModelList(data=[card])
 
     @app.get(
         "/v1/models/{model:path}", dependencies=allowed, responses={code: ERROR_RESPONSES[code] for code in (401, 404)}
     )
-    async def model(model: str) -> ModelCard:
+    async def model(model: str) -> replies.ModelCard:
         """Return the served model."""
         if model != card.id:
-            raise ApiError(404, f"unknown model {model!r}; this server has {card.id!r}", "model", "model_not_found")
+            raise replies.ApiError(
+                404, f"unknown model {model!r}; this server has {card.id!r}", "model", "model_not_found"
+            )
         return card
 
-    @app.get("/", response_model=Index)
-    async def index(asked: Request) -> Index | Response:
+    @app.get("/", response_model=replies.Index)
+    async def index(asked: Request) -> replies.Index | Response:
         """Name the model and the endpoints; needs no key."""
         if ui and "text/html" in asked.headers.get("accept", ""):
             return RedirectResponse("/ui")
-        about = Index(model=served.name)
+        about = replies.Index(model=served.name)
         return about.model_copy(update={"endpoints": about.endpoints | LIVE}) if ui else about
 
     if ui:
@@ -166,9 +160,9 @@ def create_app(
             return HTMLResponse(html, headers=headers)
 
     @app.get("/health")
-    async def health() -> Health:
+    async def health() -> replies.Health:
         """Return the numbers of waiting and decoding choices; needs no key."""
-        return Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
+        return replies.Health(model=served.name, waiting=engine.waiting, decoding=engine.decoding)
 
     _describe(app, served.name)
     return app
@@ -179,7 +173,9 @@ def _key(api_key: str) -> Callable[..., None]:
 
     def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
-            raise ApiError(401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key")
+            raise replies.ApiError(
+                401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key"
+            )
 
     return check
 

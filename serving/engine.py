@@ -1,8 +1,7 @@
 """The engine: one thread decodes waiting choices in batches, each row with its own thresholds.
 
-A batch is decoded to its end before the next one begins. A row that ends early emits its end at once, and a batch ends
-as soon as all its rows have ended. Rows do not join a running batch: dials write at positions counted from the prompt's
-end, which must be the same step in all rows of a batch.
+A row that ends early emits its end at once; a batch ends when all rows have ended. Rows do not join a running batch:
+dials write at positions counted from the prompt's end, which must be the same step in all rows of a batch.
 """
 
 from __future__ import annotations

@@ -17,20 +17,10 @@ from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
+from serving import replies
 from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, PromptRead, TextPiece
 from serving.engine import Engine, QueueFullError
 from serving.limits import Limits
-from serving.replies import (
-    ApiError,
-    AssistantMessage,
-    ChatCompletion,
-    Chunk,
-    ChunkChoice,
-    Delta,
-    ReplyHead,
-    Usage,
-    WholeChoice,
-)
 from serving.request_schema import ChatRequest
 from steering.actuator import OnsetBias
 from steering.dial import Dial, read_places, reads_at
@@ -56,13 +46,15 @@ def prepare(
 ) -> tuple[Rendered, list[DecodingSettings]]:
     """Return a rendered conversation and the decoding settings of each choice; an ApiError names the wrong field."""
     if asked.model != name:
-        raise ApiError(404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found")
+        raise replies.ApiError(
+            404, f"unknown model {asked.model!r}; this server has {name!r}", "model", "model_not_found"
+        )
     try:
         thresholds = asked.resolved(dials)
     except ValueError as error:
-        raise ApiError(400, str(error), str(error).partition(":")[0]) from None
+        raise replies.ApiError(400, str(error), str(error).partition(":")[0]) from None
     if asked.token_readings and not any(dial.read for dial in dials):
-        raise ApiError(400, "token_readings: no dial of this server reads tokens", "token_readings")
+        raise replies.ApiError(400, "token_readings: no dial of this server reads tokens", "token_readings")
     row = _rendered(asked, model, dials, name)
     prefixes = [dial.actuator.prefixes for dial in dials if dial.read is None and isinstance(dial.actuator, OnsetBias)]
     n_ahead = max((len(prefix) - 1 for each in prefixes for prefix in each), default=0)  # tokens read after the prompt
@@ -88,36 +80,38 @@ def prepare(
 def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name: str) -> Rendered:
     messages = tuple(message.plain() for message in asked.messages)
     if messages[-1]["role"] != "user":
-        raise ApiError(400, "messages: the last message must have the role user", f"messages[{len(messages) - 1}].role")
+        raise replies.ApiError(
+            400, "messages: the last message must have the role user", f"messages[{len(messages) - 1}].role"
+        )
     try:
         row = render(model.tokenizer, Prompt("of this request", messages, "benign", "answer"))
     except UserError as error:
         reason = str(error).removeprefix("prompt 'of this request': ").replace(str(model.tokenizer.name_or_path), name)
-        raise ApiError(400, f"messages: {reason}", "messages") from None
+        raise replies.ApiError(400, f"messages: {reason}", "messages") from None
     for what, locus in read_places(dials).items():
         if locus.position not in row.roles:
-            raise ApiError(400, f"messages: {reads_at(what, locus)}, which they lack", "messages")
+            raise replies.ApiError(400, f"messages: {reads_at(what, locus)}, which they lack", "messages")
     return row
 
 
 def _max_new_tokens(asked: ChatRequest, n_prompt: int, n_ahead: int, context: int | None, limits: Limits) -> int:
     room = (context or math.inf) - n_prompt
     if room < max(1, n_ahead):
-        raise ApiError(
+        raise replies.ApiError(
             400,
             f"messages: they have {n_prompt} tokens; the model's context is {context} tokens, including the answer",
             "messages",
             "context_length_exceeded",
         )
     if asked.max_tokens and asked.max_completion_tokens and asked.max_tokens != asked.max_completion_tokens:
-        raise ApiError(400, "max_tokens: differs from max_completion_tokens, its newer name", "max_tokens")
+        raise replies.ApiError(400, "max_tokens: differs from max_completion_tokens, its newer name", "max_tokens")
     wanted, param = asked.token_limit, "max_completion_tokens" if asked.max_completion_tokens else "max_tokens"
     if wanted is None:
         return int(min(limits.max_tokens, room))
     if wanted > limits.max_tokens:
-        raise ApiError(400, f"{param}: {wanted} is more than this server's limit of {limits.max_tokens}", param)
+        raise replies.ApiError(400, f"{param}: {wanted} is more than this server's limit of {limits.max_tokens}", param)
     if wanted > room:
-        raise ApiError(
+        raise replies.ApiError(
             400,
             f"{param}: {wanted} does not fit: the messages have {n_prompt} tokens of the model's context of {context}, "
             f"so at most {room} are left",
@@ -136,7 +130,7 @@ class Exchange:
         self._engine, self._n_prompt = engine, len(row.token_ids)
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._head = ReplyHead(
+        self._head = replies.ReplyHead(
             id=f"chatcmpl-{secrets.token_hex(12)}",
             created=int(time.time()),
             model=served.name,
@@ -149,16 +143,16 @@ class Exchange:
         try:
             self._engine.submit(self._choices)
         except QueueFullError:
-            raise ApiError(429, "the queue is full; try again later", code="queue_full") from None
+            raise replies.ApiError(429, "the queue is full; try again later", code="queue_full") from None
         self._first = await self._event()
 
-    async def whole(self) -> ChatCompletion:
+    async def whole(self) -> replies.ChatCompletion:
         ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}
         choices = []
         for i, one in sorted(ended.items()):
             about = {"finish_reason": one.finish, "dials": one.readings, "token_readings": one.tokens}
-            choices.append(WholeChoice(index=i, message=AssistantMessage(content=one.text), **about))
-        return ChatCompletion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
+            choices.append(replies.WholeChoice(index=i, message=replies.AssistantMessage(content=one.text), **about))
+        return replies.ChatCompletion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
         """Yield the answer as server-sent events; if decoding fails midway, the last event is an error."""
@@ -167,19 +161,21 @@ class Exchange:
             async for index, event in self._until_finished():
                 match event:
                     case PromptRead(readings):
-                        new = ChunkChoice(index=index, delta=Delta(role="assistant", content=""), dials=readings)
+                        new = replies.ChunkChoice(
+                            index=index, delta=replies.Delta(role="assistant", content=""), dials=readings
+                        )
                     case TextPiece(text):
-                        new = ChunkChoice(index=index, delta=Delta(content=text))
+                        new = replies.ChunkChoice(index=index, delta=replies.Delta(content=text))
                     case Finished(finish=finish, readings=read, tokens=tokens):
                         ended.append(event)
                         about = {"finish_reason": finish, "dials": read, "token_readings": tokens}
-                        new = ChunkChoice(index=index, delta=Delta(), **about)
-                yield SERVER_SENT.format(Chunk(**dict(self._head), choices=[new]).model_dump_json())
+                        new = replies.ChunkChoice(index=index, delta=replies.Delta(), **about)
+                yield SERVER_SENT.format(replies.Chunk(**dict(self._head), choices=[new]).model_dump_json())
             if include_usage:
-                usage = Chunk(**dict(self._head), choices=[], usage=self._usage(ended))
+                usage = replies.Chunk(**dict(self._head), choices=[], usage=self._usage(ended))
                 yield SERVER_SENT.format(usage.model_dump_json())
             yield SERVER_SENT.format("[DONE]")
-        except ApiError as error:
+        except replies.ApiError as error:
             yield SERVER_SENT.format(error.body())
         finally:
             self.close()
@@ -199,12 +195,12 @@ class Exchange:
     async def _event(self) -> tuple[int, PromptRead | TextPiece | Finished]:
         index, event = await self._events.get()
         if isinstance(event, Failed):
-            raise ApiError(503 if event.transient else 500, event.why)
+            raise replies.ApiError(503 if event.transient else 500, event.why)
         return index, event
 
     def _send(self, index: int, event: Event) -> None:  # from the decoding thread
         self._loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
 
-    def _usage(self, ended: Iterable[Finished]) -> Usage:
+    def _usage(self, ended: Iterable[Finished]) -> replies.Usage:
         n = sum(one.n_tokens for one in ended)
-        return Usage(prompt_tokens=self._n_prompt, completion_tokens=n, total_tokens=self._n_prompt + n)
+        return replies.Usage(prompt_tokens=self._n_prompt, completion_tokens=n, total_tokens=self._n_prompt + n)

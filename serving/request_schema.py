@@ -1,8 +1,4 @@
-"""The request's schema: the supported fields of OpenAI's chat completions, and two thresholds.
-
-An unsupported field that would change the answer is rejected, unless its value changes nothing (null, or one in
-NEUTRAL). Unknown fields are rejected.
-"""
+"""The request's schema: the supported fields of OpenAI's chat completions, and two thresholds; others are rejected."""
 
 from __future__ import annotations
 
@@ -218,11 +214,7 @@ class ChatRequest(AskedThresholds):
 
 
 def describe_error(errors: Sequence[ErrorDetails]) -> tuple[str, str]:
-    """Return the wrong field and a one-line message, from pydantic's list of errors.
-
-    An unknown field comes first, since it is usually a misspelled one; then the most deeply nested field, since its
-    message is the most specific. For a field of several types, the messages of all types are joined.
-    """
+    """Return the wrong field and a one-line message: an unknown field first, then the most deeply nested one."""
     first = min(errors, key=lambda one: (one["type"] != "extra_forbidden", -len(list(_place(one)))))
     if first["type"] == "json_invalid":
         return "body", f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"

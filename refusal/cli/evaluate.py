@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, Template, print_json
+from refusal.cli.options import Adapter, AlsoRefuses, Json, MaxNewTokens, SetsFolder, Template, print_json
 from refusal.cli.program import short_path
 from refusal.cli.score import print_card, write_card
 
@@ -31,9 +31,7 @@ def evaluate(
         ),
     ],
     suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="core, public, or a YAML file of sets.")] = "core",
-    sets: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the sets' files: DIR/NAME/FILE, or DIR/FILE.")
-    ] = None,
+    sets: SetsFolder = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Directory of the results; by default evals/TARGET-SUITE."),

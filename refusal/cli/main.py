@@ -16,28 +16,11 @@ import typer
 
 from extract.errors import UserError
 from extract.run_directory import file_to_write
+from refusal.cli import options
 from refusal.cli.evaluate import evaluate, leaderboard
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
 from refusal.cli.models import init, models
-from refusal.cli.options import (
-    NO_OVERRIDES,
-    Budget,
-    Config,
-    DryRun,
-    GpusPerWorker,
-    Json,
-    LocalDisks,
-    Quiet,
-    Ray,
-    RayWorkers,
-    RunOut,
-    Set,
-    Verbose,
-    contrast_override,
-    with_ray_address,
-    workers_wanted,
-)
 from refusal.cli.organism import organism_app
 from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
@@ -129,7 +112,7 @@ def main() -> None:
     warnings.formatwarning = warning_line
     name = program()
     try:
-        code = _named_command(name)(with_ray_address(sys.argv[1:]), prog_name=name, standalone_mode=False)
+        code = _named_command(name)(options.with_ray_address(sys.argv[1:]), prog_name=name, standalone_mode=False)
     except UserError as error:
         typer.echo(f"refusal: {error}", err=True)
         raise SystemExit(2) from None
@@ -163,8 +146,8 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
     """Add a command of STAGES; its parameters are those that all have, and its own."""
 
     def command(
-        config: Config,
-        overrides: Set = NO_OVERRIDES,
+        config: options.Config,
+        overrides: options.Set = options.NO_OVERRIDES,
         contrast: Annotated[
             str | None,
             typer.Option(metavar="A,B", help="Contrast two ways of declining that the prompts' field decline names."),
@@ -175,22 +158,22 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
                 metavar="category", help="Certify thresholds of their own for recognised categories of prompts."
             ),
         ] = None,
-        out: RunOut = None,
-        as_json: Json = False,
-        dry_run: DryRun = False,
-        budget: Budget = None,
-        ray: Ray = None,
-        workers: RayWorkers = None,
-        gpus_per_worker: GpusPerWorker = None,
-        local_disks: LocalDisks = False,
-        quiet: Quiet = False,
-        verbose: Verbose = False,
+        out: options.RunOut = None,
+        as_json: options.Json = False,
+        dry_run: options.DryRun = False,
+        budget: options.Budget = None,
+        ray: options.Ray = None,
+        workers: options.RayWorkers = None,
+        gpus_per_worker: options.GpusPerWorker = None,
+        local_disks: options.LocalDisks = False,
+        quiet: options.Quiet = False,
+        verbose: options.Verbose = False,
     ) -> None:
         from refusal.cli.stages import run_command
 
         run_command(
             config,
-            [*overrides, *contrast_override(contrast), *([] if by is None else [f"steer.by={by}"])],
+            [*overrides, *options.contrast_override(contrast), *([] if by is None else [f"steer.by={by}"])],
             out,
             "report" if name == "run" else name,
             as_json=as_json,
@@ -198,7 +181,7 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
             budget=budget,
             quiet=quiet,
             verbose=verbose,
-            wanted_workers=workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
+            wanted_workers=options.workers_wanted(ray, workers, gpus_per_worker, local_disks=local_disks),
         )
 
     every = inspect.signature(command, eval_str=True)

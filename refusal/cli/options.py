@@ -80,6 +80,9 @@ GpusPerWorker = Annotated[
 LocalDisks = Annotated[
     bool, typer.Option("--local-disks", help="With --ray: each node writes to its own disk, to be gathered later.")
 ]
+SetsFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of the sets' files: DIR/NAME/FILE, or DIR/FILE.")
+]
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
 ]

@@ -81,10 +81,7 @@ def _quoted(path: Path) -> str:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """End the process on Ctrl-C with one line instead of a traceback; what is done stays done.
-
-    The process ends without Python's clean-up, which aborts where torch was being imported; files are whole without it.
-    """
+    """End the process on Ctrl-C with one line instead of a traceback; what is done stays done."""
     sys.unraisablehook = _not_lost
     try:
         yield
@@ -93,7 +90,7 @@ def resumable() -> Iterator[None]:
         command = f"{program()} {shlex.join(sys.argv[1:])}"
         typer.echo(f"Stopped; the same command goes on where it stopped: {command}", err=True)
         sys.stdout.flush()
-        os._exit(STOPPED)
+        os._exit(STOPPED)  # Python's clean-up aborts where torch was being imported; files are whole without it
     finally:
         sys.unraisablehook = sys.__unraisablehook__
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import Json, print_json
+from refusal.cli.options import Json, SetsFolder, print_json
 from refusal.cli.stdin import StandardInput
 
 prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list and mix the public sets known by name.")
@@ -74,9 +74,7 @@ def prompts_mix(
     sources: Annotated[list[str], typer.Argument(metavar="SET|FILE…", help="Public sets by name, or prompt files.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The prompt file to write, .jsonl.")],
     each: Annotated[int, typer.Option(min=1, help="Prompts of each label.")] = 100,
-    sets: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the sets' files: DIR/NAME/FILE, or DIR/FILE.")
-    ] = None,
+    sets: SetsFolder = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
 ) -> None:
     """Draw one balanced set from several: as many of each label, evenly from each source, whole groups first.

@@ -10,17 +10,7 @@ import typer
 
 from extract.errors import UserError
 from extract.run_directory import file_of_run
-from refusal.cli.options import (
-    NO_OVERRIDES,
-    Adapter,
-    Dials,
-    EpistemicThreshold,
-    Model,
-    NormativeThreshold,
-    Template,
-    TemplateArgs,
-    arguments,
-)
+from refusal.cli import options
 
 if TYPE_CHECKING:
     from serving.exchange import Decoding
@@ -35,10 +25,10 @@ class EngineName(StrEnum):
 
 
 def serve(
-    model: Model,
-    dials: Dials = None,
-    normative_threshold: NormativeThreshold = None,
-    epistemic_threshold: EpistemicThreshold = None,
+    model: options.Model,
+    dials: options.Dials = None,
+    normative_threshold: options.NormativeThreshold = None,
+    epistemic_threshold: options.EpistemicThreshold = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs an API key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8000,
     api_key: Annotated[
@@ -51,7 +41,7 @@ def serve(
     ] = EngineName.transformers,
     engine_args: Annotated[
         list[str], typer.Option("--engine-arg", metavar="KEY=VALUE", help="An argument of vLLM's engine; repeatable.")
-    ] = NO_OVERRIDES,
+    ] = options.NO_OVERRIDES,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 512,
     max_batch: Annotated[int, typer.Option(min=1, help="Answers decoded together.")] = 16,
     max_queue: Annotated[int, typer.Option(min=1, help="Answers that may wait; further requests get 429.")] = 64,
@@ -60,9 +50,9 @@ def serve(
     ui: Annotated[
         bool, typer.Option("--ui", help="Also serve a page: answers side by side, with every token's readings.")
     ] = False,
-    template: Template = None,
-    template_args: TemplateArgs = NO_OVERRIDES,
-    adapter: Adapter = None,
+    template: options.Template = None,
+    template_args: options.TemplateArgs = options.NO_OVERRIDES,
+    adapter: options.Adapter = None,
 ) -> None:
     """Serve a model; each request may set both thresholds (normative_threshold, epistemic_threshold in its body).
 
@@ -88,12 +78,12 @@ def serve(
         from serving.vllm_plugin.plugin import check_version
 
         check_version()
-    of_vllm = arguments(engine_args, "--engine-arg", "enforce_eager=true")
+    of_vllm = options.arguments(engine_args, "--engine-arg", "enforce_eager=true")
     address.listen().close()  # a port that is taken is said before the model is loaded
 
     thresholds = normative_threshold, epistemic_threshold
     loading = partial(typer.echo, f"loading {model} …", err=True)
-    opened = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter, loading)
+    opened = open_with_dials(model, dials, *thresholds, template, options.arguments(template_args), adapter, loading)
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
 
     def make_engine(placed: list[Dial]) -> Decoding:

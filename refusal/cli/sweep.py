@@ -12,20 +12,7 @@ import typer
 
 from extract.errors import UserError
 from extract.run_directory import is_run
-from refusal.cli.options import (
-    CPU_BUDGET,
-    NO_BUDGET,
-    NO_OVERRIDES,
-    Budget,
-    GpusPerWorker,
-    Json,
-    Quiet,
-    Ray,
-    RunOut,
-    Set,
-    minutes,
-    print_json,
-)
+from refusal.cli import options
 from refusal.cli.program import program, resumable
 
 if TYPE_CHECKING:
@@ -40,18 +27,18 @@ def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP", help="A YAML file of the grid, e.g. configs/sweeps/organisms.yaml.")
     ],
-    overrides: Set = NO_OVERRIDES,
-    out: RunOut = None,
-    as_json: Json = False,
+    overrides: options.Set = options.NO_OVERRIDES,
+    out: options.RunOut = None,
+    as_json: options.Json = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, done and left; run nothing.")] = False,
-    budget: Budget = None,
-    ray: Ray = None,
+    budget: options.Budget = None,
+    ray: options.Ray = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, help="Cells at a time: one by default; with --ray as many as have room."),
     ] = None,
-    gpus_per_worker: GpusPerWorker = None,
-    quiet: Quiet = False,
+    gpus_per_worker: options.GpusPerWorker = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run every combination of models, prompt sets and keys; write one table of verdicts and rates.
 
@@ -83,8 +70,13 @@ def sweep(
     grid = load_sweep(file, given)
     budget = budget or grid.budget
     cells = cells_of(grid, file, lambda target, given: load_target(target, given)[0])
-    cut = CPU_BUDGET if budget is None and grid.config is None else budget  # as `refusal run` cuts a model's run
-    directory, cut_to = out or Path("runs") / grid.name, None if cut is None or cut == NO_BUDGET else minutes(cut)
+    cut = (
+        options.CPU_BUDGET if budget is None and grid.config is None else budget
+    )  # as `refusal run` cuts a model's run
+    directory, cut_to = (
+        out or Path("runs") / grid.name,
+        None if cut is None or cut == options.NO_BUDGET else options.minutes(cut),
+    )
     if is_run(directory):
         raise UserError(f"{directory} is a run's directory; choose another with --out")
     states = [state_of(cell, directory / cell.name, cut_to) for cell in cells]
@@ -118,7 +110,7 @@ def sweep(
 def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
     if as_json:
         cells = [{"cell": one.cell.name, "status": one.state, "directory": str(one.directory)} for one in states]
-        print_json({"directory": str(directory), "cells": cells})
+        options.print_json({"directory": str(directory), "cells": cells})
         return
     width = max(len(one.cell.name) for one in states)
     for one in states:
@@ -133,7 +125,9 @@ def _print_plan(states: Sequence[CellState], directory: Path, *, as_json: bool) 
 
 def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: Path, *, as_json: bool) -> None:
     if as_json:
-        print_json({"directory": str(directory), "cells": rows, "failed": [state.cell.name for state in failed]})
+        options.print_json(
+            {"directory": str(directory), "cells": rows, "failed": [state.cell.name for state in failed]}
+        )
     else:
         from extract.table import Table, print_blocks
 
@@ -150,9 +144,6 @@ def _line(row: Row) -> list[str]:
     if row["verdict"] is None:
         return [str(row["cell"]), str(row["status"]), *[""] * (1 + len(RATES_SHOWN))]
     verdicts = [str(row[name]).replace("_", " ") for name in ("verdict", "trigger_verdict")]
-    return [str(row["cell"]), *verdicts, *(_change(row, rate) for rate in RATES_SHOWN)]
-
-
-def _change(row: Row, rate: str) -> str:
-    rates = [row[f"{rate}_{when}"] for when in ("before", "after")]
-    return " → ".join(f"{100 * float(value):.0f}%" for value in rates if value is not None)
+    rates = ([row[f"{rate}_{when}"] for when in ("before", "after")] for rate in RATES_SHOWN)
+    changes = (" → ".join(f"{100 * float(value):.0f}%" for value in both if value is not None) for both in rates)
+    return [str(row["cell"]), *verdicts, *changes]

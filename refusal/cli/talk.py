@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extract.errors import UserError
-from refusal.cli.options import (
-    NO_OVERRIDES,
-    Adapter,
-    Dials,
-    EpistemicThreshold,
-    Json,
-    MaxNewTokens,
-    Model,
-    NormativeThreshold,
-    Template,
-    TemplateArgs,
-    arguments,
-    print_json,
-)
+from refusal.cli import options
 from refusal.cli.stdin import lines_of_stdin
 
 if TYPE_CHECKING:
@@ -45,18 +32,18 @@ FIELDS = ("probability", "threshold", "gate", "category")  # of a dial's reading
 
 
 def generate(
-    model: Model,
+    model: options.Model,
     prompts: Annotated[
         list[str], typer.Argument(metavar="PROMPT...", help="User messages; - reads one a line from stdin.")
     ],
-    dials: Dials = None,
-    normative_threshold: NormativeThreshold = None,
-    epistemic_threshold: EpistemicThreshold = None,
-    max_new_tokens: MaxNewTokens = 64,
-    template: Template = None,
-    template_args: TemplateArgs = NO_OVERRIDES,
-    adapter: Adapter = None,
-    as_json: Json = False,
+    dials: options.Dials = None,
+    normative_threshold: options.NormativeThreshold = None,
+    epistemic_threshold: options.EpistemicThreshold = None,
+    max_new_tokens: options.MaxNewTokens = 64,
+    template: options.Template = None,
+    template_args: options.TemplateArgs = options.NO_OVERRIDES,
+    adapter: options.Adapter = None,
+    as_json: options.Json = False,
 ) -> None:
     """Answer each prompt once, with or without dials; prints the answer, then each dial's probability and action.
 
@@ -77,9 +64,11 @@ def generate(
     if any(not text.strip() for text in prompts):
         raise UserError("a prompt is empty; give each prompt as a quoted text")
     thresholds = normative_threshold, epistemic_threshold
-    loaded, open_dials, given = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter)
+    loaded, open_dials, given = open_with_dials(
+        model, dials, *thresholds, template, options.arguments(template_args), adapter
+    )
     if as_json:
-        print_json([_record(one) for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
+        options.print_json([_record(one) for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
         return
     for text in prompts:
         typer.echo(f"> {text}")
@@ -94,15 +83,15 @@ def _record(turn: Turn) -> dict[str, object]:
 
 
 def chat(
-    model: Model,
-    dials: Dials = None,
-    normative_threshold: NormativeThreshold = None,
-    epistemic_threshold: EpistemicThreshold = None,
-    max_new_tokens: MaxNewTokens = 256,
+    model: options.Model,
+    dials: options.Dials = None,
+    normative_threshold: options.NormativeThreshold = None,
+    epistemic_threshold: options.EpistemicThreshold = None,
+    max_new_tokens: options.MaxNewTokens = 256,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The first system message.")] = None,
-    template: Template = None,
-    template_args: TemplateArgs = NO_OVERRIDES,
-    adapter: Adapter = None,
+    template: options.Template = None,
+    template_args: options.TemplateArgs = options.NO_OVERRIDES,
+    adapter: options.Adapter = None,
 ) -> None:
     """Chat with a model in the terminal; its two dials can be moved between turns (/normative 0.8).
 
@@ -113,7 +102,9 @@ def chat(
     from steering.conversation import Conversation, open_with_dials
 
     thresholds = normative_threshold, epistemic_threshold
-    loaded, open_dials, given = open_with_dials(model, dials, *thresholds, template, arguments(template_args), adapter)
+    loaded, open_dials, given = open_with_dials(
+        model, dials, *thresholds, template, options.arguments(template_args), adapter
+    )
     converse(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))
 
 

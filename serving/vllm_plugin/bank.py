@@ -1,13 +1,9 @@
 """Dials as tensors on a device, and what they do at one layer to all tokens of a step, without a loop or a wait.
 
 The tokens of a step are flat, as in vLLM: those of all running requests, one after the other. A request with thresholds
-has a slot (slot 0: requests without dials, where nothing is written). What the host says of each token (its slot, its
-step, whether a dial reads it) lies in buffers that keep their addresses, so that a captured graph could hold both. The
-semantics are those of `steering.controller`: both reads before both writes, the normative gate first, one
-joint write at a place (`steering.writer.JointTables`).
-
-A dial reads the mean of some prompt tokens, and so does the category. Their scores are linear, so the scores of those
-tokens are added up with weights, also where a prompt arrives in several chunks.
+has a slot (slot 0: requests without dials). What the host says of each token lies in buffers that keep their addresses,
+so that a captured graph could hold them. The semantics are those of `steering.controller`. What a dial or the category
+reads is the mean of some prompt tokens: linear scores, added up with weights, also over several chunks of a prompt.
 """
 
 from __future__ import annotations
@@ -95,9 +91,6 @@ class DialBank:
 
     def gates(self, score: Float[Tensor, "dials n"], slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
         return decide(self.probability(score), self.limits(slot), self._band)
-
-    def gates_of(self, slot: Int[Tensor, " n"]) -> Int[Tensor, "dials n"]:
-        return self.gates(self.score[: len(self.dials), slot], slot)
 
     def limits(self, slot: Int[Tensor, " n"]) -> Float[Tensor, "dials n"]:
         """Return the thresholds of some slots, by the category that is recognised there."""

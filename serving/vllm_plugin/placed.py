@@ -1,11 +1,8 @@
 """The dials in a model that vLLM has loaded: an operation after layers that read or write, and the rows of a step.
 
 The operation is a custom one of torch, traced into the compiled model; a forward hook would be left out there. Models
-of which a layer returns (hidden, residual) are served: their stream is the sum.
-
-Onset biases are the flat form of `steering.onset.OnsetProcessor`. Which openings a response still matches is kept for
-each slot on the device, from the tokens as they are run: none is read back, and a request that is computed again from
-its prompt is matched again.
+of which a layer returns (hidden, residual) are served: their stream is the sum. Onset biases are the flat form of
+`steering.onset.OnsetProcessor`: which openings a response still matches is kept on the device, from the tokens as run.
 """
 
 from __future__ import annotations
@@ -216,7 +213,7 @@ class OnsetBiases:
         self, scores: Float[Tensor, "rows vocabulary"], slot: Int[Tensor, " rows"], place: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows vocabulary"]:
         """Return the next-token scores with openings raised or lowered; `place` is that token's in the response."""
-        gates = self._bank.gates_of(slot)
+        gates = self._bank.gates(self._bank.score[: len(self._bank.dials), slot], slot)
         for onset in self._onsets:
             gate, change = gates[onset.dial], torch.zeros_like(scores, dtype=torch.float32)
             open_ = (slot > 0) & (place >= 0) & (place < onset.steps) & (gate != 0)

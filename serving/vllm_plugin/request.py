@@ -81,7 +81,18 @@ def checked(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suf
     if prompt is None:
         raise ValueError("dials need a prompt of tokens or text, not of embeddings")
     if asked.read_at is None:
-        return asked.model_copy(update={"read_at": _before_end(prompt, suffix)})
+        if suffix is None:
+            raise ValueError(
+                "these dials do not read at a fixed place before the end of every prompt; leave out both "
+                "thresholds, or serve with refusal serve --engine vllm"
+            )
+        if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
+            raise ValueError(
+                "this prompt does not end as the model's chat template ends, so there is no telling where "
+                "the dials read; leave out both thresholds"
+            )
+        read_at = {what: (len(prompt) - 1 - n,) for what, n in suffix.before_end.items()}
+        return asked.model_copy(update={"read_at": read_at})
     by_category = any(threshold.by_category for threshold in asked.thresholds.values())
     for what in read_places(dials):
         at = asked.read_at.get(what)
@@ -91,20 +102,6 @@ def checked(given: Any, prompt: Sequence[int] | None, dials: Sequence[Dial], suf
             reads = "the category is read from" if what == "category" else f"the {what} dial reads"
             raise ValueError(f"{reads} tokens {at and list(at)} of a prompt of {len(prompt)}")
     return asked
-
-
-def _before_end(prompt: Sequence[int], suffix: Suffix | None) -> dict[ReadName, tuple[int, ...]]:
-    if suffix is None:
-        raise ValueError(
-            "these dials do not read at a fixed place before the end of every prompt; leave out both "
-            "thresholds, or serve with refusal serve --engine vllm"
-        )
-    if tuple(prompt[-len(suffix.tokens) :]) != suffix.tokens:
-        raise ValueError(
-            "this prompt does not end as the model's chat template ends, so there is no telling where "
-            "the dials read; leave out both thresholds"
-        )
-    return {what: (len(prompt) - 1 - n,) for what, n in suffix.before_end.items()}
 
 
 def readings_of(

@@ -55,31 +55,32 @@ def push(
     Example: refusal push organisms/taught/smollm2-natural OWNER/NAME --licence apache-2.0 --private
     """
     from extract.shipped import resolve_shipped
-    from refusal.cli.hub.contents import CARD, card_text, check_can_push, check_id, run_facts, shared_in, upload
+    from refusal.cli.hub import contents
 
-    check_id(repo)
+    contents.check_id(repo)
     source = resolve_shipped(source)
-    shared = shared_in(source)
-    named = _base(source, shared, base)
+    shared = contents.shared_in(source)
+    named = contents.name_elsewhere(source, shared, base)
     if not dry_run:
-        check_can_push()
-    results, caveats = run_facts(source, named)
+        contents.check_can_push()
+    results, caveats = contents.run_facts(source, named)
     measured = results.model.weights if results else ""
     if measured and shared.weights and measured != shared.weights:
         raise UserError(f"{source}: its files are for other weights than its results.json; run it again")
-    card = card_text(repo, shared, named, results, caveats, licence)
+    card = contents.card_text(repo, shared, named, results, caveats, licence)
+    what = f"{' and '.join(shared.parts)} for {named}"
     with _staged(shared, named, card) as files:
         sizes = {file.name: file.stat().st_size for file in files}
-        address = None if dry_run else upload(repo, files, f"{' and '.join(shared.parts)} for {named}", private=private)
+        address = None if dry_run else contents.upload(repo, files, what, private=private)
     if as_json:
         about = {"repo": repo, "pushed": not dry_run, "url": address, "base": named, "weights": shared.weights}
         print_json(about | {"files": sizes, "card": card})
         return
-    typer.echo(f"{'would push' if dry_run else 'pushed'} {' and '.join(shared.parts)} for {named} to {repo}:")
+    typer.echo(f"{'would push' if dry_run else 'pushed'} {what} to {repo}:")
     for name, size in sizes.items():
         typer.echo(f"  {name:<28} {size:>10,} bytes")
     if dry_run:
-        typer.echo(f"\n{CARD}:\n\n{card}")
+        typer.echo(f"\n{contents.CARD}:\n\n{card}")
     else:
         typer.echo(f"Page: {address}")
 
@@ -99,20 +100,20 @@ def pull(
     Example: refusal pull OWNER/NAME --out dials
     """
     from extract.atomic_write import make_folder, unwritable
-    from refusal.cli.hub.contents import CARD, check_id, download, origin_of, shared_in
+    from refusal.cli.hub import contents
 
-    check_id(repo)
+    contents.check_id(repo)
     folder = out or Path("pulled") / repo.rpartition("/")[2]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already and not an empty directory; choose another one: --out DIR")
     with tempfile.TemporaryDirectory() as scratch:
         fetched = Path(scratch)
-        commit = download(repo, revision, fetched)
+        commit = contents.download(repo, revision, fetched)
         try:
-            shared, (named, expected) = shared_in(fetched), origin_of(fetched)
+            shared, (named, expected) = contents.shared_in(fetched), contents.origin_of(fetched)
         except UserError as error:
             raise UserError(str(error).replace(str(fetched), repo)) from None
-        names = [*shared.paths, *([CARD] if (fetched / CARD).is_file() else [])]
+        names = [*shared.paths, *([contents.CARD] if (fetched / contents.CARD).is_file() else [])]
         make_folder(folder)
         try:
             for name in names:
@@ -136,42 +137,24 @@ def pull(
         typer.echo(f"refusal: the card says weights {visible(str(expected))}, the files are for {weights}", err=True)
 
 
-def _base(source: Path, shared: Shared, given: str | None) -> str:
-    """Return the name under which others find the model."""
-    from experiments.report.results import RunResults
-    from refusal.cli.hub.contents import known_elsewhere
-
-    base = shared.base
-    if source.is_dir() and (source / "results.json").is_file():
-        base = RunResults.read(source / "results.json").model.name
-    name = given or base
-    if name is None:
-        raise UserError(f"{source} does not say which model it is for; name it: --base OWNER/MODEL")
-    if not known_elsewhere(name):
-        raise UserError(
-            f"the model {name!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"
-        )
-    return name
-
-
 @contextmanager
 def _staged(shared: Shared, base: str, card: str) -> Iterator[list[Path]]:
     """Copy what is pushed into a folder; paths of this machine in it give way to the model's name."""
     from dataclasses import replace
 
-    from refusal.cli.hub.contents import CARD, CONFIG, DIRECTIONS, SPEC
+    from refusal.cli.hub import contents
     from steering.direction_file import save_directions
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, path in shared.paths.items():
-            if name == DIRECTIONS:
+            if name == contents.DIRECTIONS:
                 named = [replace(one, provenance={**one.provenance, "model": base}) for one in shared.directions]
                 save_directions(named, folder / name)
-            elif name == CONFIG:
+            elif name == contents.CONFIG:
                 config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
                 (folder / name).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-            elif name != SPEC or shared.base == base:
+            elif name != contents.SPEC or shared.base == base:
                 shutil.copyfile(path, folder / name)
-        (folder / CARD).write_text(card, encoding="utf-8")
+        (folder / contents.CARD).write_text(card, encoding="utf-8")
         yield sorted(folder.iterdir())

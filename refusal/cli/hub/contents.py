@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import huggingface_hub.constants
-from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, ModelCardData, get_token
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, ModelCardData, errors, get_token
 from huggingface_hub.utils import disable_progress_bars, logging
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from safetensors import SafetensorError, safe_open
@@ -104,12 +96,20 @@ def shared_in(path: Path) -> Shared:
     )
 
 
-def known_elsewhere(base: str) -> bool:
-    """Return whether a model's name is one that other machines know: a hub id, package:NAME or a shipped organism."""
-    if base.startswith(PREFIX):
-        return True
-    shipped = not Path(base).is_absolute() and (ROOT / base).is_dir()
-    return shipped or (HUB_ID.fullmatch(base) is not None and not Path(base).exists())
+def name_elsewhere(source: Path, shared: Shared, given: str | None) -> str:
+    """Return the name under which others find the model: a hub id, package:NAME or a shipped organism."""
+    base = shared.base
+    if source.is_dir() and (source / "results.json").is_file():
+        base = RunResults.read(source / "results.json").model.name
+    name = given or base
+    if name is None:
+        raise UserError(f"{source} does not say which model it is for; name it: --base OWNER/MODEL")
+    shipped = not Path(name).is_absolute() and (ROOT / name).is_dir()
+    if not (name.startswith(PREFIX) or shipped or (HUB_ID.fullmatch(name) and not Path(name).exists())):
+        raise UserError(
+            f"the model {name!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"
+        )
+    return name
 
 
 def _of_file(path: Path) -> Shared:
@@ -334,14 +334,14 @@ def _explained(repo_id: str, doing: str) -> Iterator[None]:
 
 def _explain(repo_id: str, doing: str, error: Exception) -> str:
     push, has_token = doing.startswith("push"), get_token() is not None
-    if isinstance(error, GatedRepoError):
+    if isinstance(error, errors.GatedRepoError):
         return f"{repo_id} is gated: ask for access at {_page(repo_id)}, with the account of HF_TOKEN"
-    if isinstance(error, RevisionNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
         return f"{repo_id} has no such revision: see {_page(repo_id)}/commits/main"
-    if isinstance(error, RepositoryNotFoundError) and not push:
+    if isinstance(error, errors.RepositoryNotFoundError) and not push:
         remedy = "a token that may read it" if has_token else "HF_TOKEN set to a token that may read it"
         return f"{repo_id} is not on the hub, or private: check the name, or use {remedy}"
-    if isinstance(error, HfHubHTTPError):
+    if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         if status == 401:
             return f"the hub refused your access token ({doing} {repo_id}): renew HF_TOKEN"
@@ -350,9 +350,8 @@ def _explain(repo_id: str, doing: str, error: Exception) -> str:
         busy = "it is busy or down, try again later" if status == 429 or status >= 500 else in_one_line(error)
         return f"the hub answered {status} ({doing} {repo_id}): {busy}"
     client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "requests")
-    if client or isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError | ConnectionError | TimeoutError):
-        return (
-            f"{huggingface_hub.constants.ENDPOINT} cannot be reached ({in_one_line(error)}); check the network, "
-            "the proxy or HF_ENDPOINT"
-        )
+    unreachable = (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError, ConnectionError, TimeoutError)
+    if client or isinstance(error, unreachable):
+        there = huggingface_hub.constants.ENDPOINT
+        return f"{there} cannot be reached ({in_one_line(error)}); check the network, the proxy or HF_ENDPOINT"
     return f"cannot {doing} {repo_id}: {in_one_line(error)}"
