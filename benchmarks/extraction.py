@@ -37,7 +37,7 @@ from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.extraction import extract
-from extract.model.blocks import decoder_layers
+from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt

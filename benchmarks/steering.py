@@ -30,7 +30,7 @@ from benchmarks.decoding.steering_tools import TOOLS, Task, plain
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model, small_model, twin
 from benchmarks.table import main
 from extract.chat.render import Rendered, render
-from extract.model.blocks import decoder_layers, stream_in
+from extract.model.backends import decoder_layers, stream_in
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
 from extract.prompts.prompt import Prompt

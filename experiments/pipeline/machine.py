@@ -23,7 +23,7 @@ from experiments.responses.batched_edits import MOST_LOGITS
 from experiments.run.config import RunConfig
 from extract.errors import UserError, in_one_line
 from extract.keyed_file import KeyedFile, content_key
-from extract.model.blocks import decoder_layers
+from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
 from extract.progress import Reporter

@@ -25,8 +25,7 @@ from transformers import (
 from extract.chat.render import Rendered
 from extract.chat.thinking import is_mark
 from extract.errors import UserError
-from extract.model.backends import BACKENDS, run_edited
-from extract.model.blocks import decoder_layers
+from extract.model.backends import BACKENDS, decoder_layers, run_edited
 from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, Watch, cut_at_end
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName

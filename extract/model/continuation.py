@@ -20,7 +20,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from extract.backoff import is_out_of_memory
 from extract.errors import UserError
-from extract.model.blocks import decoder_layers, stream_out
+from extract.model.backends import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site, reader
 from extract.model.padded_batch import Batch

@@ -9,16 +9,7 @@ from typing import Any, TypeVar
 
 import huggingface_hub.constants
 import torch
-from huggingface_hub import get_token
-from huggingface_hub.errors import (
-    DisabledRepoError,
-    GatedRepoError,
-    HfHubHTTPError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub import errors, get_token
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -41,18 +32,13 @@ AnyChatModel = TypeVar("AnyChatModel", bound=ChatModel)
 
 
 def load_model(name: str, **settings: Any) -> ChatModel:
-    """Load weights (safetensors or GGUF, no remote code) and tokenizer.
+    """Load weights (safetensors or GGUF, no remote code) and tokenizer; UserError if they cannot be loaded.
 
     `auto` means bfloat16 on the GPU (or spread over several GPUs) if there is one, else float32 on the CPU.
 
     Args:
         name: a directory, a hub id, a GGUF file, or `package:NAME` for the model inside an installed package.
-        settings: the other fields of `ModelConfig`: revision, adapter, dtype, device, backend, template (the
-            tokenizer's own; `plain` for base models; a `.jinja` file), template_args, system, loading.
-
-    Raises:
-        UserError: the model is missing, unreachable, gated, or not a causal language model with a chat template; or
-            there is no such setting.
+        settings: the other fields of `ModelConfig`: revision, adapter, dtype, device, backend, template, ….
     """
     return open_model(ChatModel, model_config(name=name, **settings))
 
@@ -182,21 +168,16 @@ def _explain(name: str, revision: str | None, error: Exception) -> str:
         return f"{name} does not hold a loadable model: its weights have other shapes than its config.json says"
     if Path(resolve(name)).is_dir():
         return f"{name} does not hold a loadable model: {first}"
-    return explain_hub(name, revision, error) or f"{name} on the hub is not a loadable model: {first}"
-
-
-def explain_hub(name: str, revision: str | None, error: BaseException) -> str | None:
-    """Return why a hub id could not be loaded and what to do; None if the hub is not the cause."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    absent = any(isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled) for cause in causes)
+    absent = any(isinstance(cause, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled) for cause in causes)
     if absent and huggingface_hub.constants.HF_HUB_OFFLINE:
         place = "not in the local cache" if "/" in name else "neither a directory here nor in the local cache"
         return f"{name} is {place} and HF_HUB_OFFLINE=1 forbids fetching it"
-    if answer := next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None):
+    if answer := next((cause for cause in causes if isinstance(cause, errors.HfHubHTTPError)), None):
         return _answered(name, revision, answer)
     if absent:
         reason = " ".join(str(causes[-1]).split())
@@ -204,26 +185,26 @@ def explain_hub(name: str, revision: str | None, error: BaseException) -> str | 
             f"{name} is not in the local cache and {huggingface_hub.constants.ENDPOINT} cannot be reached "
             f"({reason}); check the network, the proxy or HF_ENDPOINT"
         )
-    return None
+    return f"{name} on the hub is not a loadable model: {first}"
 
 
-def _answered(name: str, revision: str | None, error: HfHubHTTPError) -> str:
+def _answered(name: str, revision: str | None, error: errors.HfHubHTTPError) -> str:
     status, has_token = error.response.status_code, get_token() is not None
     page = f"{huggingface_hub.constants.ENDPOINT}/{name}"
-    if isinstance(error, GatedRepoError) and not has_token:
+    if isinstance(error, errors.GatedRepoError) and not has_token:
         return f"{name} is gated: accept its licence at {page} and set HF_TOKEN to your access token"
-    if isinstance(error, GatedRepoError) and status == 403:
+    if isinstance(error, errors.GatedRepoError) and status == 403:
         return f"{name} is gated and your token's account has no access to it: ask for it at {page}"
-    if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
+    if isinstance(error, errors.RepositoryNotFoundError) and not isinstance(error, errors.GatedRepoError):
         if "/" not in name:
             return f"model not found: {name!r} is neither a directory here nor a model on the hub (most are owner/name)"
         remedy = "a token that may read it" if has_token else "HF_TOKEN set to a token that may read it"
         return (
             f"model not found: {name!r} is no directory here, and not on the hub or private: check it, or use {remedy}"
         )
-    if isinstance(error, RevisionNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
         return f"{name} has no revision {revision or 'main'!r}: see {page} for what model.revision can be"
-    if isinstance(error, DisabledRepoError):
+    if isinstance(error, errors.DisabledRepoError):
         return f"{name} has been disabled on the hub: choose another model"
     if status in (401, 403):
         return f"the hub refused your access token for {name}: renew HF_TOKEN (or unset it, for open models)"

@@ -116,7 +116,10 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
     value = _given(row, source.column)
     if value is None:
         return None
-    value = _single(value, source, where) if source.single else value
+    if source.single:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` needs a list")
+        value = value[0] if len(value) == 1 else None
     value = _alternatives(value, source, where) if source.alternatives else value
     if source.find is not None and value is not None:
         match = re.search(source.find, as_text(value), re.DOTALL)
@@ -157,9 +160,3 @@ def _alternatives(value: Any, source: Column, where: str) -> str | None:
     if not isinstance(held, list | tuple) or not all(isinstance(one, str | int | float) for one in held):
         raise UserError(f"{where}: column {source.column!r} is {value!r}; `alternatives` needs a list of values")
     return ALTERNATIVES.join(dict.fromkeys(as_text(one).strip() for one in held)) or None
-
-
-def _single(value: Any, source: Column, where: str) -> Any:
-    if not isinstance(value, list | tuple):
-        raise UserError(f"{where}: column {source.column!r} is {type(value).__name__}; `single` needs a list")
-    return value[0] if len(value) == 1 else None

@@ -43,7 +43,8 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
 
 
 def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
-    for name, part, file in list(_files(dataset, path)):
+    for name, file in _files(dataset, path).items():
+        part = dataset.parts[name]
         with file.open("rb") as opened:
             digest = part.sha256 and hashlib.file_digest(opened, "sha256").hexdigest()
         if part.sha256 != digest:
@@ -55,8 +56,8 @@ def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
         yield name, [(place(file, number), row) for number, row in read_rows(file, dataset.name, part.at)]
 
 
-def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]:
-    """Yield the parts in a directory, or in one file; the file's name is free if the set has only one file."""
+def _files(dataset: Description, path: Path) -> dict[str, Path]:
+    """Return the file of each part in a directory, or in one file, whose name is free if the set has only one."""
     names = sorted({part.file for part in dataset.parts.values()})
     if not path.exists():
         raise UserError(f"{dataset.name} not found: {path}; get {', '.join(names)} from {dataset.url}")
@@ -65,16 +66,14 @@ def _files(dataset: Description, path: Path) -> Iterator[tuple[str, Part, Path]]
             f"{path} is not a file of {dataset.name}, which has {', '.join(names)}; rename it, or give the "
             "directory with these files"
         )
-    for name, part in dataset.parts.items():
-        if path.is_file():
-            if part.file == path.name or len(names) == 1:
-                yield name, part, path
-        elif (path / part.file).is_file():
-            yield name, part, path / part.file
-        elif not part.optional:
+    if path.is_file():
+        return {name: path for name, part in dataset.parts.items() if part.file == path.name or len(names) == 1}
+    for part in dataset.parts.values():
+        if not (part.optional or (path / part.file).is_file()):
             raise UserError(
                 f"{path} has no {part.file} of {dataset.name}; get it from {dataset.url}, or give one file as the path"
             )
+    return {name: path / part.file for name, part in dataset.parts.items() if (path / part.file).is_file()}
 
 
 def _from_hub(dataset: Description) -> Iterator[tuple[str, Rows]]:

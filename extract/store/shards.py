@@ -23,18 +23,8 @@ from torch import Tensor
 
 from extract.atomic_write import atomic_file
 from extract.errors import UserError
+from extract.store import hdf5
 from extract.store.file_lock import shard_folder
-from extract.store.hdf5 import (
-    LIBVER,
-    TORCH_TYPES,
-    Rows,
-    bits,
-    create_loci,
-    open_hdf5,
-    read_ragged,
-    write_locus,
-    write_ragged,
-)
 from extract.store.identity import SCHEMA, Identity, first_difference, read_identity
 
 
@@ -88,21 +78,21 @@ class ShardFiles:
         self._check(shard, captured)
         with (
             atomic_file(self.file(shard), keep_first=True) as sink,
-            h5py.File(sink, "w", libver=LIBVER) as file,
+            h5py.File(sink, "w", libver=hdf5.LIBVER) as file,
             ThreadPoolExecutor(1) as hasher,
         ):
             digest = ShardDigest(self.identity, shard, self.rows(shard))
             hashing: list[Future[int]] = []
             shape = self.shape_of(shard)
-            dataset = create_loci(file, self.identity.site, shape, shape[2], self.identity.dtype)
+            dataset = hdf5.create_loci(file, self.identity.site, shape, shape[2], self.identity.dtype)
             for layer, position in np.ndindex(shape[:2]):
                 stored = self._stored(shard, captured, layer, position)
-                write_locus(dataset, layer, position, 0, stored)
+                hdf5.write_locus(dataset, layer, position, 0, stored)
                 sink.check()
                 wait(hashing[-1:])
                 hashing.append(hasher.submit(digest.update, stored))  # while the next locus is written
             file.create_dataset("present", data=captured.present, fletcher32=True)
-            write_ragged(file, "responses", captured.responses)
+            hdf5.write_ragged(file, "responses", captured.responses)
             sums = np.array([hashed.result() for hashed in hashing], dtype=np.uint32).reshape(self.shape[:2])
             file.create_dataset("crc32", data=sums, fletcher32=True)
             # Fixed-length strings: HDF5 stores variable-length ones in a heap without a checksum.
@@ -121,7 +111,7 @@ class ShardFiles:
             raise UserError(
                 f"{self.path} is incomplete: its shard {self.relative(shard)} is missing; run refusal extract again"
             )
-        file = open_hdf5(path)
+        file = hdf5.open_hdf5(path)
         try:
             mismatch = self._mismatch(file, shard, digest)
         except (OSError, KeyError, ValueError, RuntimeError) as error:
@@ -157,9 +147,9 @@ class ShardFiles:
         if responses and len(responses) != shape[2]:
             raise ValueError(f"shard {shard} has {shape[2]} rows; got {len(responses)} responses")
 
-    def _stored(self, shard: int, captured: CapturedShard, layer: int, position: int) -> Rows:
+    def _stored(self, shard: int, captured: CapturedShard, layer: int, position: int) -> hdf5.Rows:
         """Return one locus in the store's dtype; refuse values that are not finite."""
-        stored = captured.values[layer, position].to(TORCH_TYPES[self.identity.dtype]).contiguous()
+        stored = captured.values[layer, position].to(hdf5.TORCH_TYPES[self.identity.dtype]).contiguous()
         if not all(map(math.isfinite, torch.aminmax(stored))):  # one pass without a copy; NaN propagates
             row = int((~torch.isfinite(stored)).nonzero()[0, 0])
             raise UserError(
@@ -178,9 +168,9 @@ class ShardDigest:
     def __init__(self, identity: Identity, shard: int, rows: range) -> None:
         self._sha = hashlib.sha256(f"{identity.key} {shard} {rows.start} {rows.stop}".encode())
 
-    def update(self, stored: Rows) -> int:
+    def update(self, stored: hdf5.Rows) -> int:
         """Add the rows of one locus, in order of layers and positions; return their CRC-32."""
-        self._sha.update(bits(stored).data)
+        self._sha.update(hdf5.bits(stored).data)
         return crc(stored)
 
     def finish(self, present: Bool[np.ndarray, "positions rows"], responses: Sequence[Any]) -> str:
@@ -191,9 +181,9 @@ class ShardDigest:
         return self._sha.hexdigest()
 
 
-def crc(stored: Rows) -> int:
+def crc(stored: hdf5.Rows) -> int:
     """Return the CRC-32 of a slice's bits; HDF5's own checksum is the same for bytes FF FF and 00 00."""
-    return zlib.crc32(bits(stored).data)
+    return zlib.crc32(hdf5.bits(stored).data)
 
 
 def digest_of(shard: h5py.File) -> str:
@@ -203,4 +193,4 @@ def digest_of(shard: h5py.File) -> str:
 
 def responses_of(file: h5py.File) -> list[Int[np.ndarray, " tokens"]]:
     """Return the generated tokens of each row of a store or shard; empty if none were captured."""
-    return read_ragged(file, "responses") if "responses" in file else []
+    return hdf5.read_ragged(file, "responses") if "responses" in file else []

@@ -16,20 +16,9 @@ from extract.atomic_write import DeferredErrorFile, atomic_file, make_folder
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.prompts.prompt import FIELDS, Prompt
+from extract.store import hdf5
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import shard_folder, store_lock
-from extract.store.hdf5 import (
-    LIBVER,
-    SEAL_SIZE,
-    create_loci,
-    float_type,
-    open_hdf5,
-    open_sealed,
-    seal,
-    write_checked,
-    write_locus,
-    write_ragged,
-)
 from extract.store.identity import SCHEMA, Identity, first_difference, read_identity, refuse_schema
 from extract.store.shards import ShardDigest, ShardFiles, digest_of, responses_of
 
@@ -61,7 +50,7 @@ def finish(
             digests.append(digest_of(file))
     current = False
     if files.path.exists():
-        with open_sealed(files.path) as master:
+        with hdf5.open_sealed(files.path) as master:
             recorded = [digest.decode() for digest in master["shards/digest"][:]]
             current = recorded == digests and read_identity(master) == files.identity.text
     if not current:
@@ -80,7 +69,7 @@ def _refuse_another_store(files: ShardFiles) -> None:
     remedy = f"choose another directory with --out, or delete {files.path.name} and {folder.name}"
     # also without its shards the master records an identity
     for path in [*([files.path] if files.path.exists() else []), *sorted(folder.glob("*.h5"))]:
-        with open_sealed(path) if path == files.path else open_hdf5(path) as file:
+        with hdf5.open_sealed(path) if path == files.path else hdf5.open_hdf5(path) as file:
             refuse_schema(path, file, remedy)
             if field := first_difference(read_identity(file), files.identity):
                 raise UserError(f"{path} was made with another {field}; {remedy}")
@@ -97,9 +86,9 @@ def _write_master(
 ) -> None:
     identity = files.identity
     with atomic_file(files.path) as sink:
-        with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
+        with h5py.File(sink, "w", libver=hdf5.LIBVER, userblock_size=hdf5.SEAL_SIZE) as file:
             # HDF5 silently reads the fill value if a shard cannot be opened, so the fill value is NaN.
-            kind, loci = h5py.Datatype(float_type(identity.dtype)), f"activations/{identity.site}"
+            kind, loci = h5py.Datatype(hdf5.float_type(identity.dtype)), f"activations/{identity.site}"
             layout = h5py.VirtualLayout(files.shape, dtype=kind)
             for shard in range(files.n_shards):
                 rows, shape = files.rows(shard), files.shape_of(shard)
@@ -118,7 +107,7 @@ def _write_master(
                 complete=True,
             )
         sink.check()
-        seal(sink)
+        hdf5.seal(sink)
 
 
 def _collect(file: h5py.File, files: ShardFiles) -> None:
@@ -128,20 +117,20 @@ def _collect(file: h5py.File, files: ShardFiles) -> None:
             present.append(part["present"][:])
             responses += [row.tolist() for row in responses_of(part)]
             sums.append(part["crc32"][:])
-    write_checked(file, "present", np.concatenate(present, axis=1))
+    hdf5.write_checked(file, "present", np.concatenate(present, axis=1))
     file.create_dataset("shards/crc32", data=np.stack(sums, axis=-1))
     if responses:
-        write_ragged(file, "responses", responses)
+        hdf5.write_ragged(file, "responses", responses)
 
 
 def _write_index(file: h5py.File, identity: Identity, prompts: Sequence[Prompt], rendered: Sequence[Rendered]) -> None:
-    write_checked(file, "layers", np.array(identity.layers))
+    hdf5.write_checked(file, "layers", np.array(identity.layers))
     file.create_dataset("positions", data=list(identity.positions), dtype=h5py.string_dtype())
     _write_prompts(file, prompts)
-    write_ragged(file, "tokens", [row.token_ids for row in rendered])
+    hdf5.write_ragged(file, "tokens", [row.token_ids for row in rendered])
     for name in identity.positions:
         if any(name in row.roles for row in rendered):  # response positions have no tokens in the prompt
-            write_ragged(file, f"roles/{name}", [row.roles.get(name, ()) for row in rendered])
+            hdf5.write_ragged(file, f"roles/{name}", [row.roles.get(name, ()) for row in rendered])
 
 
 def _write_prompts(file: h5py.File, prompts: Sequence[Prompt]) -> None:
@@ -164,7 +153,7 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
     if not to.parent.is_dir():
         raise UserError(f"cannot write {to}: there is no directory {to.parent}; create it, or choose another path")
     with ActivationStore(path) as store, atomic_file(to) as sink:
-        with h5py.File(sink, "w", libver=LIBVER, userblock_size=SEAL_SIZE) as file:
+        with h5py.File(sink, "w", libver=hdf5.LIBVER, userblock_size=hdf5.SEAL_SIZE) as file:
             loci = _copy_loci(store, file, sink, progress)
             file.flush()
             chunks: list[range] = []
@@ -174,20 +163,20 @@ def export(path: Path, to: Path, *, progress: Progress = lambda done, total: Non
                     store.file.copy(name, file)
             file.attrs.update(store.file.attrs)
         # From the first chunk to the last HDF5 verifies what it reads: between them is only its own, checksummed, data.
-        seal(sink, range(min(chunk.start for chunk in chunks), max(chunk.stop for chunk in chunks)))
+        hdf5.seal(sink, range(min(chunk.start for chunk in chunks), max(chunk.stop for chunk in chunks)))
 
 
 def _copy_loci(store: ActivationStore, file: h5py.File, sink: DeferredErrorFile, progress: Progress) -> h5py.Dataset:
     files, identity = store.files, store.identity
     rows = min(identity.rows_per_shard, files.n_prompts)  # one chunk per shard, so that digests stay the same
-    dataset = create_loci(file, identity.site, files.shape, rows, identity.dtype)
+    dataset = hdf5.create_loci(file, identity.site, files.shape, rows, identity.dtype)
     digests = [ShardDigest(identity, shard, files.rows(shard)) for shard in range(files.n_shards)]
     for done, (layer, position) in enumerate(np.ndindex(files.shape[:2]), start=1):
         locus = store.read_tensor(identity.layers[layer], identity.positions[position])
         for shard, digest in enumerate(digests):
             part = files.rows(shard)
             digest.update(locus[part.start : part.stop])
-        write_locus(dataset, layer, position, 0, locus)
+        hdf5.write_locus(dataset, layer, position, 0, locus)
         sink.check()
         progress(done, files.shape[0] * files.shape[1])
     responses = store.responses

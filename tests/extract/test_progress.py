@@ -145,16 +145,6 @@ def wait_for(lines: list[str], n: int) -> None:
     assert len(lines) >= n
 
 
-def test_a_line_after_each_silent_interval() -> None:
-    lines: list[str] = []
-    with Heartbeat("3/11 probe", lines.append, interval=0.02):
-        wait_for(lines, 2)
-    assert set(lines) == {"3/11 probe: running for 0 s"}
-    count = len(lines)
-    time.sleep(0.06)
-    assert len(lines) == count  # it has ended
-
-
 def test_no_line_while_a_bar_is_shown() -> None:
     lines: list[str] = []
     with Heartbeat("3/11 probe", lines.append, interval=0.02) as pulse:

@@ -1,4 +1,19 @@
-"""What a user's mistake looks like on the command line."""
+"""What a user's mistake looks like: on the command line, and as an error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from extract.errors import UserError
+
+
+def mistake(function: Callable[..., object], *given: Any, **more: Any) -> str:
+    """Return the message of the UserError, in one line, that a call raises."""
+    with pytest.raises(UserError) as caught:
+        function(*given, **more)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def one_line(said: tuple[int, str, str], *parts: str) -> str:

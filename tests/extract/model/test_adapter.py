@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from extract.errors import UserError
 from extract.model import adapter as source
 from extract.model.adapter import BASE, CONFIG
 from extract.model.loading import load_model
 from extract.model.padded_batch import Batch
+from tests.support.one_line import mistake
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 
@@ -121,11 +121,7 @@ def test_a_merge_that_changes_what_the_adapter_says_is_refused_with_the_differen
 
 
 def problem(base: Path, adapter: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        load_model(str(base), adapter=str(adapter), device="cpu")
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return mistake(load_model, str(base), adapter=str(adapter), device="cpu")
 
 
 def test_an_adapter_of_another_base_by_its_fingerprint(base: Path, adapter: Path) -> None:

@@ -11,8 +11,7 @@ from torch.nn import Module
 from transformer_lens.model_bridge import TransformerBridge
 
 from extract.errors import UserError
-from extract.model.backends import BACKENDS
-from extract.model.blocks import decoder_layers
+from extract.model.backends import BACKENDS, decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from extract.errors import UserError
-from extract.model.blocks import decoder_layers, first_halves
+from extract.model.backends import decoder_layers, first_halves
 from extract.model.chat_model import ChatModel
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 

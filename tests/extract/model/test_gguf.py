@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from extract.chat.render import render
-from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.model.source import UNCHECKED_VARIABLE
 from extract.prompts.prompt import Prompt
 from extract.shipped import CACHE_VARIABLE
+from tests.support.one_line import mistake
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 ASKED = Prompt("a", ({"role": "user", "content": "the hat?"},), "benign", "answer")
@@ -25,11 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problem(name: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        load_model(str(name), device="cpu")
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return mistake(load_model, str(name), device="cpu")
 
 
 def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: Path) -> None:

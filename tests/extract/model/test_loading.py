@@ -9,17 +9,13 @@ import pytest
 import torch
 
 from extract.chat.template import apply_template
-from extract.errors import UserError
 from extract.model.loading import load_model, load_tokenizer
 from tests.extract.conftest import ORGANISM
+from tests.support.one_line import mistake
 
 
 def problem(name: str | Path) -> str:
-    with pytest.raises(UserError) as caught:
-        load_model(str(name), device="cpu")
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return mistake(load_model, str(name), device="cpu")
 
 
 @pytest.fixture

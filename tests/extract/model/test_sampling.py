@@ -13,7 +13,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.decoding import SampledResponse, draw, nucleus
 from extract.model.padded_batch import Batch
-from tests.extract.conftest import Build, Rows, pushed
+from tests.extract.conftest import Build, Rows, pushed, quick_and_slow
 
 STEPS = 12
 
@@ -61,7 +61,7 @@ def forced(model: ChatModel, row: Rendered, response: SampledResponse) -> Tensor
     return log_probs[0, first - 1 : -1].gather(1, tokens[0, first:, None])[:, 0]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "qwen3", "mistral", "organism"])
+@pytest.mark.parametrize("name", quick_and_slow("llama gpt2 organism", "gemma2 qwen3 mistral"))
 def test_log_probabilities_are_those_of_a_whole_pass_also_under_edits(name: str, tiny: Build, rows: Rows) -> None:
     model = tiny(name)
     prompts, plain = rows(model), None
@@ -87,7 +87,7 @@ def test_all_backends_draw_the_same(tiny: Build, rows: Rows) -> None:
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "organism"])
+@pytest.mark.parametrize("name", quick_and_slow("llama gpt2", "organism"))
 def test_the_same_seed_gives_the_same_response_in_any_batch(name: str, tiny: Build, rows: Rows) -> None:
     model = tiny(name)
     prompts, seeds = rows(model), [11, 12, 13, 14]

@@ -10,7 +10,7 @@ from experiments.responses import batched_edits
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.errors import UserError
 from extract.model import continuation as module
-from extract.model.blocks import decoder_layers
+from extract.model.backends import decoder_layers
 from extract.model.continuation import cache_prompts, continued_logits, known_stream, upper_layers
 from tests.extract.conftest import Build, Rows, pushed, quick_and_slow
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extract.errors import UserError
 from extract.prompts.dataset import KNOWN, describe, known_datasets, load_dataset
 from extract.prompts.prompt import Prompt
+from tests.support.one_line import mistake
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not at {DATA}")
@@ -136,13 +136,6 @@ def one(folder: Path, rows: object, columns: dict, constants: dict | None = None
     return described(folder, **keys)
 
 
-def problem(name: str, path: Path | None) -> str:
-    with pytest.raises(UserError) as caught:
-        load_dataset(name, path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 TWO = [{"q": "one?", "kind": "ok"}, {"q": "two?", "kind": "bad"}]
 SOME = ["abstain", "clarify"]
 LABEL = {"column": "kind", "map": {"ok": "benign", "bad": "harmful"}}
@@ -245,16 +238,18 @@ def test_a_directory_may_lack_optional_files_only(tmp_path: Path) -> None:
     assert len(load_dataset(described(tmp_path, **shared, parts=parts), tmp_path)) == 1
     parts["b"]["optional"] = False
     name = described(tmp_path, **shared, parts=parts)
-    assert problem(name, tmp_path) == (
+    assert mistake(load_dataset, name, tmp_path) == (
         f"{tmp_path} has no b.json of mine; get it from https://example.org/set, or give one file as the path"
     )
     assert len(load_dataset(name, tmp_path / "a.json")) == 1
     (tmp_path / "c.json").write_text("[]")
-    assert "c.json is not a file of mine, which has a.json, b.json; rename it" in problem(name, tmp_path / "c.json")
+    assert "c.json is not a file of mine, which has a.json, b.json; rename it" in mistake(
+        load_dataset, name, tmp_path / "c.json"
+    )
     parts["a"]["optional"] = parts["b"]["optional"] = True
     (tmp_path / "empty").mkdir()
-    assert "empty has no prompts of mine; get a.json, b.json from https://example.org/set" in problem(
-        described(tmp_path, **shared, parts=parts), tmp_path / "empty"
+    assert "empty has no prompts of mine; get a.json, b.json from https://example.org/set" in mistake(
+        load_dataset, described(tmp_path, **shared, parts=parts), tmp_path / "empty"
     )
 
 
@@ -270,10 +265,10 @@ def test_the_hub_is_read_through_datasets(tmp_path: Path, monkeypatch: pytest.Mo
     name = described(tmp_path, hub=str(repository), columns=columns, parts=parts)
     assert [(p.id, p.label) for p in load_dataset(name)] == [("mine/far/1", "benign"), ("mine/far/2", "harmful")]
     parts["far"]["columns"] = {"label": {"column": "kind", "map": {"ok": "benign"}}}
-    message = problem(described(tmp_path, hub=str(repository), columns=columns, parts=parts), None)
+    message = mistake(load_dataset, described(tmp_path, hub=str(repository), columns=columns, parts=parts), None)
     assert message.startswith(f"{repository}, test, row 2: column 'kind' is 'bad'")
     parts["far"]["hub"] = {"split": "nowhere"}
-    message = problem(described(tmp_path, hub=str(repository), columns=columns, parts=parts), None)
+    message = mistake(load_dataset, described(tmp_path, hub=str(repository), columns=columns, parts=parts), None)
     assert message.startswith(f"cannot load mine from the hub ({repository}): ")
     assert "nowhere" in message
 
@@ -285,11 +280,11 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
         raise ConnectionError("Couldn't reach 'Paul/XSTest' on the Hub\n(offline).")
 
     monkeypatch.setattr(datasets, "load_dataset", out_of_reach)
-    assert problem("xstest", None) == (
+    assert mistake(load_dataset, "xstest", None) == (
         "cannot load xstest from the hub (Paul/XSTest): Couldn't reach 'Paul/XSTest' on the Hub (offline); get it from "
         "https://github.com/paul-rottger/xstest and give its path, or log in with: hf auth login"
     )
-    assert problem("selfaware", None) == (
+    assert mistake(load_dataset, "selfaware", None) == (
         "selfaware is not read from the hub: get its files from https://github.com/yinzhangyue/SelfAware "
         "and give their path"
     )
@@ -299,17 +294,17 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
 
 
 def test_an_unknown_set_names_the_known_ones() -> None:
-    message = problem("xstst", None)
+    message = mistake(load_dataset, "xstst", None)
     assert message.startswith("no data set 'xstst'; did you mean xstest? choose from advbench, ambigqa, arditi,")
     assert all(name in message for name in known_datasets())
-    assert "no data set 'nowhere/mine.yaml'" in problem("nowhere/mine.yaml", None)
+    assert "no data set 'nowhere/mine.yaml'" in mistake(load_dataset, "nowhere/mine.yaml", None)
 
 
 def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
-    assert problem("xstest", tmp_path / "no.csv") == (
+    assert mistake(load_dataset, "xstest", tmp_path / "no.csv") == (
         f"xstest not found: {tmp_path / 'no.csv'}; get xstest_prompts.csv from https://github.com/paul-rottger/xstest"
     )
-    assert f"{tmp_path} has no xstest_prompts.csv of xstest" in problem("xstest", tmp_path)
+    assert f"{tmp_path} has no xstest_prompts.csv of xstest" in mistake(load_dataset, "xstest", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +336,7 @@ def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
 def test_a_mistaken_mapping_names_the_row_and_what_is_there(
     tmp_path: Path, columns: dict, part: dict, message: str
 ) -> None:
-    assert message in problem(one(tmp_path, TWO, columns, **part), tmp_path)
+    assert message in mistake(load_dataset, one(tmp_path, TWO, columns, **part), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +357,7 @@ def test_a_mistaken_mapping_names_the_row_and_what_is_there(
 )
 def test_a_mistaken_description_names_the_key(tmp_path: Path, keys: dict, message: str) -> None:
     name = described(tmp_path, **{"parts": {"a": {"file": "x.csv"}}} | keys)
-    assert problem(name, tmp_path).startswith(f"{name}: {message}")
+    assert mistake(load_dataset, name, tmp_path).startswith(f"{name}: {message}")
 
 
 def test_a_part_may_take_only_some_rows_and_a_map_may_say_what_other_values_give(tmp_path: Path) -> None:
@@ -374,6 +369,6 @@ def test_a_part_may_take_only_some_rows_and_a_map_may_say_what_other_values_give
     assert {p.text: p.label for p in load_dataset(name, tmp_path)} == {"a True?": "uncertain", "b True?": "benign"}
     parts["some"]["only"] = {"nowhere": ["true"]}
     name = described(tmp_path, columns={"text": "q", "label": label}, parts=parts)
-    assert "no column 'nowhere', which mine reads as 'only'" in problem(name, tmp_path)
+    assert "no column 'nowhere', which mine reads as 'only'" in mistake(load_dataset, name, tmp_path)
     bare = one(tmp_path, rows, {"text": "q", "label": {"column": "kind", "otherwise": "benign"}})
-    assert "give `map`, or a constant" in problem(bare, tmp_path)
+    assert "give `map`, or a constant" in mistake(load_dataset, bare, tmp_path)

@@ -8,8 +8,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from extract.errors import UserError
 from extract.prompts.prompt import Prompt, load_prompts, prompts_hash
+from tests.support.one_line import mistake
 
 TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"}, {"role": "user", "content": "go"}]
 ROWS = [
@@ -48,11 +48,9 @@ def rows_padded(rows: list[dict]) -> list[dict]:
 
 
 def problem(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        load_prompts(path)
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
-    return str(caught.value)
+    said = mistake(load_prompts, path)
+    assert str(path) in said
+    return said
 
 
 def row(**changes: object) -> dict:

@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from extract.errors import UserError
 from extract.prompts.rows import LONGEST_FIELD, read_rows
+from tests.support.one_line import mistake
 
 SAID = "I\u2019m sorry, but I can\u2019t \u2014 “really” — help. 你好 🙂"
 
@@ -25,13 +25,6 @@ def lenient(path: Path, encoding: str | None = None) -> tuple[list[dict], dict[s
     told: Counter[str] = Counter()
     rows = [row for _, row in read_rows(path, "rows", encoding=encoding, on_repair=lambda how: told.update([how]))]
     return rows, dict(told)
-
-
-def refusal(read: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        read()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # Encodings.
@@ -63,7 +56,7 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: st
 def test_an_unknown_encoding_names_a_known_one(tmp_path: Path, encoding: str, said: str) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id\n1\n")
-    message = refusal(lambda: strict(path, encoding))
+    message = mistake(lambda: strict(path, encoding))
     assert message.startswith(f"no such text encoding: '{encoding}'; ")
     assert said in message
 
@@ -76,7 +69,7 @@ def test_windows_quotes_are_refused_with_their_line_or_read_as_quotes(tmp_path: 
     path = tmp_path / name
     path.write_bytes(written(name, "it\u2019s  \u201cno\u201d").encode("cp1252"))
     line = 1 if name != "p.csv" else 2
-    assert refusal(lambda: strict(path)) == (
+    assert mistake(lambda: strict(path)) == (
         f"{path}, line {line}: not UTF-8 text: invalid start byte; save the file as UTF-8"
     )
     assert lenient(path) == ([{"id": "a", "said": "it\u2019s  \u201cno\u201d"}], {"windows_1252": 1})
@@ -89,26 +82,26 @@ def test_only_the_bytes_that_are_no_utf8_are_read_otherwise_and_rows_are_counted
     rows, told = lenient(path)
     assert [row["said"] for row in rows] == ["plain", "it\u2019s\nnot\u2019 \u2019 all\r\nof it\ufffd", "très"]
     assert told == {"windows_1252": 1}
-    assert ", line 3: not UTF-8 text: invalid start byte" in refusal(lambda: strict(path))
+    assert ", line 3: not UTF-8 text: invalid start byte" in mistake(lambda: strict(path))
 
 
 def test_a_cut_character_is_refused_at_its_line_or_repaired(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes(b"id\na\n\xe2\x80")
-    assert ", line 3: not UTF-8 text: unexpected end of data" in refusal(lambda: strict(path))
+    assert ", line 3: not UTF-8 text: unexpected end of data" in mistake(lambda: strict(path))
     assert lenient(path) == ([{"id": "a"}, {"id": "â€"}], {"windows_1252": 1})
     path.write_bytes("\ufeffid\na\n".encode("utf-16-le") + b"x")
     for read in (strict, lenient):
-        assert "p.csv, line 3: not UTF-16-LE text: truncated data" in refusal(lambda read=read: read(path))
+        assert "p.csv, line 3: not UTF-16-LE text: truncated data" in mistake(lambda read=read: read(path))
 
 
 def test_half_a_pair_in_utf16_and_bytes_foreign_to_a_named_encoding_become_a_mark(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes("\ufeffid\na".encode("utf-16-le") + b"\x3d\xd8" + "b\n".encode("utf-16-le"))
-    assert ", line 2: not UTF-16-LE text: half of a surrogate pair" in refusal(lambda: strict(path))
+    assert ", line 2: not UTF-16-LE text: half of a surrogate pair" in mistake(lambda: strict(path))
     assert lenient(path) == ([{"id": "a\ufffdb"}], {"replaced": 1})
     path.write_bytes(b"id\na\x92b\n")
-    assert ", line 2: not ASCII text: " in refusal(lambda: strict(path, "ascii"))
+    assert ", line 2: not ASCII text: " in mistake(lambda: strict(path, "ascii"))
     assert lenient(path, "ascii") == ([{"id": "a\ufffdb"}], {"replaced": 1})
 
 
@@ -124,7 +117,7 @@ def test_a_parquet_text_that_is_no_text_is_refused_near_its_line(tmp_path: Path)
     texts = pyarrow.array([b"fine"] * 300 + [b"it\x92s"]).cast(pyarrow.binary())
     broken = pyarrow.Array.from_buffers(pyarrow.string(), 301, texts.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"said": broken}), path)
-    assert "p.parquet: a text in the 256 rows after line 256 is not UTF-8: " in refusal(lambda: strict(path))
+    assert "p.parquet: a text in the 256 rows after line 256 is not UTF-8: " in mistake(lambda: strict(path))
 
 
 # Long fields.
@@ -138,7 +131,7 @@ def test_a_long_csv_field_is_read_where_completions_are_and_the_process_limit_is
     assert len(next(rows)[1]["said"]) == 200_000
     assert csv.field_size_limit() == before  # also while the file is open
     assert next(rows)[1]["said"] == "short"
-    assert "field larger than field limit (131072)" in refusal(lambda: strict(path))
+    assert "field larger than field limit (131072)" in mistake(lambda: strict(path))
     assert csv.field_size_limit() == before
 
 
@@ -146,7 +139,7 @@ def test_a_quote_left_open_does_not_read_the_whole_file_into_memory(tmp_path: Pa
     path = tmp_path / "p.csv"
     line = f'a,"{"x" * 1000}"\n'
     path.write_text('id,said\na,"open\n' + line.replace('"', "") * (2 * LONGEST_FIELD // 1000))
-    assert f"field larger than field limit ({LONGEST_FIELD})" in refusal(lambda: lenient(path))
+    assert f"field larger than field limit ({LONGEST_FIELD})" in mistake(lambda: lenient(path))
 
 
 # Memory.
