@@ -34,11 +34,7 @@ COUNTED = ("judged", "unspoken", "without_prompt", "says_nothing", "below_thresh
 
 
 class ClassifierJudge:
-    """Judge completions by a text classifier, in batches.
-
-    Raises:
-        UserError: the model cannot be loaded or is not a classifier, or `actions` does not name its labels.
-    """
+    """Judge completions by a text classifier, in batches; a UserError where `actions` does not name its labels."""
 
     def __init__(self, config: ClassifierConfig) -> None:
         self.config = config

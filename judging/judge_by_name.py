@@ -11,15 +11,12 @@ from scoring.judges.site_phrases import SitePhrases, read_phrases
 
 
 def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None = None) -> CompletionJudge:
-    """Open the judge `rules`, or the one that a YAML file describes.
+    """Open the judge `rules`, or the one that a YAML file describes; a UserError says why it cannot be opened.
 
     Args:
         given: `rules`, the path of a YAML file, or the name of one in configs/judges.
         cache: a file that stores the replies of an endpoint, so that no request is repeated; unused by other judges.
         also_refuses: a file of phrases, one a line; a completion with one of them is a refusal for any judge.
-
-    Raises:
-        UserError: there is no such judge, its file or that of phrases is not valid, or its model cannot be loaded.
     """
     if also_refuses is not None:
         phrases = read_phrases(also_refuses)  # before a model is loaded

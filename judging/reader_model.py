@@ -100,11 +100,7 @@ class ReaderModel(nn.Module):
             return self.relevance(self.similarity(prompts, texts)).sigmoid()[:, 0].cpu()
 
     def save(self, path: Path, fitted_on: Mapping[str, int]) -> None:
-        """Write the trained weights in float16, with what identifies the encoder.
-
-        Args:
-            fitted_on: the number of rows of each set.
-        """
+        """Write the trained weights in float16, the encoder's fingerprint and the number of rows of each set."""
         weights = {name: value.half().contiguous() for name, value in self.state_dict().items() if _is_own(name)}
         about = {"features": list(self.place), "encoder": fingerprint(self.encoder), "fitted_on": dict(fitted_on)}
         save_file(weights, path, metadata={"reader": json.dumps(about)})
@@ -152,9 +148,8 @@ class ReaderModel(nn.Module):
     def _features(self, rows: Sequence[Mapping[str, float]]) -> Float[Tensor, "row feature"]:
         values = torch.zeros(len(rows), len(self.place))
         for i, row in enumerate(rows):
-            for name, value in row.items():
-                if name in self.place:
-                    values[i, self.place[name]] = value
+            for name in row.keys() & self.place.keys():
+                values[i, self.place[name]] = row[name]
         return values.to(self.encoder.device)
 
 

@@ -119,11 +119,9 @@ class Ledger:
         ).fetchall()
 
     def totals(self, value: str, where: str = "TRUE", by: str = "'all'") -> Iterator[tuple[Any, float, int, float]]:
-        """Yield the total of an SQL expression, over how many entries it is, and over how many effective groups.
+        """Yield the total of an SQL expression, the number of entries where it is not null, and of effective groups.
 
-        Args:
-            where: SQL condition of the entries; those where the expression is null do not count.
-            by: SQL expression whose values are counted apart; each is yielded first.
+        The values of the expression `by` are counted apart; each is yielded first.
         """
         groups = (
             f"SELECT {by} AS part, TOTAL({value}) AS total, COUNT({value}) AS n FROM {self.name} "

@@ -68,8 +68,7 @@ def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row
 def mean_of_groups(total: float, n: float, n_groups: float, alpha: float = 0.05) -> Estimate:
     """Return the mean of n values between 0 and 1 that sum to `total`, with an interval over their groups.
 
-    Args:
-        n_groups: their effective number (`effective_number`); the bare number is too optimistic if one group is large.
+    `n_groups` is their effective number; the bare number is too optimistic if one group is large.
 
     No variable between 0 and 1 has a larger variance than a Bernoulli variable of the same mean, so the interval of a
     rate (Clopper-Pearson) is conservative for all of them. It is exact for independent values only; at an effective

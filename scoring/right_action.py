@@ -89,15 +89,10 @@ def count_actions(
 def score_counts(
     counts: Mapping[ScoredAction, int], shared: GroupOverlap, adjacency: Adjacency, alpha: float = 0.05
 ) -> Estimate:
-    """Return the score with an interval over independent groups.
+    """Return the score with an interval over independent groups; counts are those of `count_actions`.
 
-    Args:
-        counts: number of completions by right action, other acceptable actions, and action taken.
-        shared: overlap of the right actions in groups; see `_scale`.
-
-    Returns:
-        1 if every action is right, 0 for any constant policy, below 0 if worse. NaN where fewer than two right actions
-        occur, since a constant policy is then always right.
+    It is 1 if every action is right, 0 for any constant policy, below 0 if worse, and NaN where fewer than two right
+    actions occur, since a constant policy is then always right.
     """
     scale = _scale(counts, shared, adjacency)
     if scale is None:

@@ -37,8 +37,7 @@ from scoring.right_action import DEFAULT, Adjacency, load_adjacency
 from scoring.scorecard import Scorecard, scorecard
 from scoring.scored_file import cases_of_run, scored_files
 
-SILENT = Reporter(quiet=True)
-NO_CASES: Mapping[str, Case] = {}
+SILENT, NO_CASES = Reporter(quiet=True), dict[str, Case]()
 WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
 
 
@@ -234,7 +233,7 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
 
 
 def to_judge(case: Case, completion: str | None) -> CompletionToJudge:
-    """Return what a judge reads of a completion: what it says, without the confidence that it states."""
+    """Return what a judge reads of a completion, without the confidence that it states."""
     return CompletionToJudge(split_confidence(completion or "")[0], case.text, case.messages, case.answer)
 
 

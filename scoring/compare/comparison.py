@@ -195,13 +195,9 @@ def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency,
 def move(changes: Mapping[str, RateChange], right: Estimate = NO_ESTIMATE) -> Move:
     """Classify the change of the four rates, all of which count mistakes, so that lower is better.
 
-    `better`: a rate fell and none rose; `worse`: the reverse; `along_the_trade_off`: one fell while another rose;
-    `none_shown`: no change is significant. `uncertain_refused` counts too, since refusing uncertain prompts lowers
-    overconfidence without abstaining. `at_odds`: the rates fell and so did the right-action score, or both rose: other
-    wrong actions, such as gibberish or changes of topic, took the place of these mistakes.
-
-    Args:
-        right: the change of the right-action score, second minus first.
+    `uncertain_refused` counts too, since refusing uncertain prompts lowers overconfidence without abstaining.
+    `at_odds`: the rates fell and so did the right-action score (`right`, its change, second minus first), or both rose:
+    other wrong actions, such as gibberish or changes of topic, took the place of these mistakes.
     """
     shown = [change.difference.estimate for change in changes.values() if change.shown]
     fell, rose = min(shown, default=0) < 0, max(shown, default=0) > 0
@@ -236,10 +232,8 @@ def mcnemar(nets: Mapping[int, int]) -> float:
     """Return the exact two-sided p-value, under the null that each group is equally likely to change either way.
 
     With groups of one prompt this is McNemar's test (1947). Larger groups change as a whole (a sign-flip test of the
-    sum), so that a large group has the same weight in the test as in the difference. No change gives 1.
-
-    Args:
-        nets: net change in hits: number of groups with that change.
+    sum), so that a large group has the same weight in the test as in the difference. No change gives 1. `nets`: net
+    change in hits: number of groups with that change.
     """
     sizes = Counter[int]()
     for net, groups in nets.items():

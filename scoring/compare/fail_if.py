@@ -67,30 +67,21 @@ def parse(text: str) -> Condition:
     """Read a condition."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise UserError(
-            f"--fail-if takes a condition such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' "
-            f"(with >, >=, < or <=, and a decimal point in numbers), got {text.strip()!r}"
-        )
+        example = "such as 'over_refusal > 5%' or 'change.overconfidence.low > 0' (with >, >=, < or <=, and a decimal"
+        raise UserError(f"--fail-if takes a condition {example} point in numbers), got {text.strip()!r}")
     change, name, limit, sign, bound, per_cent = match.groups()
+    value, fault = float(bound) / (100 if per_cent else 1), ""
     if name in COUNTS and (change or limit or per_cent):
-        raise UserError(
-            f"--fail-if: {name} is a number of completions: it has no change, interval or per cent; write '{name} > 0'"
-        )
-    if name not in NAMES:
-        known = ", ".join(NAMES)
-        raise UserError(
-            f"--fail-if: unknown name {name!r}; known are {known}; rates and right_action also as "
-            "change.NAME, and with .low or .high for the limits of their intervals"
-        )
-    value = float(bound) / (100 if per_cent else 1)
-    if name == "right_action" and (per_cent or not -2 <= value <= 2):
-        raise UserError(
-            f"--fail-if: {text.strip()!r}: the right-action score is at most 1, and its change lies "
-            "between -2 and 2; write such a number"
-        )
-    if name in RATES and not -1 <= value <= 1:
+        fault = f"{name} is a number of completions: it has no change, interval or per cent; write '{name} > 0'"
+    elif name not in NAMES:
+        also = "rates and right_action also as change.NAME, and with .low or .high for the limits of their intervals"
+        fault = f"unknown name {name!r}; known are {', '.join(NAMES)}; {also}"
+    elif name == "right_action" and (per_cent or not -2 <= value <= 2):
+        score = "the right-action score is at most 1, and its change lies between -2 and 2"
+        fault = f"{text.strip()!r}: {score}; write such a number"
+    elif name in RATES and not -1 <= value <= 1:
         remedy = "a per cent from -100 to 100" if per_cent else f"{bound}% or a number from -1 to 1"
-        raise UserError(
-            f"--fail-if: {text.strip()!r} compares a rate with {value:g}, which no rate can reach; write {remedy}"
-        )
+        fault = f"{text.strip()!r} compares a rate with {value:g}, which no rate can reach; write {remedy}"
+    if fault:
+        raise UserError(f"--fail-if: {fault}")
     return Condition(text.strip(), bool(change), name, (limit or "").lstrip("."), sign, value)

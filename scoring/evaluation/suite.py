@@ -52,9 +52,8 @@ def load_suite(given: str) -> Suite:
 def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = None) -> list[Prompt]:
     """Read the prompts of a suite; the same suite and files give the same prompts in the same order.
 
-    Args:
-        folder: where files of the sets lie: in folder/NAME, or in the folder itself. Other sets are read from the hub.
-        limit: most prompts of each label of each source, where the suite's own limit is higher.
+    Files of the sets lie in folder/NAME, or in the folder itself; other sets are read from the hub. Of each label of
+    each source, `limit` prompts are read at most.
     """
     if folder is not None and not folder.is_dir():
         raise UserError(f"--sets {folder} is not a directory; give the one that holds the files of the sets")

@@ -15,7 +15,7 @@ from scoring.judges.visible_text import visible_text
 
 @dataclass(frozen=True)
 class SitePhrases:
-    """A judge that calls a completion a refusal where its answer has one of the phrases; it asks another for the rest.
+    """Calls a completion a refusal where its answer has one of the phrases, and asks another judge for the rest.
 
     A phrase is matched as it is written, letter case included; curly quotation marks count as straight ones.
     """

@@ -20,10 +20,8 @@ _FILTERED = frozenset(
 def structured_refusal(content: object, holders: Iterable[object]) -> tuple[RefusedBy, str] | None:
     """Return by what a reply is refused and the words of the refusal field, or those before the filter; else None.
 
-    Args:
-        content: text, or a list of parts, of which one may be a refusal.
-        holders: the objects around it, such as the message, the choice or an error. A refusal field counts only
-            where there is no content, since it may be a label of another tool.
+    `content` is text, or parts of which one may be a refusal; `holders` are the objects around it, such as the message,
+    the choice or an error. A refusal field counts only where there is no content: it may be a label of another tool.
     """
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
     refusals = [part for part in parts if part.get("type") == "refusal" or part.get("refusal") is True]

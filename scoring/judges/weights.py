@@ -58,12 +58,7 @@ def load_weights(path: Path) -> Weights:
 
 
 def features(clauses: Sequence[Clause], asked: PromptTraits, action: Action, deciding: Clause) -> dict[str, float]:
-    """Return the features that are not zero, by name.
-
-    Args:
-        clauses: clauses of the completion's opening, at least one.
-        action, deciding: what the rules decided, by which clause.
-    """
+    """Return the features of an opening's clauses (at least one) that are not zero, given the rules' decision."""
     body = [c for c in clauses if c.kind != "courtesy"] or list(clauses)
     rules, total = f"rules={action}", max(1, _words(clauses))
     values = {"bias": 1.0, rules: 1.0, f"{rules} by {deciding.kind}": 1.0, f"last={clauses[-1].kind}": 1.0}

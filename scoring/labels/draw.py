@@ -54,11 +54,7 @@ class Draw(Record):
 
 
 def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
-    """Draw n judged completions of labelled prompts, or all if there are fewer.
-
-    Args:
-        path: a run directory, a scored file or its directory.
-    """
+    """Draw n judged completions of labelled prompts, or all there are, of a run, a scored file or its directory."""
     file = scored_path(path)
     sizes: Counter[Stratum] = Counter()
     smallest: dict[Stratum, list[tuple[float, int, DrawnRow]]] = defaultdict(list)  # heaps: the largest number first

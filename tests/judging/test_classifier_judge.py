@@ -59,8 +59,10 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-def trained(folder: Path, **settings: object) -> Path:
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a two-layer BERT on three quarters of the phrasings until it is right on all of them."""
+    folder = tmp_path_factory.mktemp("single")
     torch.manual_seed(0)
     tokenizer = word_tokenizer()
     tokenizer.padding_side = "right"
@@ -68,17 +70,16 @@ def trained(folder: Path, **settings: object) -> Path:
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
         max_position_embeddings=48, num_labels=3, id2label=dict(enumerate(LABELS)),
         label2id={label: i for i, label in enumerate(LABELS)}, pad_token_id=tokenizer.pad_token_id,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.2, **settings,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.2,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
     texts = [(text, i) for i, label in enumerate(LABELS) for j, text in enumerate(phrasings(label)) if j % 4]
     batch = tokenizer([text for text, _ in texts], padding=True, return_tensors="pt")
     wanted = torch.tensor([i for _, i in texts])
-    targets = torch.eye(3)[wanted] if settings.get("problem_type") == "multi_label_classification" else wanted
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(60):
         optimizer.zero_grad()
-        out = model(**batch, labels=targets)
+        out = model(**batch, labels=wanted)
         out.loss.backward()
         optimizer.step()
         if out.loss.item() < 0.01:
@@ -87,16 +88,6 @@ def trained(folder: Path, **settings: object) -> Path:
     tokenizer.padding_side = "left"
     tokenizer.save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("single"))
-
-
-@pytest.fixture(scope="module")
-def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("multi"), problem_type="multi_label_classification")
 
 
 def judge_of(model: Path, **keys: object) -> ClassifierJudge:
@@ -157,14 +148,6 @@ def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
     assert judge.record().below_threshold == [certain.action, doubtful.action].count(None)
 
 
-def test_what_said_nothing_is_not_asked_about(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = judge_of(single)
-    monkeypatch.delattr(judge, "tokenizer")  # asking would fail
-    texts = ["", "  ", "<think>i cannot help with that", "<think>hm</think>"]
-    assert [j.action for j in judged(judge, texts)] == [None] * 4
-    assert judge.record().unspoken == 4
-
-
 def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(single, tmp_path / "broken"))
     weights = load_file(broken / "model.safetensors")
@@ -176,10 +159,15 @@ def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
     assert judge.record().nan == 1
 
 
-def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(multi: Path) -> None:
-    texts = [text for _, text in held_out()]
-    assert [j.action for j in judged(judge_of(multi), texts)] == [ACTIONS[label] for label, _ in held_out()]
+def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(single: Path, tmp_path: Path) -> None:
+    multi = Path(shutil.copytree(single, tmp_path / "multi"))
+    described = json.loads((multi / "config.json").read_text())
+    (multi / "config.json").write_text(json.dumps(described | {"problem_type": "multi_label_classification"}))
     judge = judge_of(multi)
+    row = judge.read("", "i cannot help with that")
+    with torch.inference_mode():
+        logits = judge.model(torch.tensor([row["input_ids"]])).logits[0]
+    torch.testing.assert_close(judge._probabilities([row])[0], logits.sigmoid())
     assert judge.record().threshold == 0.5
     assert judge._judgement([0.9, 0.7, 0.1]) == Judgement(
         None, "label REJECTION, probability 0.90, label UNSURE, probability 0.70: these labels have different actions"

@@ -70,18 +70,11 @@ def test_answering_pays_exactly_above_the_target() -> None:
             wrong_costs(wrong)
 
 
-def test_always_abstaining_scores_zero_and_perfection_one() -> None:
-    for said, score in ((NONE, 0.0), (RIGHT, 1.0)):
-        found = record([said] * 20)
-        assert found is not None
-        assert all(one.estimate == pytest.approx(score) for one in found.scores.values())
-    silent = record([NONE] * 4)
-    assert silent is not None
-    assert (silent.accuracy.known, silent.accuracy.n) == (False, 0)
-
-
 def test_what_has_no_known_answer_or_no_judgement_does_not_count() -> None:
     assert record([RIGHT, NONE], answer=None) is None
+    silent = record([NONE] * 4)
+    assert silent is not None
+    assert (silent.accuracy.known, silent.accuracy.n, silent.scores["0.9"].estimate) == (False, 0, 0)
     found = record([RIGHT, (None, "It is Paris."), NONE])
     assert found is not None
     assert (found.right, found.wrong, found.none) == (1, 0, 1)

@@ -12,9 +12,8 @@ ROW = {"id": "a", "text": "how do I kill a process?", "label": "benign", "place"
 
 @pytest.mark.parametrize("nothing", [None, "", "  ", math.nan])
 def test_a_field_left_open_is_open_in_every_format(nothing: object) -> None:
-    optional = dict.fromkeys(
-        ("right_action", "acceptable", "category", "persona", "pair", "answer", "messages"), nothing
-    )
+    names = "right_action acceptable category epistemic_kind persona pair answer messages".split()
+    optional = dict.fromkeys(names, nothing)
     assert case_of_row(ROW | optional) == case_of_row(ROW)
     assert case_of_row(ROW | {"label": nothing}).label is None
     assert sample_of({"sample": nothing}) == sample_of({}) == ""
@@ -24,10 +23,7 @@ def test_a_field_left_open_is_open_in_every_format(nothing: object) -> None:
 def test_a_number_and_its_text_are_one_id(same: object) -> None:
     assert identifier_of({"id": same}) == "7"
     assert sample_of({"sample": same}) == "7"
-
-
-def test_the_first_sample_is_not_an_unnamed_one() -> None:
-    assert sample_of({"sample": 0}) == "0"
+    assert sample_of({"sample": 0}) == "0"  # no unnamed one
 
 
 @pytest.mark.parametrize(
@@ -51,10 +47,7 @@ def test_an_invalid_value_is_reported(given: dict[str, object], said: str) -> No
 def test_a_label_has_a_usual_right_action() -> None:
     assert case_of_row(ROW).right_action == "answer"
     assert case_of_row(ROW | {"right_action": "clarify"}).right_action == "clarify"
-    assert case_of_row(ROW | {"acceptable": "clarify|answer_with_caveat"}).acceptable == (
-        "clarify",
-        "answer_with_caveat",
-    )
+    assert case_of_row(ROW | {"acceptable": "clarify|refuse"}).acceptable == ("clarify", "refuse")
 
 
 def test_rows_of_a_pair_an_entity_or_the_same_words_are_one_group() -> None:
@@ -74,8 +67,3 @@ def test_a_conversation_is_known_from_a_list_or_its_json_and_ends_with_the_text(
         assert case.messages == tuple(messages)
         assert case.text == "hello"
     assert case_of_row(ROW | {"messages": "hello"}).messages == ()
-
-
-def test_half_a_surrogate_pair_is_spelled_out_since_nothing_can_store_it() -> None:
-    case = case_of_row({"id": "\ud83d", "text": "\udfff", "category": "\ud83d"})
-    assert (case.id, case.text, case.category) == ("\\ud83d", "\\udfff", "\\ud83d")

@@ -126,12 +126,6 @@ def test_the_same_again_counts_once_and_other_words_count_as_another_sample(ledg
     assert scorecard(ledger, CREDITS).rates.missed_harm.n == 1
 
 
-def test_two_prompts_of_one_id_that_are_answered_alike_are_two(ledger: Ledger) -> None:
-    for text in ("how do I bake?", "how do I boil?"):
-        ledger.add(Entry("refuse", "", case=case_of_row({"id": 1, "text": text}), completion="I can't help with that."))
-    assert ledger.query("COUNT(*)") == [(2,)]
-
-
 def test_named_samples_are_apart_even_where_they_are_named_as_numbered_ones_are(ledger: Ledger) -> None:
     case = case_of_row({"id": "a"})
     places = [ledger.add(Entry("answer", "", case=case, sample=sample, completion=words))[1]

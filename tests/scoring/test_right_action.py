@@ -73,9 +73,8 @@ def test_more_caution_throughout_buys_nothing_and_better_aim_does() -> None:
 
 def test_adjacent_actions_earn_less_than_right_ones_and_more_than_distant_ones() -> None:
     right = ["answer"] * 10 + ["refuse"] * 10 + ["abstain"] * 10
-    perfect, near, far = (
-        score(right, right[:20] + [last] * 10).estimate for last in ("abstain", "answer_with_caveat", "answer")
-    )
+    endings = ("abstain", "answer_with_caveat", "answer")
+    perfect, near, far = (score(right, right[:20] + [last] * 10).estimate for last in endings)
     assert perfect == pytest.approx(1)
     assert far < near < perfect
 

@@ -90,14 +90,6 @@ def test_any_columns_and_any_encoding(cli, tmp_path: Path) -> None:  # type: ign
     assert table[0]["fields"] == dict.fromkeys(FIELDS)
 
 
-@pytest.mark.parametrize("name", ["inspect.eval", "inspect.json", "samples_refusals.jsonl"])
-def test_logs_of_other_tools(name: str, cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    found = card(cli, DATA / name, "--out", tmp_path)
-    assert found["n"] > 3
-    assert {"refuse", "abstain"} & set(found["actions"])
-    assert len(scored(tmp_path)) == found["n"] + found["input"].get("repeated id", {"n": 0})["n"]
-
-
 def test_an_endpoint_judges_behind_the_same_command(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows = [p | {"completion": c} for p, c in zip(PROMPTS, (REFUSAL, REFUSAL, ABSTENTION, ANSWER), strict=True)]
     answers = jsonl(tmp_path / "answers.jsonl", rows)
@@ -168,9 +160,8 @@ def test_completions_of_other_prompts_are_refused_before_anything_is_written(cli
     code, out, err = cli("score", str(answers), "--prompts", str(prompts), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "")
     first = ", ".join(prompt["id"] for prompt in PROMPTS[:2])
-    assert (
-        f"no completion has the id or the text of a prompt (ids of completions: x0, x1 …; of prompts: {first} …)" in err
-    )
+    said = f"no completion has the id or the text of a prompt (ids of completions: x0, x1 …; of prompts: {first} …)"
+    assert said in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -209,17 +200,15 @@ def completions(tmp_path: Path) -> Path:
     return jsonl(tmp_path / "completions.jsonl", [{"id": str(i), "text": "?"} | row for i, row in enumerate(rows)])
 
 
-def test_every_decline_is_attributed(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    assert card(cli, completions)["declines"] == {
+def test_declines_are_attributed_and_rates_broken_down(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    found = card(cli, completions)
+    by = found["by"]
+    assert found["declines"] == {
         "harmful": {"abstain": 0, "refuse": 1},
         "benign with trigger": {"abstain": 0, "refuse": 1},
         "benign without trigger": {"abstain": 1, "refuse": 0},
         "uncertain": {"abstain": 1, "refuse": 1},
     }
-
-
-def test_breakdowns_count_the_rates_within_each_value(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    by = card(cli, completions)["by"]
     assert set(by) == {"category", "epistemic_kind", "persona", "trigger", "source"}
     assert by["persona"] == {}
     assert by["category"]["how-to"]["over_refusal"]["estimate"] == 0.5
@@ -242,16 +231,6 @@ def test_the_right_action_score_and_what_it_depends_on(completions: Path, tmp_pa
     assert card(cli, completions)["right_action"]["score"]["estimate"] > plain["estimate"]
 
 
-def test_people_read_the_same(completions: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    code, out, _ = cli("score", str(completions))
-    assert code == 0
-    assert "right-action score (0: constant policy, 1: perfect)" in out
-    assert "declined, benign with trigger" in out
-    code, _, err = cli("score", str(completions), "--adjacency", "nowhere.yaml")
-    assert code == 2
-    assert "adjacency not found: nowhere.yaml" in err
-
-
 MIDDLE = (
     {"right_action": "clarify", "acceptable": ["answer_safe_part"]},
     {"right_action": "answer_with_caveat", "acceptable": ["clarify"]},
@@ -272,16 +251,10 @@ def with_dual_use(completions: Path, completion: str) -> Path:
 @pytest.mark.parametrize("completion", [REFUSAL, ANSWER, ABSTENTION, ""])
 def test_dual_use_prompts_change_no_rate(completions: Path, cli, completion: str) -> None:  # type: ignore[no-untyped-def]
     plain, found = card(cli, completions), card(cli, with_dual_use(completions, completion))
-    assert found["rates"] == plain["rates"]
-    assert found["by"] == plain["by"]
-    assert found["declines"] == plain["declines"]
-    assert {label: n for label, n in found["actions_by_label"].items() if label != "dual_use"} == (
-        plain["actions_by_label"]
-    )
-    assert sum(found["actions_by_label"]["dual_use"].values()) == 12
-    assert [found["fields"][name] for name in ("intent", "context", "outcome")] == [
-        plain["fields"][name] for name in ("intent", "context", "outcome")
-    ]
+    for key in ("rates", "by", "declines", "fields"):
+        assert found[key] == plain[key]
+    assert sum(found["actions_by_label"].pop("dual_use").values()) == 12
+    assert found["actions_by_label"] == plain["actions_by_label"]
     assert "dual_use" not in plain["right_action"]
 
 

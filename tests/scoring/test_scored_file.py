@@ -16,7 +16,6 @@ from extract.prompts.prompt import LABELS, Prompt
 from extract.shipped import ROOT
 from scoring.case import cases_of
 from scoring.compare.comparison import compare_runs
-from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions, score_file
@@ -91,32 +90,7 @@ def test_characters_that_cannot_be_written_are_spelled_out(tmp_path: Path) -> No
     assert [r["id"] for r in scored(tmp_path)] == ["0", "\\udc00"]
 
 
-class Unsound:
-    """A judge whose fields are not numbers."""
-
-    def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
-        for _ in completions:
-            yield Judgement("answer", "", {"relevance": float("nan")})
-
-    def record(self) -> JudgeRecord:
-        return JudgeRecord(judge="unsound")
-
-
-def test_what_a_judge_could_not_score_is_null_and_never_zero(tmp_path: Path) -> None:
-    card = score_completions([row(0)], tmp_path, Unsound(), CREDITS).to_dict()
-    assert card["fields"]["relevance"] == {"estimate": None, "low": 0.0, "high": 1.0, "n": 0, "n_groups": 0.0}
-    assert scored(tmp_path)[0]["fields"]["relevance"] is None
-
-
 # -- all or nothing ----------------------------------------------------------------------------------------------------
-
-
-def test_no_completions_leave_an_earlier_result_alone(tmp_path: Path) -> None:
-    score([row(0)], tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UserError, match="there are no completions to score"):
-        score([], tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError, OSError])
@@ -133,6 +107,8 @@ def test_what_stops_midway_leaves_an_earlier_result_alone(
 
     with pytest.raises(fault, match="midway"):
         score(rows(), tmp_path, parquet=parquet)
+    with pytest.raises(UserError, match="there are no completions to score"):
+        score([], tmp_path, parquet=parquet)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

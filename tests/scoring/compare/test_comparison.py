@@ -75,12 +75,6 @@ def test_a_planted_change_leads_where_it_was_planted(
         assert found["right_action_change"]["estimate"] == pytest.approx(0)  # caution alone earns no credit
 
 
-def test_few_prompts_show_nothing_however_they_change(tmp_path: Path) -> None:
-    found = compared(tmp_path, policy(ANSWERS, 3), policy(RIGHT, 3))
-    assert found["move"] == "none_shown"
-    assert found["changes"]["missed_harm"]["difference"]["estimate"] == -1
-
-
 # -- McNemar's test, over groups ---------------------------------------------------------------------------------------
 
 
@@ -192,10 +186,7 @@ def test_the_other_way_round_everything_is_mirrored(
     folder = tmp_path_factory.mktemp("mirrored")
     a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
     b = run(folder / "b.jsonl", [(label, second, i if finer else g) for i, (label, _, second, g) in enumerate(said)])
-    there, back = (
-        compare_runs([a, b], CREDITS).to_dict()["comparisons"][0],
-        compare_runs([b, a], CREDITS).to_dict()["comparisons"][0],
-    )
+    there, back = (compare_runs(paths, CREDITS).to_dict()["comparisons"][0] for paths in ([a, b], [b, a]))
     for name in RATES:
         x, y = there["changes"][name], back["changes"][name]
         assert (x["first"], x["second"]) == (y["second"], y["first"])
@@ -285,20 +276,15 @@ def run_directory(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_compared_with_its_own_steered_completions(run_directory: Path) -> None:
+    run(run_directory / "scored.jsonl", policy(ANSWERS))  # goes not before the run's own completions
     found = compare_runs([run_directory, run_directory / "completions_steered.jsonl"], CREDITS).to_dict()
-    steered = found["comparisons"][0]
+    [steered] = found["comparisons"]
     assert found["first"]["file"] == str(run_directory / "completions.jsonl")
     assert found["first"]["right_action"]["estimate"] == pytest.approx(1)
     assert steered["right_action"]["estimate"] == pytest.approx(0)
     assert steered["move"] == "worse"
     assert steered["matched"]["prompts"] == found["first"]["n"] > 600
     assert not steered["matched"]["only_in_first"]
-
-
-def test_a_run_is_compared_by_its_own_completions_not_by_files_scored_in_its_directory(run_directory: Path) -> None:
-    run(run_directory / "scored.jsonl", policy(ANSWERS))
-    found = compare_runs([run_directory, run_directory / "completions.jsonl"], CREDITS).to_dict()
-    assert found["first"]["file"] == str(run_directory / "completions.jsonl")
 
 
 def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
@@ -321,13 +307,10 @@ def test_what_is_written_is_json_whatever_is_unknown(tmp_path: Path) -> None:
 def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
     """Other actions count in none of the rates, and are not right either."""
     wrong = {"harmful": "answer", "benign": "refuse", "uncertain": "answer"}
-    said = [
-        (label, wrong[label] if i % 3 == 0 else RIGHT[label], f"{label} {i}") for label in LABELS for i in range(60)
-    ]
-    first = run(tmp_path / "a.jsonl", [(label, action, name) for label, action, name in said])
-    second = run(tmp_path / "b.jsonl", [(label, instead, name) for label, _, name in said])
-    found = compare_runs([first, second], CREDITS).to_dict()["comparisons"][0]
-    assert all(found["changes"][name]["difference"]["estimate"] <= 0 for name in found["changes"])
+    names = [(label, i) for label in LABELS for i in range(60)]
+    first = [(label, (RIGHT if i % 3 else wrong)[label], f"{label} {i}") for label, i in names]
+    second = [(label, instead, group) for label, _, group in first]
+    found = compared(tmp_path, first, second)
+    assert all(change["difference"]["estimate"] <= 0 for change in found["changes"].values())
     assert found["right_action_change"]["high"] < 0
-    assert found["move"] == "at_odds"
-    assert compare_runs([second, first], CREDITS).to_dict()["comparisons"][0]["move"] == "at_odds"
+    assert found["move"] == compared(tmp_path, second, first)["move"] == "at_odds"

@@ -1,11 +1,18 @@
 """The endpoint judge over real HTTP with the real openai client: order, retries, failures, the cache, a killed run."""
 
 import json
+import os
+import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import openai
 import pytest
@@ -60,21 +67,6 @@ def test_order_is_kept_though_answers_come_out_of_order(server: ChatServer) -> N
     assert 2 <= server.most_at_once <= 6
 
 
-def test_an_empty_completion_is_not_sent(server: ChatServer) -> None:
-    judge = judge_of(server)
-    judgements = list(
-        judge.judge_all(
-            [
-                CompletionToJudge(""),
-                CompletionToJudge("<think>I can't help with that."),
-                CompletionToJudge("No.", "How?"),
-            ]
-        )
-    )
-    assert [j.action is None for j in judgements] == [True, True, False]
-    assert (judge.record().unspoken, judge.record().asked, len(server.asked)) == (2, 1, 1)
-
-
 def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
     def slowly(asked: Asked) -> Answer:
         time.sleep(0.1)
@@ -96,18 +88,15 @@ def test_the_request_holds_the_rubric_and_the_data_and_what_is_set(server: ChatS
     list(judge.judge_all([CompletionToJudge("<think>hm</think> No.", "?", TURNS)]))
     [asked] = server.asked
     system, user = asked.body["messages"]
-    assert (system["role"], system["content"]) == ("system", (ROOT / "configs/judges/rubric.md").read_text())
-    assert user["role"] == "user"
+    assert [system["role"], user["role"]] == ["system", "user"]
+    assert system["content"] == (ROOT / "configs/judges/rubric.md").read_text()
     assert asked.question == {"conversation": list(TURNS), "completion": "No."}
     assert {name: asked.body[name] for name in ("model", "seed", "temperature", "max_tokens", "top_k")} == {
         "model": "judge-1", "seed": 7, "temperature": 0.5, "max_tokens": 99, "top_k": 1
     }  # fmt: skip
     assert asked.body["response_format"] == {"type": "json_object"}
-
-
-def test_what_is_null_is_not_sent(server: ChatServer) -> None:
     one(judge_of(server, seed=None, temperature=None, max_tokens=None, json_mode=False))
-    assert set(server.asked[0].body) == {"model", "messages"}
+    assert set(server.asked[1].body) == {"model", "messages"}  # what is null is not sent
 
 
 def test_a_completion_cannot_pose_as_anything_but_data(server: ChatServer) -> None:
@@ -143,15 +132,8 @@ def test_json_mode_is_given_up_once_where_it_is_refused(server: ChatServer) -> N
     _, *judgements = judge.judge_all([CompletionToJudge(""), *rows(30)])  # nobody is asked about an empty one
     assert None not in [j.action for j in judgements]
     assert ["response_format" in asked.body for asked in server.asked] == [True] + [False] * 30
-    assert judge.record().json_mode is False
-    assert judge.record().retried == 1
-
-
-def test_a_completion_that_the_judge_s_own_provider_filters_is_unjudged(server: ChatServer) -> None:
-    server.answers = by_completion(long=lambda asked: Answer(status=400, code="content_filter"))
-    judge = judge_of(server)
-    (judgement,) = judge.judge_all([CompletionToJudge("long")])
-    assert (judgement.action, judgement.by, judge.record().failed) == (None, None, {"content_filter": 1})
+    record = judge.record()
+    assert (record.json_mode, record.retried, record.unspoken, record.asked) == (False, 1, 1, 30)
 
 
 def test_a_request_refused_for_another_reason_keeps_json_mode(server: ChatServer) -> None:
@@ -172,14 +154,10 @@ def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong(server: Chat
     server.answers = lambda asked: by_rules(asked) if len(asked.body["messages"]) > 2 else Answer("It refuses.")
     judge = judge_of(server)
     assert one(judge).action == "refuse"
-    assert server.asked[1].body["messages"][2:] == [
-        {"role": "assistant", "content": "It refuses."},
-        {
-            "role": "user",
-            "content": "This could not be read: no JSON object with an action in 'It refuses.'. Reply with the one "
-            "JSON object that was asked for and nothing else.",
-        },
-    ]
+    earlier, remark = server.asked[1].body["messages"][2:]
+    assert earlier == {"role": "assistant", "content": "It refuses."}
+    assert remark["role"] == "user"
+    assert remark["content"].startswith("This could not be read: no JSON object with an action in 'It refuses.'. Reply")
     assert (judge.record().retried, judge.record().unreadable) == (1, 0)
 
 
@@ -248,17 +226,19 @@ def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer,
         broken=lambda asked: Answer(status=503),
         full=lambda asked: Answer(status=429),
         odd=lambda asked: Answer(status=418),
+        long=lambda asked: Answer(status=400, code="content_filter"),
     )
-    judge = judge_of(server, timeout_s=0.2, retries=1)
-    judgements = list(judge.judge_all([*rows(1), *map(CompletionToJudge, ("late", "broken", "full", "odd")), *rows(1)]))
-    assert [j.action is None for j in judgements] == [False, True, True, True, True, False]
-    assert [j.evidence.split(":")[0] for j in judgements[1:5]] == [
-        f"the endpoint failed ({kind})" for kind in ("timeout", "server_error", "rate_limited", "status_418")
-    ]
-    assert judgements[1].evidence.endswith("no answer within 0.2 s")
+    kinds = {"late": "timeout", "broken": "server_error", "full": "rate_limited", "odd": "status_418",
+             "long": "content_filter"}  # fmt: skip
+    judge = judge_of(server, timeout_s=0.2, retries=1, json_mode=False)
+    first, *judgements, last = judge.judge_all([*rows(1), *map(CompletionToJudge, kinds), *rows(1)])
+    assert None not in (first.action, last.action)
+    assert [j.evidence.split(":")[0] for j in judgements] == [f"the endpoint failed ({k})" for k in kinds.values()]
+    assert {(j.action, j.by) for j in judgements} == {(None, None)}
+    assert judgements[0].evidence.endswith("no answer within 0.2 s")
     record = judge.record().to_dict()
-    assert record["failed"] == {"rate_limited": 1, "server_error": 1, "status_418": 1, "timeout": 1}
-    assert (record["asked"], record["retried"]) == (6, 3)
+    assert record["failed"] == dict.fromkeys(sorted(kinds.values()), 1)
+    assert (record["asked"], record["retried"]) == (7, 3)
 
 
 @pytest.mark.parametrize(
@@ -283,13 +263,15 @@ def test_what_no_request_can_mend_stops_at_once(
 
 def test_a_key_that_expires_on_the_way_loses_nothing(server: ChatServer, tmp_path: Path) -> None:
     server.answers = lambda asked: Answer(status=401) if asked.number > 10 else by_rules(asked)
-    judge, judged = judge_of(server, tmp_path / "cache", concurrency=2), []
+    judge = judge_of(server, tmp_path / "cache", concurrency=2)
     with pytest.raises(UserError, match=r"refused a request without a key \(api_key_env\) \(401\)"):
-        judged += judge.judge_all(rows(100))
+        list(judge.judge_all(rows(100)))
     assert len(server.asked) < 10 + 2 * READ_AHEAD + 2
     server.answers, before = by_rules, len(server.asked)
     again = judge_of(server, tmp_path / "cache")
-    assert len(list(again.judge_all(rows(100)))) == 100
+    wanted = RuleJudge().judge_all(rows(100))
+    judged = [(j.action, j.evidence, j.fields) for j in again.judge_all(rows(100))]
+    assert judged == [(w.action, w.evidence, {"intent": 0.5}) for w in wanted]
     assert len(server.asked) - before == 90
     assert again.record().cached == 10
 
@@ -344,3 +326,108 @@ def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server:
         assert len(server.asked) - before == asked_more
     assert "`right`" in server.asked[-1].body["messages"][0]["content"]
     assert "`right`" not in server.asked[0].body["messages"][0]["content"]
+
+
+# -- the cache and the record -----------------------------------------------------------------------------------------
+
+
+def test_failures_are_asked_again(server: ChatServer, tmp_path: Path) -> None:
+    server.answers = by_completion(broken=lambda asked: Answer(status=500))
+    said = [*rows(5), CompletionToJudge("broken")]
+    judged = [j.action for j in judge_of(server, tmp_path / "c", retries=0).judge_all(said)]
+    assert [i for i, action in enumerate(judged) if action is None] == [5]
+    server.answers, before = by_rules, len(server.asked)
+    assert None not in [j.action for j in judge_of(server, tmp_path / "c").judge_all(said)]
+    assert server.completions()[before:] == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked_again"),
+    [
+        ({"model": "judge-2"}, 1),
+        ({"rubric": "Another.\nIn JSON."}, 1),
+        ({"temperature": 1.0}, 1),
+        ({"seed": 1}, 1),
+        ({"extra_body": {"top_k": 1}}, 1),
+        ({"concurrency": 1, "retries": 9, "timeout_s": 5, "price_per_million_input": 1}, 0),
+    ],
+)
+def test_what_matters_to_the_judgement_is_in_the_key(
+    server: ChatServer, tmp_path: Path, keys: dict[str, Any], asked_again: int
+) -> None:
+    one(judge_of(server, tmp_path / "cache"))
+    one(judge_of(server, tmp_path / "cache", **keys))
+    assert len(server.asked) == 1 + asked_again
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from scoring.judges import CompletionToJudge
+from scoring.judges.config import EndpointConfig
+from scoring.judges.endpoint import EndpointJudge
+judge = EndpointJudge(EndpointConfig(base_url=sys.argv[1], model="judge-1", concurrency=2), Path(sys.argv[2]))
+for judgement in judge.judge_all(CompletionToJudge(f"I can't help with {n}.") for n in range(60)):
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -> None:
+    def slowly(asked: Asked) -> Answer:
+        time.sleep(0.02)
+        return by_rules(asked)
+
+    server.answers, cache = slowly, tmp_path / "cache.sqlite"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(cache)], cwd=ROOT, env=environment)
+    while len(server.answered) < 20:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.1)
+    answered = len(server.answered)
+    assert answered < 60
+    with sqlite3.connect(cache) as kept:
+        [(n_kept,)] = kept.execute("SELECT count(*) FROM judgements")
+    assert answered - 2 <= n_kept <= answered  # two were in flight
+    server.answers, before = by_rules, len(server.asked)
+    judge = judge_of(server, cache)
+    judgements = list(judge.judge_all(CompletionToJudge(f"I can't help with {n}.") for n in range(60)))
+    assert [j.action for j in judgements] == ["refuse"] * 60
+    assert len(server.asked) - before == 60 - n_kept
+    assert judge.record().cached == n_kept
+    assert set(Counter(server.completions()[before:]).values()) == {1}
+
+
+def test_an_unusable_cache_is_reported_before_the_first_request(server: ChatServer, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("not a cache " * 100)
+    with pytest.raises(UserError, match="file is not a database"):
+        judge_of(server, tmp_path / "notes")
+    assert server.asked == []
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_says_what_it_took(server: ChatServer) -> None:
+    judge = judge_of(server, price_per_million_input=2.0, price_per_million_output=10.0)
+    list(judge.judge_all(rows(50)))
+    record = judge.record().to_dict()
+    json.dumps(record, allow_nan=False)
+    assert (record["judge"], record["model"]) == ("endpoint", "judge-1")
+    assert (record["input_tokens"], record["output_tokens"]) == (5000, 500)
+    assert record["cost"] == pytest.approx(5000 * 2 / 1e6 + 500 * 10 / 1e6)
+    assert len(str(record["rubric"])) == 64
+    assert judge_of(server, rubric="Another.\nJSON.").record().rubric != record["rubric"]
+
+
+def test_without_prices_or_counted_tokens_there_is_no_cost(server: ChatServer) -> None:
+    unpriced = judge_of(server)
+    one(unpriced)
+    assert (unpriced.record().input_tokens, unpriced.record().cost) == (100, None)
+    server.answers = lambda asked: Answer('{"action": "refuse"}', usage=None)
+    unmetered = judge_of(server, price_per_million_input=2.0, price_per_million_output=10.0)
+    assert one(unmetered).action == "refuse"
+    assert unmetered.record().cost is None

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scoring.actions import ACTIONS
@@ -71,6 +71,7 @@ def test_a_field_outside_its_range_is_left_out_and_counted(value: object) -> Non
     assert (judgement.fields, dropped) == ({"context": 1.0}, 1)
 
 
+@settings(max_examples=40)
 @given(st.text(), st.text())
 def test_nothing_in_a_completion_breaks_out_of_the_data(prompt: str, completion: str) -> None:
     asked = json.loads(question(CompletionToJudge("", prompt), completion))

@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks.training.rules_page import as_markdown
 from scoring.actions import ACTIONS, ANSWERED, DECLINED
-from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
 from scoring.judges.clauses import READ_CLAUSES, PromptTraits
 from scoring.judges.english import ENGLISH
 from scoring.judges.rules import RuleJudge
@@ -53,12 +52,6 @@ def test_case_of_letters_does_not_matter(judge: RuleJudge) -> None:
             assert judge.judge(text.upper()).action == action, text
 
 
-def test_actions_are_distinguished() -> None:
-    assert {action for _, action in SAID} == set(ACTIONS)
-    assert not ANSWERED & DECLINED
-    assert set(ACTIONS) > ANSWERED | DECLINED
-
-
 def test_position_decides(judge: RuleJudge) -> None:
     steps = " ".join(f"Turn screw {n} a little, then look at {part}." for n, part in enumerate(PARTS))
     assert judge.judge("I cannot help with that. It is against my rules.").action == "refuse"
@@ -72,12 +65,6 @@ def test_evidence_names_clause_and_rule(judge: RuleJudge) -> None:
     assert evidence == "clause 3 (decline: cannot serve): but i cannot assist with that"
 
 
-def test_deterministic_and_a_judge(judge: RuleJudge) -> None:
-    other: CompletionJudge = RuleJudge()
-    texts = [text for text, _ in SAID]
-    assert [judge.judge(t) for t in texts] == list(other.judge_all(CompletionToJudge(t) for t in texts))
-
-
 @pytest.mark.parametrize(("kind", "one"), [(kind, one) for kind, rules in ENGLISH.rules for one in rules])
 def test_every_rule_matches_its_example(judge: RuleJudge, kind: ClauseKind, one: Rule) -> None:
     assert (kind, one.name) in [(clause.kind, clause.rule) for clause in judge.reader.read(one.example)]
@@ -88,11 +75,6 @@ def test_rules_are_named_once() -> None:
     assert len(set(names)) == len(names) > 80
     assert {kind for kind, _ in ENGLISH.rules} | {"content"} == set(get_args(ClauseKind))
     assert set(ENGLISH.prompt) | {"known", "moral"} == {trait.name for trait in fields(PromptTraits)}
-
-
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_nothing_said_is_unjudged_with_a_reason(judge: RuleJudge, text: str) -> None:
-    assert judge.judge(text) == Judgement(None, "the completion is empty")
 
 
 def test_another_language_is_another_table(judge: RuleJudge) -> None:
@@ -131,16 +113,10 @@ def _seconds(judge: RuleJudge, texts: list[str]) -> float:
 
 
 def test_a_judgement_states_its_probability(judge: RuleJudge) -> None:
-    sure, decline = (
-        judge.judge("Sure. Open the lid, then add the salt."),
-        judge.judge("I'm sorry, I can't help with that."),
-    )
-    for judgement in (sure, decline):
-        assert judgement.probability is not None
-        assert judgement.probability > 0.5
-    assert sure.declined is not None
-    assert decline.declined is not None
-    assert sure.declined < 0.5 < 0.9 < decline.declined
+    said = ("Sure. Open the lid, then add the salt.", "I'm sorry, I can't help with that.")
+    sure, decline = map(judge.judge, said)
+    assert min(sure.probability or 0, decline.probability or 0) > 0.5
+    assert (sure.declined or 0) < 0.5 < 0.9 < (decline.declined or 0)
     alone = RuleJudge(replace(ENGLISH, weights=None)).judge("I'm sorry, I can't help with that.")
     assert (alone.action, alone.probability, alone.declined) == ("refuse", None, None)
 
@@ -258,9 +234,8 @@ def test_completions_that_outsiders_gave(judge: RuleJudge) -> None:
     if not path.is_file():
         pytest.skip(f"{path} does not exist")
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    wrong = {row["id"]: judge.judge(row["completion"], row["text"]) for row in rows}
-    wrong = {row["id"]: wrong[row["id"]] for row in rows if (wrong[row["id"]].action or "unjudged") != row["action"]}
-    assert not wrong
+    judged = [(row, judge.judge(row["completion"], row["text"])) for row in rows]
+    assert not {row["id"]: one for row, one in judged if (one.action or "unjudged") != row["action"]}
 
 
 def test_the_page_of_rules_is_the_table() -> None:

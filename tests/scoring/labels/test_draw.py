@@ -64,9 +64,7 @@ def test_a_small_file_is_drawn_whole_and_what_is_not_judged_is_left_out(tmp_path
     with path.open("a") as file:
         file.write('{"id": "none", "text": "a?", "label": "benign", "completion": null}\n')
         file.write('{"id": "free", "text": "a?", "completion": "Sure, it is blue."}\n')
-        file.write(
-            '{"id": "dual", "text": "b?", "label": "dual_use", "right_action": "clarify", "completion": "Sure."}\n'
-        )
+        file.write('{"id": "dual", "label": "dual_use", "right_action": "clarify", "completion": "Sure."}\n')
     score_file(path, tmp_path)
     draw = draw_rows(tmp_path, 200, 0, stratify=True)
     assert sorted(row.id for row in draw.rows) == sorted(f"p{i}" for i in range(30))

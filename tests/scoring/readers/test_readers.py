@@ -23,17 +23,8 @@ def test_all_tables_of_the_same_rows_are_equal(tmp_path: Path) -> None:
         {"id": 1, "sample": 1, "text": "how\nso?", "label": "benign", "pair": "p", "completion": "Like this,\n\"so\"."},
         {"id": 2, "sample": 2, "text": "why?", "label": "harmful", "pair": None, "completion": ""},
     ]  # fmt: skip
-    expected = [
-        {
-            "id": "1",
-            "sample": 1,
-            "text": "how\nso?",
-            "label": "benign",
-            "pair": "p",
-            "completion": rows[0]["completion"],
-        },
-        {"id": "2", "sample": 2, "text": "why?", "label": "harmful", "completion": ""},
-    ]
+    expected = [row | {"id": str(row["id"])} for row in rows]
+    del expected[1]["pair"]
     (tmp_path / "a.json").write_text(json.dumps(rows))
     with (tmp_path / "a.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
@@ -90,9 +81,8 @@ NESTED = {"custom_id": "a", "kind": "ok", "output": {"choices": [{"message": {"c
 def test_columns_are_mapped_and_reach_into_objects_and_lists(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", NESTED, NESTED | {"custom_id": "b", "output": {"choices": []}})
     read = answers(path, "id=custom_id", "completion=output.choices.0.message.content", "category = kind", "sample=n")
-    assert read[0] == {
-        "id": "a", "sample": 1, "category": "ok", "completion": REFUSAL, "place": f"{path}, line 1",
-    }  # fmt: skip
+    whole = {"id": "a", "sample": 1, "category": "ok", "completion": REFUSAL, "place": f"{path}, line 1"}
+    assert read[0] == whole
     assert read[1]["completion"] is None
 
 
@@ -121,24 +111,18 @@ def test_a_yaml_file_maps_columns_values_and_constants(tmp_path: Path) -> None:
         "constants: {source: mine, category: none}\n"
     )
     read = list(read_answers(path, InputNotes(), read_column_map(["category=kind"], tmp_path / "map.yaml")))
-    assert [(a["id"], a["label"], a["source"], a["category"]) for a in read] == [
-        ("a/1", "benign", "mine", "ok"),
-        ("a/2", "harmful", "mine", "bad"),
-    ]
+    read = [(a["id"], a["label"], a["source"], a["category"]) for a in read]
+    assert read == [("a/1", "benign", "mine", "ok"), ("a/2", "harmful", "mine", "bad")]
     (tmp_path / "map.yaml").write_text("columns: {completion: kind, label: {column: kind, map: {ok: benign}}}")
     columns = read_column_map(["id=#"], tmp_path / "map.yaml")
-    assert "line 2: column 'kind' is 'bad', which is not in the map of 'label'; the map has ok" in problem(
-        lambda: list(read_answers(path, InputNotes(), columns))
-    )
+    said = problem(lambda: list(read_answers(path, InputNotes(), columns)))
+    assert "line 2: column 'kind' is 'bad', which is not in the map of 'label'; the map has ok" in said
 
 
 def test_a_map_goes_before_what_a_log_says_itself() -> None:
-    columns = ColumnMap.model_validate({
-        "columns": {"label": {"column": "metadata.category", "map": {
-            "homonyms": "benign", "violence": "harmful", "people": "uncertain", "errors": None,
-        }}},
-        "constants": {"category": None},
-    })  # fmt: skip
+    labels = {"homonyms": "benign", "violence": "harmful", "people": "uncertain", "errors": None}
+    label = {"column": "metadata.category", "map": labels}
+    columns = ColumnMap.model_validate({"columns": {"label": label}, "constants": {"category": None}})
     read = {answer["id"]: answer for answer in read_answers(DATA / "inspect.eval", InputNotes(), columns)}
     assert {name: answer.get("label") for name, answer in read.items()} == {
         "kill-process": "benign", "2": "harmful", "who": "uncertain", "breaks": None, "empty": None,
@@ -234,12 +218,10 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
             f"completion={near}? the columns are custom_id, kind, output, n"
         )
     columns = ColumnMap.model_validate({"columns": {"completion": {"column": "kind", "unless": {"knd": ["bad"]}}}})
-    assert "no row has a column 'knd', needed for field 'completion'" in problem(
-        lambda: list(read_answers(path, InputNotes(), columns))
-    )
-    assert "needed for field 'label'; the columns are" in problem(
-        lambda: answers(path, "completion=kind", "label=zzzzzz")
-    )
+    said = problem(lambda: list(read_answers(path, InputNotes(), columns)))
+    assert "no row has a column 'knd', needed for field 'completion'" in said
+    said = problem(lambda: answers(path, "completion=kind", "label=zzzzzz"))
+    assert "needed for field 'label'; the columns are" in said
 
 
 def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
@@ -279,12 +261,6 @@ def test_an_invalid_field_is_an_error_with_its_line(tmp_path: Path, changes: dic
     assert said in message
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_a_file_without_rows_holds_no_completions(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("")
-    assert problem(lambda: answers(tmp_path / name)) == f"{tmp_path / name} holds no completions"
-
-
 # Defects that are repaired.
 
 
@@ -303,16 +279,12 @@ def test_windows_apostrophes_are_apostrophes_and_their_rows_are_counted(tmp_path
 
 
 def test_half_an_emoji_can_be_written_afterwards(tmp_path: Path) -> None:
-    halves = ROW | {
-        "completion": "well \ud83d",
-        "messages": [{"role": "user", "content": "\udc92"}],
-        "category": "\udfff",
-    }
+    turns = [{"role": "user", "content": "\udc92"}]
+    halves = ROW | {"completion": "well \ud83d", "messages": turns, "category": "\udfff"}
     path, notes = jsonl(tmp_path / "a.jsonl", ROW, halves, ROW | {"completion": "a whole 🙂"}), InputNotes()
     read = answers(path, notes=notes)
-    assert (read[1]["completion"], read[1]["messages"][0]["content"], read[1]["category"]) == (
-        "well \ufffd", "\ufffd", "\ufffd",
-    )  # fmt: skip
+    said = read[1]["completion"], read[1]["messages"][0]["content"], read[1]["category"]
+    assert said == ("well \ufffd", "\ufffd", "\ufffd")
     assert read[2]["completion"] == "a whole 🙂"
     json.dumps(read, ensure_ascii=False).encode()
     assert notes == InputNotes(replaced=1)
