@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.grading.cases import thinned
 from experiments.dissociation.judge import judge_effects
 from experiments.dissociation.results import MeasuredEffects, NullRecord
 from experiments.pipeline.graph import hash_inputs, stages_of
@@ -25,20 +26,12 @@ QUIET = Reporter(quiet=True)
 
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
-    """Every third of the organism's prompts and its pair."""
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    groups = list(dict.fromkeys(row.get("pair") or row["id"] for row in rows))
-    kept = set(groups[::3])
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows if (row.get("pair") or row["id"]) in kept))
-    return path
+    return thinned(ORGANISM / "prompts.jsonl", tmp_path / "prompts.jsonl", every=3)
 
 
 def configured(prompts: Path, **dissociate: object) -> RunConfig:
-    model = {"name": str(ORGANISM), "device": "cpu"}
-    return RunConfig.model_validate(
-        {"name": "judged", "model": model, "prompts": {"path": prompts}, "dissociate": dissociate}
-    )
+    given = {"name": "judged", "model": {"name": str(ORGANISM)}, "prompts": {"path": prompts}}
+    return RunConfig.model_validate(given | {"dissociate": dissociate})
 
 
 def respond(inputs: RunInputs) -> None:
@@ -56,6 +49,8 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
         opened = (plain == action) & (np.arange(len(rows)) % 10 < 6)
         actions[f"ablate_{kind}"] = np.where(opened, "answer", plain)
         actions[f"add_{kind}"] = np.where(plain == "answer", action, plain)
+    turned = (plain == "abstain") & (np.arange(len(rows)) % 10 >= 6)
+    actions["ablate_normative"] = np.where(turned, "refuse", actions["ablate_normative"])
     outcomes = {(PLAIN, name): Outcomes.of(rows, did) for name, did in actions.items()}
     decliners = {kind: inputs.behaviour.decliners(kind, "test")[:12] for kind in KINDS}
     for name in ("none", "ablate_normative", "ablate_epistemic"):
@@ -103,6 +98,9 @@ def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts: Path,
         found[margin, alpha] = judge_effects(inputs, measured, read_outcomes(tmp_path / "effects.parquet", ids))
     strict, loose, _ = found.values()
     assert [of.verdict for of in found.values()] == ["double_dissociation", "double_dissociation", "no_effect"]
+    [turned] = [reason for reason in strict.reasons if " turns " in reason]
+    share = strict.matrix["ablate_normative"]["abstentions_refused"]
+    assert turned == f"ablating the normative direction turns {share.estimate:.0%} of the abstentions into refusals"
     assert [(of.margin, of.alpha) for of in found.values()] == list(found)
     for effect, other in zip(strict.effects, loose.effects, strict=True):
         assert effect.estimate == other.estimate

@@ -26,7 +26,9 @@ def test_p_counts_the_direction_itself_and_never_what_is_not_finite_for_it(
     observed: float, drawn: tuple[float, ...], p: float
 ) -> None:
     assert NullRecord.of(observed, drawn).p == NullRecord.of(observed, drawn, n_labellings=1000).p == pytest.approx(p)
-    assert np.isnan(NullRecord.of(observed, drawn, n_labellings=999).p)  # too few distinct permutations
+    few = NullRecord.of(observed, drawn, n_labellings=999)
+    assert np.isnan(few.p)
+    assert few.tested() == (None, len(drawn), 999)
 
 
 def test_what_is_not_finite_is_null_in_json() -> None:

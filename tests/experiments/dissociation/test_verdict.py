@@ -17,6 +17,7 @@ from experiments.dissociation.verdict_rules import (
     EffectKey,
     Quantity,
     Table,
+    beyond_null,
     class_ranges,
     estimated_table,
     is_consistent,
@@ -123,6 +124,16 @@ def test_the_map_is_total_and_as_documented() -> None:
     assert {*map(verdict_of, tables), "nonlinear", "not_applicable"} == set(get_args(DissociationVerdict))
     page = (ROOT / "docs" / "dissociation.md").read_text(encoding="utf-8")
     assert [verdict_of(table) for table in tables] == [documented(page, table) for table in tables]
+
+
+def test_the_effects_that_must_exceed_the_null_are_as_documented() -> None:
+    both_own, one = ((N, N), (E, E)), {b: f"single_dissociation_{b}" for b in KINDS}
+    needed = {verdict: set(beyond_null(verdict)) for verdict in get_args(DissociationVerdict)}
+    assert needed["double_dissociation"] == needed["graded_dissociation"] == set(both_own)
+    assert [needed[verdict] for verdict in one.values()] == [{key} for key in both_own]
+    assert [needed[f"one_direction_{kind}"] for kind in KINDS] == [{(kind, N), (kind, E)} for kind in KINDS]
+    assert needed["shared_knob"] == set(EFFECT_KEYS)
+    assert not needed["no_effect"] | needed["nonlinear"]
 
 
 def documented(page: str, table: Table) -> str:

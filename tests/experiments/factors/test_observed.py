@@ -8,7 +8,6 @@ import pytest
 
 from experiments.factors.judge import judge_factors
 from experiments.factors.observed import MatchedRequests, ObservedEffects, difference, observe, shifts
-from experiments.factors.prompt_context import earlier_turns, system_line
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from tests.support.draws import draws
@@ -65,8 +64,7 @@ def test_the_asker_who_moves_refusing_is_told_from_the_one_who_does_not() -> Non
 def test_values_in_few_groups_are_listed_not_tested() -> None:
     prompts = [prompt(g, False, "as a king" if g < 4 else None) for g in range(30)]
     prompts += [replace(prompts[0], id=f"again-{i}") for i in range(20)]  # many prompts, still four groups
-    refused = np.array([p.persona is not None for p in prompts])
-    found = observed(corpus_of(prompts), refused)
+    found = observed(corpus_of(prompts), np.array([p.persona is not None for p in prompts]))
     assert not found.effects
     assert found.untested["asker"] == {"as a king": 4}
     result = judge_factors(found, {})["asker"]
@@ -74,16 +72,13 @@ def test_values_in_few_groups_are_listed_not_tested() -> None:
     assert "no value occurs in 5 independent groups" in result.reason
 
 
-def test_where_everybody_names_an_asker_each_is_compared_with_the_others() -> None:
+def test_values_are_compared_with_the_others_where_everybody_names_one_and_not_across_categories() -> None:
     prompts = [prompt(g, False, "as a doctor" if g % 2 else "as a gangster") for g in range(60)]
-    found = observed(corpus_of(prompts), np.array([p.persona == "as a gangster" for p in prompts]))
-    assert {e.compared_with for e in found.effects} == {"others"}
-    assert all(e.p_adjusted <= 0.05 for e in found.effects)
-
-
-def test_a_value_alone_in_its_category_is_not_compared() -> None:
-    prompts = [prompt(g, False, "as a king" if g < 30 else None, category="a" if g < 30 else "b") for g in range(60)]
-    found = observed(corpus_of(prompts), np.array([p.persona is not None for p in prompts]))
+    refused = np.array([p.persona == "as a gangster" for p in prompts])
+    effects = observed(corpus_of(prompts), refused).effects
+    assert {(e.compared_with, e.p_adjusted <= 0.05) for e in effects} == {("others", True)}
+    apart = [replace(p, category=p.persona) for p in prompts]
+    found = observed(corpus_of(apart), refused)
     assert not found.effects
     assert "no value has comparable requests without it" in judge_factors(found, {})["asker"].reason
 
@@ -98,14 +93,6 @@ def test_shuffled_factors_seldom_seem_to_move_anything(rate: float, n_draws: int
         refused = (rng.random(80) < rate)[corpus.groups]
         seen += any(e.p_adjusted <= 0.05 for e in observed(corpus, refused).effects)
     assert seen <= {10: 3, 40: 6}[n_draws]  # one in twenty expected
-
-
-def test_what_stands_beside_a_request_is_read_from_its_messages() -> None:
-    one = prompt(0, False, line="be kind")
-    assert (system_line(one), earlier_turns(one)) == ("be kind", None)
-    turns = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, one.messages[-1])
-    later = replace(one, messages=turns)
-    assert (system_line(later), earlier_turns(later)) == (None, "an earlier turn")
 
 
 # -- the projection, the action, or both -------------------------------------------------------------------------------

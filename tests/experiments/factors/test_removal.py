@@ -14,13 +14,13 @@ from experiments.factors.prompt_context import ambiguous_texts, last_turn, witho
 from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
 from experiments.factors.results import RemovalResult
 from experiments.run.completion_file import Completion
-from experiments.run.corpus import Corpus
 from experiments.run.outcomes import Outcomes
 from experiments.triggers.measure import score_last_turn
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.statistics.intervals import Estimate, auroc_interval
+from tests.experiments.factors.test_observed import corpus_of
 
 CAREFUL = {"role": "system", "content": "be careful."}
 EARLIER = ({"role": "user", "content": "i will do something at work."}, {"role": "assistant", "content": "i see."})
@@ -30,11 +30,6 @@ def prompt(group: int, harmful: bool, *before: dict[str, str], copy: int = 0) ->
     last = {"role": "user", "content": f"how do i move the stones {group}?"}
     label = "harmful" if harmful else "benign"
     return Prompt(f"{group}-{harmful}-{copy}", (*before, last), label, "answer", pair=str(group))
-
-
-def corpus_of(prompts: list[Prompt]) -> Corpus:
-    groups = np.array([int(p.pair or 0) for p in prompts])
-    return Corpus(tuple(prompts), groups, np.full(len(prompts), "test", dtype=object))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.grading.cases import thinned
 from experiments.dissociation.judge import dissociate
 from experiments.dissociation.results import Dissociation
 from experiments.pipeline import stages
@@ -41,29 +42,26 @@ def configured(*overrides: str) -> RunConfig:
 
 
 def test_it_is_one_a_number_or_auto() -> None:
-    assert configured().dissociate.rank == 1
-    assert configured("dissociate.rank=3").dissociate.rank == 3
-    assert configured("dissociate.rank=auto").dissociate.rank == "auto"
+    assert [configured(*given).dissociate.rank for given in ((), ("dissociate.rank=3",))] == [1, 3]
     for wrong in ("0", "9", "many"):
         with pytest.raises(UserError, match=r"dissociate\.rank"):
             configured(f"dissociate.rank={wrong}")
 
 
 def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement() -> None:
-    def reads(config: RunConfig) -> dict[str, tuple[str, ...]]:
-        return {stage.name: stage.reads for stage in stages_of(config)}
+    plain, auto, margin = (
+        configured(*given.split())
+        for given in ("", "dissociate.rank=auto", "dissociate.rank=auto dissociate.margin=0.2")
+    )
+    reads = [{stage.name: stage.reads for stage in stages_of(config)}["dissociate"] for config in (plain, auto)]
+    assert reads == [("effects",), ("effects", "rank")]
 
-    plain, auto = configured(), configured("dissociate.rank=auto")
-    assert reads(plain)["dissociate"] == ("effects",)
-    assert reads(auto)["dissociate"] == ("effects", "rank")
+    def changed(config: RunConfig, other: RunConfig) -> set[str]:
+        one, two = (hash_inputs(each, stages_of(each), "source") for each in (config, other))
+        return {name for name, value in two.items() if one[name] != value}
 
-    def hashed(config: RunConfig) -> dict[str, str]:
-        return hash_inputs(config, stages_of(config), "source")
-
-    changed = {name for name, value in hashed(auto).items() if hashed(plain)[name] != value}
-    assert changed == {"rank", "dissociate", "results", "report"}
-    margin = hashed(configured("dissociate.rank=auto", "dissociate.margin=0.2"))
-    assert {name for name, value in margin.items() if hashed(auto)[name] != value} == {*changed, "categories"}
+    assert changed(plain, auto) == {"rank", "dissociate", "results", "report"}
+    assert changed(auto, margin) == {"rank", "dissociate", "results", "report", "categories"}
 
 
 def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_run: Path, tmp_path: Path) -> None:
@@ -82,11 +80,7 @@ def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_
 
 def ranks(directory: Path, name: str, *overrides: str) -> Ranks:
     """Run the stages up to the rank on an organism, with every second of its pairs."""
-    rows = [json.loads(line) for line in (ZOO / name / "prompts.jsonl").read_text().splitlines()]
-    groups = list(dict.fromkeys(row.get("pair") or row["id"] for row in rows))
-    kept = set(groups[::2])
-    path = directory / "prompts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows if (row.get("pair") or row["id"]) in kept))
+    path = thinned(ZOO / name / "prompts.jsonl", directory / "prompts.jsonl")
     given = configured(*LIGHT, f"model.name={ZOO / name}", f"prompts.path={path}", "dissociate.rank=auto", *overrides)
     stages.run(given, directory / "run", until="rank", reporter=Reporter(quiet=True))
     return Ranks.read(directory / "run/stages/rank.json")

@@ -154,7 +154,7 @@ def test_patching_is_told_by_its_intervals() -> None:
     line = told(1.0, 0.4, 0.9, 0.1, 0.1)
     assert "100% [95%, 105%] of the refusal's log-odds at layer 0" in line
     assert "surely less than half from layer 3 on (8 of the 9 pairs flipped by the word, of 20" in line  # not from 1 on
-    assert "not surely less than half at any layer" in told(1.0, 0.9)
+    assert "not surely less than half at any layer" in told(1.0, 0.47)
     assert "not known at any layer" in told(None, None)
     assert "at layer 1, 10%" in told(None, 0.9, 0.1)
 
