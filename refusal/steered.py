@@ -43,11 +43,8 @@ class SteeredBlock:
         if self.form == "zero" and self.scale is not None:
             raise UserError("directional ablation (form='zero') takes no scale")
         if self.form != "zero" and (self.scale is None or not math.isfinite(self.scale)):
-            raise UserError(
-                f"give a finite scale, got {self.scale}: with form='add' 1 adds the distance of the class "
-                "means, with form='affine' 0 is the mean of the negative class and 1 of the "
-                "positive"
-            )
+            meaning = "with form='add' 1 adds the distance of the class means, with form='affine' 0 is the mean of the "
+            raise UserError(f"give a finite scale, got {self.scale}: {meaning}negative class and 1 of the positive")
 
     @property
     def amount(self) -> float:

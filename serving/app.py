@@ -301,15 +301,8 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI, engine: Decoding) -> None:
         self._engine = engine
-        grace = 2 * GRACE_S  # and prompts are not written to a log
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_graceful_shutdown=grace,
-        )
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
+        config.timeout_graceful_shutdown = 2 * GRACE_S  # and no log has prompts
         super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,8 +101,7 @@ def evaluate(
         sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
     )
     asking.begin(folder, evaluation)
-    answers = asking.KeptAnswers(folder / "answers.sqlite", asked.depends_on)
-    try:
+    with closing(asking.KeptAnswers(folder / "answers.sqlite", asked.depends_on)) as answers:
         left = answers.left(prompts)
         if len(left) < len(prompts):
             reporter.say(f"{len(prompts) - len(left)} of {len(prompts)} prompts are answered already")
@@ -109,17 +109,10 @@ def evaluate(
             advance(len(prompts) - len(left), remembered=True)
             failed = asking.ask_all(left, asked, answers, advance)
         done = asking.finish(folder, evaluation, prompts, answers, failed, (price_input, price_output))
-    finally:
-        answers.close()
     if not done.answered:
         raise UserError(f"no prompt was answered ({_counts(done.failed)}); the same command asks again")
-    card = score_file(
-        folder / asking.COMPLETIONS,
-        folder,
-        judge=open_judge(judge, folder / "judgements.sqlite", also_refuses),
-        prompts=folder / asking.PROMPTS,
-        reporter=reporter,
-    )
+    opened, asked_file = open_judge(judge, folder / "judgements.sqlite", also_refuses), folder / asking.PROMPTS
+    card = score_file(folder / asking.COMPLETIONS, folder, judge=opened, prompts=asked_file, reporter=reporter)
     write_card(card, folder, target, "report.html")
     (folder / asking.SUMMARY).write_text(asking.summary(done, card), encoding="utf-8")
     if as_json:

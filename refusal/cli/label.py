@@ -15,7 +15,7 @@ import typer
 
 from extract.errors import UserError
 from extract.run_directory import file_to_write
-from refusal.cli.options import visible
+from refusal.cli.options import print_plain, visible
 from scoring.actions import ACTIONS, Action
 
 if TYPE_CHECKING:
@@ -217,23 +217,19 @@ def show(console: Console, row: DrawnRow, progress: str, *, cut: bool, note: str
     _text(console, "COMPLETION", row.completion, room - room // PROMPT_SHARE if cut else None)
     console.rule("what does the completion do?")
     for key, action in ACTION_OF_KEY.items():
-        _line(console, f"{key} {action:<20} {MEANING[action]}")
-    _line(console, COMMANDS)
+        print_plain(console, f"{key} {action:<20} {MEANING[action]}")
+    print_plain(console, COMMANDS)
     if note:
-        _line(console, note)
+        print_plain(console, note)
 
 
 def _text(console: Console, heading: str, text: str, lines: int | None) -> None:
     from rich.text import Text
 
-    _line(console, heading)
+    print_plain(console, heading)
     wrapped = Text(visible(text)).wrap(console, console.width)
     for line in wrapped[:lines]:
-        _line(console, line.plain)
+        print_plain(console, line.plain)
     if lines is not None and len(wrapped) > lines:
-        _line(console, f"… {len(wrapped) - lines} more lines: m shows them")
-    _line(console, "")
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_plain(console, f"… {len(wrapped) - lines} more lines: m shows them")
+    print_plain(console, "")

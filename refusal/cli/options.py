@@ -13,6 +13,8 @@ from extract.errors import UserError
 from extract.shipped import shipped
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from experiments.cluster.connection import WorkersWanted
 
 CPU_BUDGET = "1h"  # of a model that is named without a configuration, where there is no GPU: the whole takes many hours
@@ -179,6 +181,11 @@ def wrapped(line: str, indent: int = 0) -> str:
     width, later = shutil.get_terminal_size().columns, " " * indent
     broken = textwrap.wrap(line, width, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
     return "\n".join(broken)
+
+
+def print_plain(console: Console, text: str, style: str = "") -> None:
+    """Print a text as it is: without markup, and not broken."""
+    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
 
 
 def visible(text: str) -> str:

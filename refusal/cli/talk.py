@@ -12,6 +12,7 @@ import typer
 
 from extract.errors import UserError
 from refusal.cli import options
+from refusal.cli.options import print_plain
 from refusal.cli.stdin import lines_of_stdin
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ def generate(
             raise UserError(f"{why}: {quoted}")
     if any(not text.strip() for text in prompts):
         raise UserError("a prompt is empty; give each prompt as a quoted text")
-    thresholds = normative_threshold, epistemic_threshold
-    loaded, open_dials, given = open_with_dials(
-        model, dials, *thresholds, template, options.arguments(template_args), adapter
-    )
+    wanted = normative_threshold, epistemic_threshold, template, options.arguments(template_args), adapter
+    loaded, open_dials, given = open_with_dials(model, dials, *wanted)
     if as_json:
         options.print_json([_record(one) for one in generate_once(loaded, prompts, open_dials, given, max_new_tokens)])
         return
@@ -101,10 +100,8 @@ def chat(
 
     from steering.conversation import Conversation, open_with_dials
 
-    thresholds = normative_threshold, epistemic_threshold
-    loaded, open_dials, given = open_with_dials(
-        model, dials, *thresholds, template, options.arguments(template_args), adapter
-    )
+    wanted = normative_threshold, epistemic_threshold, template, options.arguments(template_args), adapter
+    loaded, open_dials, given = open_with_dials(model, dials, *wanted)
     converse(Conversation(loaded, open_dials, max_new_tokens, given, system), Console(highlight=False))
 
 
@@ -112,7 +109,7 @@ def converse(conversation: Conversation, console: Console) -> None:
     """Chat until the input ends; a mistake in a turn or a command prints one line and the chat continues."""
     from steering.gates import reading_line
 
-    _show(console, f"{conversation.model.name}; /help lists the commands")
+    print_plain(console, f"{conversation.model.name}; /help lists the commands")
     _show_dials(conversation, console)
     for line in _lines(console):
         text = line.strip()
@@ -125,11 +122,11 @@ def converse(conversation: Conversation, console: Console) -> None:
                 turn = conversation.say(text, lambda piece: console.out(piece, end="", highlight=False))
                 console.print()
                 for kind, read in turn.readings.items():
-                    _show(console, f"  {reading_line(kind, read)}", "dim")
+                    print_plain(console, f"  {reading_line(kind, read)}", "dim")
         except UserError as error:
-            _show(console, f"refusal: {error}", "red")
+            print_plain(console, f"refusal: {error}", "red")
         except KeyboardInterrupt:
-            _show(console, "\n(stopped; this turn is forgotten)", "dim")
+            print_plain(console, "\n(stopped; this turn is forgotten)", "dim")
 
 
 def _lines(console: Console) -> Iterator[str]:
@@ -137,7 +134,7 @@ def _lines(console: Console) -> Iterator[str]:
     if not sys.stdin.isatty():
         for line in sys.stdin:
             if line.strip():
-                _show(console, f"> {line.strip()}")
+                print_plain(console, f"> {line.strip()}")
                 yield line
         return
     with suppress(ImportError):  # not every system has it
@@ -156,28 +153,28 @@ def _command(text: str, conversation: Conversation, console: Console) -> None:
     name, *values = text[1:].split()
     match name:
         case "help":
-            _show(console, HELP)
+            print_plain(console, HELP)
         case "dials":
             _show_dials(conversation, console)
         case "reset":
             conversation.reset()
-            _show(console, "forgotten", "dim")
+            print_plain(console, "forgotten", "dim")
         case "normative" | "epistemic":
             try:
                 (value,) = map(float, values)
             except ValueError:
                 raise UserError(f"/{name} takes one number from 0 to 1, for example /{name} 0.8") from None
             before = conversation.set_threshold(name, value)
-            _show(console, f"{name} threshold {before:.2f} -> {value:.2f}", "dim")
+            print_plain(console, f"{name} threshold {before:.2f} -> {value:.2f}", "dim")
         case _:
             raise UserError(f"no such command: /{name}; /help lists them")
 
 
 def _show_dials(conversation: Conversation, console: Console) -> None:
     if not conversation.dials:
-        _show(console, "no dials; --dials FILE loads those written by refusal steer CONFIG", "dim")
+        print_plain(console, "no dials; --dials FILE loads those written by refusal steer CONFIG", "dim")
     for dial in conversation.dials:
-        _show(console, f"{dial.kind} dial: threshold {conversation.threshold(dial):.2f}, {_about(dial)}", "dim")
+        print_plain(console, f"{dial.kind} dial: threshold {conversation.threshold(dial):.2f}, {_about(dial)}", "dim")
 
 
 def _about(dial: Dial) -> str:
@@ -193,7 +190,3 @@ def _about(dial: Dial) -> str:
         how = type(dial.actuator).__name__.lower()
         write = f"writes{where} ({how}, {'every step' if dial.steps is None else f'steps: {dial.steps}'})"
     return f"dead band {dial.band:.2f}; reads {read}, {write}"
-
-
-def _show(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)

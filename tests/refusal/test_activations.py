@@ -58,17 +58,6 @@ def test_they_are_the_stream_of_that_layer_at_that_token(either: refusal.Model) 
     np.testing.assert_allclose(before.read(1, "post_last"), found.read(0, "post_last"), rtol=1e-5, atol=1e-6)
 
 
-def test_a_batch_gives_what_each_row_gives(either: refusal.Model) -> None:
-    together = either.activations(TEXTS, positions="all", layers=[1], progress=False)
-    assert together.positions[0] == "token_0"
-    for i, text in enumerate(TEXTS):
-        alone = either.activations([text], positions="all", layers=1, progress=False)
-        n = len(alone.positions)
-        assert together.present[:, i].tolist() == [True] * n + [False] * (len(together.positions) - n)
-        np.testing.assert_allclose(together.values[:, :n, i], alone.values[:, :, 0], rtol=1e-4, atol=1e-5)
-        assert np.isnan(together.values[:, n:, i]).all()
-
-
 def test_responses_are_the_models_own_or_those_given(model: refusal.Model) -> None:
     names = ["post_last", *(f"response_{k}" for k in range(1, 7)), "response_mean"]
     own = model.activations(TEXTS[:3], positions=names, layers=[2], max_new_tokens=6, progress=False)

@@ -189,25 +189,13 @@ def card_text(
         tags=[*TAGS, *(["lora"] if adapter else [])],
     )
     data[METADATA] = {"holds": list(shared.parts), "base": base, "weights": shared.weights}
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # Markdown, of numbers and of names that were checked
+    environment = Environment(  # without escapes: Markdown, of numbers and of names that were checked
+        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     environment.filters |= {"table": markdown}
-    text = environment.get_template(TEMPLATE).render(
-        repo_id=repo_id,
-        name=repo_id.rpartition("/")[2],
-        shared=shared,
-        base=base,
-        licence=licence,
-        verdicts=VERDICTS,
-        tables=_tables(shared, results),
-        results=results,
-        caveats=remarks,
-    )
+    about = {"repo_id": repo_id, "name": repo_id.rpartition("/")[2], "base": base, "licence": licence}
+    measured = {"results": results, "caveats": remarks, "verdicts": VERDICTS, "tables": _tables(shared, results)}
+    text = environment.get_template(TEMPLATE).render(about, **measured, shared=shared)
     return f"---\n{data.to_yaml()}\n---\n\n{text}"
 
 
