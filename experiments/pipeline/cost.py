@@ -1,12 +1,8 @@
 """Cost of a run: the steps of each stage as upper limits, and their duration on a machine as a range. Arithmetic only.
 
 A pass has three lower bounds: its matrix products (two FLOP for each weight and token), reading the weights and the
-keys and values once, and starting each layer. Reading prompts is bound by the first; decoding by the second, since
-every step reads all weights to write one token a row; small models and small batches by the third. Of a model whose
-passes were measured the range is at most a factor of two: its ends differ in the length of the answers, the number of
-onset prefixes and a tenth of speed. Of a machine's peaks the lower end overlaps the bounds at a high share of them,
-with answers of half the allowed length, and candidates of the null chosen by first-order effects; the upper end adds
-them at a low share, with answers of the full length, and every candidate measured.
+keys and values once, and starting each layer. At the low end of the range these overlap, or a measured model is at its
+quickest, answers are short, and first-order effects choose the null's candidates; see `ASSUMED_OF_PEAKS`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Sizes of a model by its configuration, and speed and memory of a machine, for estimates.
-
-A machine is measured in half a second, an A100 known by its data sheet. The speed of a model is measured once with
-passes of a model of its shape, and kept in the cache.
-"""
+"""Sizes of a model by its configuration, and speed and memory of a machine: measured, or of a data sheet."""
 
 from __future__ import annotations
 
@@ -72,10 +68,14 @@ class Footprint:
         """Bytes of a token's keys and values at all layers (a sliding window would keep fewer of long texts)."""
         return 2 * self.n_layers * self.d_kv * self.width
 
-    def work(self, batch: int, tokens: int) -> int:
-        """Return about the bytes of a pass's temporary values, for so many completions and tokens of a batch."""
+    def memory(self, batch: int, longest: int, tokens: int) -> tuple[int, int, int]:
+        """Return about the bytes of the weights, of a batch's keys and values, and of a pass's temporary values.
+
+        `longest` is tokens of a prompt and its completion, `tokens` those of a batch that is read.
+        """
         logits = 3 * 4 * max(batch * self.vocabulary, MOST_LOGITS)
-        return max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
+        work = max(logits, tokens * (3 * self.d_ff + 6 * self.d_model) * self.width)
+        return self.weights, batch * longest * self.cache, work
 
 
 def footprint(shape: PretrainedConfig, width: int) -> Footprint:

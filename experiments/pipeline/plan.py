@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
@@ -29,14 +29,6 @@ from extract.prompts.sources import read_prompts
 PlanRecord = dict[str, Any]  # as --dry-run --json prints it
 Measure = Callable[[RunConfig, PretrainedConfig, PreTrainedTokenizerBase, Footprint, Machine, Reporter], Machine]
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
-
-
-class MemoryNeed(NamedTuple):
-    """Bytes that must be in memory at the same time."""
-
-    weights: int
-    cache: int
-    work: int
 
 
 @dataclass(frozen=True)
@@ -189,7 +181,7 @@ class Plan:
 
     def on(self, machine: Machine) -> PlanRecord:
         """Return the time and memory of the run on a machine."""
-        batch, wanted = self.config.generate.batch_size, self._need(machine)
+        weights, cache, work = self._need(machine)
         return {
             "machine": machine.described(),
             "time": self.time(machine),
@@ -197,9 +189,9 @@ class Plan:
             "minutes": [round(end, 2) for end in self.minutes(machine)],
             "assuming": assumptions(machine),
             "memory": self.memory(machine),
-            "weights, bytes": wanted.weights,
-            f"keys and values of {batch} completions, bytes": wanted.cache,
-            "working space, bytes": wanted.work,
+            "weights, bytes": weights,
+            f"keys and values of {self.config.generate.batch_size} completions, bytes": cache,
+            "working space, bytes": work,
             "activations on disk, bytes": self.stored(machine),
         }
 
@@ -238,9 +230,9 @@ class Plan:
         """Return the bytes of the stored activations, in `extract.store_dtype`, or by default the model's dtype."""
         return self.activations * WIDTHS.get(self.config.extract.store_dtype, self._as_on(machine).width)
 
-    def _need(self, machine: Machine) -> MemoryNeed:
+    def _need(self, machine: Machine) -> tuple[int, int, int]:
         batch = self.config.generate.batch_size
-        return memory_need(self._as_on(machine), batch, self.longest, self._batches(machine).tokens)
+        return self._as_on(machine).memory(batch, self.longest, self._batches(machine).tokens)
 
     def _as_on(self, machine: Machine) -> Footprint:
         return replace(self.model, width=width(self.config, machine))
@@ -252,14 +244,9 @@ class Plan:
         return Batches(read, settings.batch_size, self.size.prompt_tokens, settings.max_new_tokens)
 
 
-def memory_need(model: Footprint, batch: int, longest: int, tokens: int) -> MemoryNeed:
-    """Return the memory for a batch; `longest` is tokens of a prompt and its completion, `tokens` of a batch read."""
-    return MemoryNeed(model.weights, batch * longest * model.cache, model.work(batch, tokens))
-
-
 def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:
     """Return as text whether the run fits into `memory` bytes, and the remedy if it does not."""
-    wanted = sum(memory_need(model, batch, longest, tokens))
+    wanted = sum(model.memory(batch, longest, tokens))
     used = f"{gigabytes(wanted)} of {gigabytes(memory)}"
     if wanted <= memory:
         return f"fits: about {used}"
@@ -268,7 +255,7 @@ def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory
             f"does not fit: the weights alone take {gigabytes(model.weights)} of {gigabytes(memory)}; the rest is "
             "in slower memory, and the run takes many times longer than estimated here"
         )
-    smaller = next((b for b in range(batch, 0, -1) if sum(memory_need(model, b, longest, tokens)) <= memory), 0)
+    smaller = next((b for b in range(batch, 0, -1) if sum(model.memory(b, longest, tokens)) <= memory), 0)
     remedy = f"generate.batch_size={smaller} fits" if smaller else "set a smaller extract.token_budget"
     return f"does not fit at once: about {used}; batches become smaller during the run; {remedy}"
 

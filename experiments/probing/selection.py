@@ -1,15 +1,8 @@
-"""Selection of the write direction by bypass, induce and KL of every candidate (Arditi et al., arXiv 2406.11717).
+"""Selection of the write direction by bypass, induce and KL of every candidate (docs/probing.md; arXiv 2406.11717).
 
-Candidates are the write directions fitted at each layer and prompt position, tried on validation prompts with the
-edits of `steering.ablation`. Declining is measured by the log-odds of onset prefixes learned from the model's own
-completions. Induce counts either way of declining: with one shared knob, adding a direction refuses requests and
-abstains from questions, and requiring one of the two would decide beforehand what the dissociation tests.
-
-Only the best by first-order effects are measured where these rank the candidates of the real direction as the exact
-effects do, and those of one permuted labelling that is not part of the null too: agreement on the real direction alone
-would favour it, since its search would then miss less than theirs. Real and null are searched by one rule: one that
-fits the real direction better would make it look special. A search asks for measurements and is sent the answers, so
-that many searches share their forward passes (`run_searches`): each draw of the permutation null is one.
+Induce counts either way of declining: with one shared knob, adding a direction refuses requests and abstains from
+questions, and requiring one of the two would decide beforehand what the dissociation tests. Real and null directions
+are searched by one rule. A search asks for measurements and is sent the answers, so that many share forward passes.
 """
 
 from __future__ import annotations

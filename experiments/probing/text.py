@@ -30,7 +30,11 @@ FILES = ["probes.parquet", "directions.safetensors", "stages/probe.json", "stage
 
 def print_probe(directory: Path, results: ProbeResults) -> None:
     """Print the ten best loci on validation prompts, the chosen loci, and the files written."""
-    lines = [Paragraph(_site(site), f"{name}:") for name, site in results.sites.items()]
+    lines = []
+    for name, site in results.sites.items():
+        others = f"a bag of words reaches {site.bag_of_words_auroc:.3f}, length {site.length_auroc:.3f}"
+        where = f"layer {site.layer}, {site.position}, test AUROC {site.shown}"
+        lines.append(Paragraph(f"{where}; {others}; p {p_text(site.p_permutation)}", f"{name}:"))
     if "intent" not in results.sites:
         need = "left out; it needs 3 benign requests with a trigger word in every part except calibration"
         lines.append(Paragraph(need, "intent:"))
@@ -53,13 +57,6 @@ def _best_loci(results: ProbeResults) -> Table:
     ]
     title = "Where labels are read best: ranked on validation, AUROC on test (95 %)"
     return Table(title, ["contrast", "layer", "position", "validation", "d'", "test AUROC", "n"], rows)
-
-
-def _site(site: SiteRecord) -> str:
-    return (
-        f"layer {site.layer}, {site.position}, test AUROC {site.shown}; a bag of words reaches "
-        f"{site.bag_of_words_auroc:.3f}, length {site.length_auroc:.3f}; p {p_text(site.p_permutation)}"
-    )
 
 
 def _written(write: WriteRecord) -> str:

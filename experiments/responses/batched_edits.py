@@ -65,7 +65,9 @@ class RepeatedPrompts:
         All repeat the prompts equally often (the last may leave some repetitions unedited), and each computes n next-
         token distributions for each row.
         """
-        n = trials_per_pass(len(trials), self.n_rows, n_distributions * self._vocabulary)
+        logits = self.n_rows * n_distributions * self._vocabulary  # of one trial
+        most = max(1, min(MOST_ROWS // self.n_rows, MOST_LOGITS // max(1, logits)))
+        n = -(-len(trials) // -(-len(trials) // most))  # passes are of similar size
         lowest = ([edit.layer - (edit.site != "resid_post") for edit in trial] for trial in trials)
         below = [min(layers, default=self._model.n_layers - 1) for layers in lowest]  # the last that stays as it is
         order = sorted(range(len(trials)), key=lambda i: below[i])
@@ -105,25 +107,14 @@ class RepeatedPrompts:
     @contextmanager
     def _above(self, batch: TrialBatch, suffix: Int[Tensor, "rows_each more"]) -> Iterator[None]:
         """Run only the layers above those that no edit of the pass changes, inside the block, if possible."""
-        known = self._known_stream(suffix, batch.unedited)
+        key, known = (str(suffix.tolist()), batch.unedited), None
+        if batch.unedited != NO_LAYER and not self._model.edits:
+            if key not in self._known:
+                self._known[key] = known_stream(self._model, self.once, suffix, batch.unedited)
+            known = self._known[key]
         if known is None:
             yield
             return
         times = len(batch.cached.batch.tokens) // self.n_rows
         with upper_layers(self._model, known._replace(stream=known.stream.repeat(times, 1, 1))):
             yield
-
-    def _known_stream(self, suffix: Tensor, layer: int) -> KnownStream | None:
-        if layer == NO_LAYER or self._model.edits:
-            return None
-        key = (str(suffix.tolist()), layer)
-        if key not in self._known:
-            self._known[key] = known_stream(self._model, self.once, suffix, layer)
-        return self._known[key]
-
-
-def trials_per_pass(n_trials: int, n_rows: int, logits_per_row: int) -> int:
-    """Return the number of trials of `n_rows` rows in one pass, at least one; passes are of similar size."""
-    most = max(1, min(MOST_ROWS // n_rows, MOST_LOGITS // max(1, n_rows * logits_per_row)))
-    n_passes = -(-n_trials // most)
-    return -(-n_trials // n_passes)

@@ -30,13 +30,11 @@ class Divergence:
 
 
 class ForcedResponses:
-    """Measures how far edits move the first k next-token distributions of each prompt's response, which is fed.
+    """Measures how far `last_on` edits move the first k next-token distributions of each response, which is fed.
 
-    A response is the model's own unsteered greedy completion of its prompt, fed unchanged. Step t is the distribution
-    after its first t tokens, so a response of n tokens has min(k, n + 1) steps; the last may be its end. Edits have
-    scope `last_on`. Prompts and trials are divided so that a pass holds at most `MOST_LOGITS` logits for any
-    vocabulary. Keys and values of the prompts and the plain model's predictions are computed once, since a null tries
-    hundreds of edits. An edit that changes nothing diverges by rounding alone.
+    A response is the model's own greedy completion. Step t is the distribution after its first t tokens, so one of n
+    tokens has min(k, n + 1) steps. A pass holds at most `MOST_LOGITS` logits for any vocabulary; keys and values and
+    the plain predictions are computed once. An edit that changes nothing diverges by rounding alone.
     """
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], responses: Sequence[Sequence[int]], k: int) -> None:

@@ -1,14 +1,8 @@
-"""Onset prefixes: the shortest openings that distinguish a model's refusals, abstentions and answers.
+"""Onset prefixes, the shortest openings that distinguish refusals, abstentions and answers; their first-order effects.
 
-Refusals and abstentions often share their first tokens, so the first token alone misleads. The prefixes are learned
-from the model's own completions. An opening that all completions share (line ends, an empty thinking block) is part of
-every prefix and does not count in its length. A completion that thinks first opens with its thought, which differs
-between prompts and precedes the decision; no prefix is learned from it.
-
-First-order effects of edits: one backward pass a prompt prices every direction at every layer. Setting the projection
-on a unit vector r to a target changes the log-odds s by about (target - r·x) r·∂s/∂x, summed over the edited tokens,
-and adding a r changes them by about a r·∂s/∂x (attribution patching, arXiv 2310.10348). Streams and gradients are
-those of the unedited model, so the estimate costs two products for each direction.
+Refusals and abstentions often share their first tokens, so the first token alone misleads. An opening that all
+completions share is part of every prefix and does not count in its length. No prefix is learned from a completion that
+thinks first. One backward pass a prompt prices every direction at every layer (attribution patching, arXiv 2310.10348).
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Cache of a model's responses, keyed by content: a run with one more control generates only that control's responses.
 
-The key holds everything that a response depends on: weights, configuration, dtype, kind of device, backend, end tokens,
-versions of the computing packages, the prompt's tokens, the maximum number of new tokens, and the edits in order, each
-by its site, layer and key. The effect of an edit without a key is unknown, so no response under one is written or read.
-
-Known limit: the batch changes floating-point sums a little, and so, rarely, a token with an equally likely rival. A
-cached response is one that the model gave in some batch; another batch could differ in such a token.
+The key holds everything that a response depends on. No response under an edit without a key is written or read. Known
+limit: another batch changes floating-point sums, and so, rarely, a token with an equally likely rival.
 """
 
 from __future__ import annotations

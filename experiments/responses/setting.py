@@ -1,8 +1,7 @@
 """How prompts are answered: under which edits, held gates and dials, in batches, here or by workers.
 
-Ways of answering share the keys and values of a batch. A task is prepared once by each worker, with that worker's own
-model, and then called with part after part. Parts are the batches that one process would make, so that the numbers do
-not depend on who does them.
+A worker prepares a task once and does part after part. Parts are the batches that one process would make, so that the
+numbers do not depend on who does them.
 """
 
 from __future__ import annotations

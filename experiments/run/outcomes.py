@@ -1,7 +1,6 @@
 """outcomes.parquet: what each prompt got under each condition and intervention; every judgement counts its rows.
 
-`outcomes.parquet` is a folder with one Parquet file for each measuring stage, all of one schema, so that a stage that
-runs again replaces its own rows only. pandas, DuckDB and pyarrow read the folder as one table.
+It is a folder with one file for each measuring stage, so that a stage that runs again replaces its own rows only.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""Clusters of answers with the same meaning, by normalised wording or by an NLI model.
+"""Clusters of answers with the same meaning, by normalised wording or an NLI model (arXiv 2302.09664, section 3.2).
 
-All refusals have one meaning, and so have all abstentions, by the rule judge. The known answer is not used: agreement
-with it would make right answers look more certain than wrong ones.
-
-With an NLI model two answers mean the same if each, with the question, entails the other (Kuhn, Gal & Farquhar, arXiv
-2302.09664, section 3.2): an answer joins the first cluster whose first member it entails and is entailed by. Answers
-with the same normalised wording are in one cluster without the model.
+The known answer is not used: agreement with it would make right answers look more certain than wrong ones.
 """
 
 from __future__ import annotations

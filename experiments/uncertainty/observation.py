@@ -1,11 +1,6 @@
-"""Observations: the greedy completion and several samples for each question, with every uncertainty measure.
+"""Observations: each question's greedy completion and samples, with every measure (docs/uncertainty.md).
 
-The *verbalised* measures (hedging, thinking) come from the greedy completion, which is what a user gets; the
-*statistical* ones (entropies, agreement, log-probability) come from the samples.
-
-Semantic entropy, in nats, is the entropy of the distribution over *meanings*, so that two wordings of one answer add no
-uncertainty (Kuhn, Gal & Farquhar, arXiv 2302.09664). It measures whether repeated samples agree; it cannot detect a
-false answer that is given every time.
+The *verbalised* measures (hedging, thinking) are of the completion, which a user gets; the others of the samples.
 """
 
 from __future__ import annotations
@@ -158,10 +153,8 @@ def discrete_entropy(clusters: Sequence[int]) -> float:
 def weighted_entropy(clusters: Sequence[int], log_probs: Sequence[float], sequences: Sequence[Hashable]) -> float:
     """Return the entropy of clusters weighted by likelihood: p(c) is the sum over its sequences s of p(s), normalised.
 
-    Each distinct sequence counts once, however often it was drawn: the sum is over sequences, and counting draws too
-    would weight by p(s) squared (arXiv 2302.09664, equations 2 and 4).
-
-    Clusters, log-probabilities in nats and sequences are those of each sample.
+    Each distinct sequence counts once, however often it was drawn: counting draws too would weight by p(s) squared
+    (arXiv 2302.09664, equations 2 and 4).
     """
     once = {sequence: i for i, sequence in reversed(list(enumerate(sequences)))}
     index = sorted(once.values())

@@ -1,13 +1,4 @@
-"""What the answers show: AUROC of each measure for wrong or unknowable against right ones, and labels by the model.
-
-The label of a question by what *this* model knows follows from its own samples:
-
-- most refuse: left out, because a refusal does not concern knowledge;
-- with a known answer: known if the completion and at least half of the samples state it; not known if the completion
-  does not and at most half of the samples do; left out if completion and samples disagree;
-- without one: not known if most abstain or if entropy is high (above `entropy_threshold`); otherwise left out, because
-  a repeated invention cannot be separated from knowledge here.
-"""
+"""AUROC of each measure for wrong or unknowable against right answers; labels by the model (docs/uncertainty.md)."""
 
 from __future__ import annotations
 
@@ -72,10 +63,9 @@ Groups = Int[np.ndarray, " questions"]
 def measure_uncertainty(
     observed: Sequence[Observation], prompts: Sequence[Prompt], threshold: float | None, seed: int
 ) -> UncertaintyMeasures:
-    """Measure how well each measure separates wrong or unknowable answers from right ones.
+    """Measure how well each measure separates wrong or unknowable answers from right ones; high: above the threshold.
 
-    Above the threshold, in nats, entropy is high. Questions that are refused, or whose completion cannot be judged, are
-    left out and counted: they do not concern knowledge.
+    Questions that are refused, or whose completion cannot be judged, are left out and counted.
     """
     kept = [i for i, one in enumerate(observed) if one.action not in (None, "refuse")]
     judged = [observed[i] for i in kept]
@@ -148,11 +138,7 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
 
 
 def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rng: np.random.Generator) -> float:
-    """Return the two-sided permutation p-value of an AUROC of 1/2, valid for scores correlated within groups.
-
-    The AUROC is a linear function of the difference of the classes' mean ranks (Mann & Whitney 1947), so labels are
-    permuted as elsewhere: within groups, and whole between groups of equal size.
-    """
+    """Return the two-sided permutation p-value of an AUROC of 1/2, a linear function of the classes' mean ranks."""
     return permuted_p(y, rankdata(score), groups, None, PERMUTATIONS, rng)
 
 

@@ -8,12 +8,7 @@ from pathlib import Path
 from experiments.charts.blocks import Block, Heading, figure
 from experiments.charts.points import reliability
 from experiments.charts.specification import BLUE, ORANGE, Chart, Row, fields
-from experiments.uncertainty.results import (
-    KnowledgeLabels,
-    MeasureAuroc,
-    Reliability,
-    UncertaintyResult,
-)
+from experiments.uncertainty.results import MeasureAuroc, Reliability, UncertaintyResult
 from extract.table import Table, print_blocks
 from probes.statistics.intervals import Estimate
 
@@ -81,18 +76,17 @@ def uncertainty_lines(result: UncertaintyResult) -> list[str]:
         )
     if "committed" in result.reliability and (gap := result.reliability["committed"].gap).estimate is not None:
         lines.append(f"Mean confidence minus share right, among answered questions: {gap:+.0%} (n = {gap.n}).")
-    if result.knowledge is not None:
-        lines += _knowledge_lines(result.knowledge)
+    if (known := result.knowledge) is not None:
+        left = "; ".join(f"{n} because {why}" for why, n in known.left_out.items())
+        lines.append(
+            f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one; "
+            f"{known.agreement_with_file:.0%} of these agree with the file" + (f"; left out: {left}." if left else ".")
+        )
+        alone = (
+            f"Without known answers, from the samples alone, {known.by_samples_alone:.0%} would agree with the file."
+        )
+        lines.append(alone)
     return lines + [f"Note: {remark}." for remark in result.remarks]
-
-
-def _knowledge_lines(known: KnowledgeLabels) -> list[str]:
-    left = "; ".join(f"{n} because {why}" for why, n in known.left_out.items())
-    return [
-        f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one; "
-        f"{known.agreement_with_file:.0%} of these agree with the file" + (f"; left out: {left}" if left else "") + ".",
-        f"Without known answers, from the samples alone, {known.by_samples_alone:.0%} would agree with the file.",
-    ]
 
 
 def auroc_cell(measured: MeasureAuroc) -> str:

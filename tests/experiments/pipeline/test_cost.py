@@ -13,6 +13,7 @@ from experiments.pipeline.stages import run
 from experiments.responses.setting import PromptBatch
 from experiments.run.config import load_config
 from extract.progress import Reporter
+from tests.support.make_small_run import some_prompts
 
 SIZE = RunSize(prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3)
 
@@ -85,10 +86,7 @@ def test_a_search_for_the_rank_is_announced_where_it_is_asked_for() -> None:
 @pytest.mark.slow
 def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a model that declines, so that no step is skipped."""
-    rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
-    pairs = set(list(dict.fromkeys(row["pair"] for row in rows))[::3])
-    kept = [json.dumps(row) for row in rows if row["pair"] in pairs]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(kept) + "\n")
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(3)))
     given = config(f"prompts.path={tmp_path / 'prompts.jsonl'}", "dissociate.n_null_onset=79",
                    "dissociate.n_null_generation=2", "dissociate.n_onset=12", "dissociate.n_selection=8",
                    "dissociate.positions=[post_last]", "dissociate.n_side_effects=6")  # fmt: skip

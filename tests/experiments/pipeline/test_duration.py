@@ -8,7 +8,7 @@ import pytest
 
 from experiments.pipeline.cost import FAST, SLOW, Batches, RunSize, Step, minutes, steps, tokens
 from experiments.pipeline.machine import Footprint, Machine, measure_device
-from experiments.pipeline.plan import describe_fit, estimate, memory_need
+from experiments.pipeline.plan import describe_fit, estimate
 from experiments.run.config import load_config
 from extract.errors import UserError
 from extract.progress import Reporter
@@ -89,10 +89,10 @@ def test_a_model_that_declines_in_fewer_ways_takes_less() -> None:
 
 
 def test_a_run_that_does_not_fit_is_reported_with_a_remedy() -> None:
-    wanted = memory_need(MODEL, 50, 120, 16384)
-    assert (wanted.weights, wanted.cache) == (2 * 10**9, 50 * 120 * 8000)
+    weights, cache, work = MODEL.memory(50, 120, 16384)
+    assert (weights, cache) == (2 * 10**9, 50 * 120 * 8000)
     assert describe_fit(MODEL, 50, 120, 16384, 10**10).startswith("fits: about 2.6 GB of 10.0 GB")
-    tight = wanted.weights + wanted.work + 20 * 120 * 8000
+    tight = weights + work + 20 * 120 * 8000
     assert describe_fit(MODEL, 50, 120, 16384, tight).endswith("generate.batch_size=20 fits")
     assert "the weights alone take 2.0 GB of 1.0 GB" in describe_fit(MODEL, 50, 120, 16384, 10**9)
 

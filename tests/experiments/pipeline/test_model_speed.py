@@ -73,6 +73,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     return load_config(Path("configs/quickstart.yaml"), ["generate.batch_size=4"])
 
 
+def speed_here(config: RunConfig) -> Machine:
+    shape, tokenizer = model_shape(config, Reporter(quiet=True))
+    return measured_speed(config, shape, tokenizer, footprint(shape, 4), HERE, Reporter(quiet=True))
+
+
 def test_a_speed_is_measured_once_for_a_shape_a_dtype_and_a_machine(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,13 +111,12 @@ def test_a_speed_is_measured_once_for_a_shape_a_dtype_and_a_machine(
 def test_what_a_busy_machine_reached_is_kept_until_it_is_quiet(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shape, tokenizer = model_shape(config, Reporter(quiet=True))
-    size, found = footprint(shape, 4), iter([(4e-5, 4e-4, 4e-4), (1e-5, 1e-4, 1e-4)])
+    found = iter([(4e-5, 4e-4, 4e-4), (1e-5, 1e-4, 1e-4)])
     monkeypatch.setattr(model_speed, "measure_model", lambda *given: next(found))
 
     def flops(load: float) -> float:
         monkeypatch.setattr(model_speed, "_load", lambda: load)
-        return measured_speed(config, shape, tokenizer, size, HERE, Reporter(quiet=True)).flops
+        return speed_here(config).flops
 
     speeds = [flops(load) for load in (3.0, 3.0, 1.6, 0.5, 3.0, 0.0)]
     assert speeds == pytest.approx([speeds[0]] * 3 + [4 * speeds[0]] * 3)
@@ -123,8 +127,7 @@ def test_a_cache_that_cannot_be_written_measures_every_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
-    shape, tokenizer = model_shape(config, Reporter(quiet=True))
-    assert measured_speed(config, shape, tokenizer, footprint(shape, 4), HERE, Reporter(quiet=True)).of_model
+    assert speed_here(config).of_model
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -153,5 +156,4 @@ def test_a_shape_that_cannot_be_measured_leaves_the_rough_estimate(
         raise ValueError("no such layer")
 
     monkeypatch.setattr(model_speed, "measure_model", broken)
-    shape, tokenizer = model_shape(config, Reporter(quiet=True))
-    assert measured_speed(config, shape, tokenizer, footprint(shape, 4), HERE, Reporter(quiet=True)) is HERE
+    assert speed_here(config) is HERE

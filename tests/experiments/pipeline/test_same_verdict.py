@@ -8,6 +8,7 @@ import pytest
 from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from extract.progress import Reporter
+from tests.support.make_small_run import some_prompts
 
 LIGHT = (
     "extract.positions=[post_last]", "dissociate.n_null_onset=79", "dissociate.n_null_generation=0",
@@ -18,10 +19,7 @@ LIGHT = (
 
 @pytest.mark.slow
 def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
-    pairs = list(dict.fromkeys(row["pair"] for row in rows))[::2]
-    kept = [json.dumps(row) for row in rows if row["pair"] in set(pairs)]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(kept) + "\n")
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2)))
     found, words = {}, {}
     for backend in ("hooks", "nnsight", "transformer_lens"):
         settings = [*LIGHT, f"prompts.path={tmp_path / 'prompts.jsonl'}", f"model.backend={backend}"]

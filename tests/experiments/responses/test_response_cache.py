@@ -33,6 +33,7 @@ from steering.actuator import OnsetBias
 from steering.dial import Dial
 from steering.interventions import add, for_rows, place
 from steering.onset import OnsetProcessor
+from tests.support.make_small_run import some_prompts
 
 ALL = list(range(5))
 R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
@@ -54,8 +55,7 @@ def completer(model: ChatModel, rows: list[Rendered], path: Path | None, **chang
 class Steps:
     """Counts the steps of a bar, and those of them that were remembered."""
 
-    def __init__(self) -> None:
-        self.all = self.remembered = 0
+    all = remembered = 0
 
     def __call__(self, steps: int, *, remembered: bool = False) -> None:
         self.all += steps
@@ -344,22 +344,12 @@ def test_one_prompt_that_does_not_fit_is_reported(tiny: ChatModel, tiny_rows: li
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def few(tmp_path: Path) -> Path:
-    """Every third of the organism's prompts and its pair: enough for a verdict."""
-    rows = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
-    groups = list(dict.fromkeys(row.get("pair") or row["id"] for row in rows))
-    kept = set(groups[::3])
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows if (row.get("pair") or row["id"]) in kept))
-    return path
-
-
 @pytest.mark.slow
 def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignore[no-untyped-def]
-    cli, few: Path, tmp_path: Path, generated: list[int]
+    cli, tmp_path: Path, generated: list[int]
 ) -> None:
-    settings = {"prompts.path": few, "extract.positions": "[post_last]", "dissociate.alpha": 0.2,
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(3)))
+    settings = {"prompts.path": tmp_path / "prompts.jsonl", "extract.positions": "[post_last]", "dissociate.alpha": 0.2,
                 "dissociate.n_null_onset": 20, "dissociate.n_onset": 10, "dissociate.n_selection": 8}  # fmt: skip
 
     def dissociated(n_null_generation: int) -> tuple[dict[str, Any], list[Completion]]:

@@ -39,13 +39,8 @@ def text_of(html: str) -> str:
 def pages(cli: Any, tmp_path: Path) -> tuple[Path, Path]:
     """The page of one file, and that of two."""
     for name, second in (("first", False), ("second", True)):
-        scored = cli(
-            "score",
-            str(completions(tmp_path / f"{name}.jsonl", second=second)),
-            "--out",
-            str(tmp_path / name),
-            "--html",
-        )
+        path = completions(tmp_path / f"{name}.jsonl", second=second)
+        scored = cli("score", str(path), "--out", str(tmp_path / name), "--html")
         assert scored[0] == 0, scored
     compared = cli("compare", str(tmp_path / "first"), str(tmp_path / "second"), "--out", str(tmp_path / "changes"),
                    "--html", "--fail-if", "change.over_refusal.low < 0")  # fmt: skip
