@@ -45,19 +45,12 @@ def test_a_threshold_that_is_given_overrides_the_category(
     _, found = run(model, rows, [made], {"normative": [1.01, None, np.nan, None, None, None]})
     np.testing.assert_array_equal(found.threshold["normative"], [1.01, 1.01, np.nan, 0.5, 0.5, 0.5])
     assert found.own["normative"] == [False, True, *[False] * 4]
-    assert [found.of_prompt(i)["normative"].category for i in range(3)] == [None, "two", None]
-
-
-def test_what_fired_is_named_in_lines_and_replies(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
-) -> None:
-    made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
-    _, found = run(model, rows, [made])
-    lines = [reading_line("normative", found.of_prompt(i)["normative"]) for i in (0, 1)]
-    assert "threshold of 'one' 0.00, declined" in lines[0]
-    assert "threshold 0.50" in lines[1]  # recognised, without a threshold of its own
-    assert [found.of_prompt(i)["normative"].category for i in (0, 1)] == ["one", None]
-    assert DialDefault.model_validate(made).category_thresholds == {"one": 0.0}
+    readings = [found.of_prompt(i)["normative"] for i in range(4)]
+    assert [reading.category for reading in readings] == [None, "two", None, None]
+    lines = [reading_line("normative", reading) for reading in readings]
+    for line, part in zip(lines, ("threshold 1.01", "threshold of 'two' 1.01, permitted", "off", "0.50"), strict=True):
+        assert part in line
+    assert DialDefault.model_validate(made).category_thresholds == {"one": 0.0, "two": 1.01}
 
 
 def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(

@@ -12,11 +12,11 @@ from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
-from probes.direction import Locus
+from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import Readings, steering
 from steering.dial import Dial
-from tests.steering.conftest import gates_of, run
+from tests.steering.conftest import WRITE, gates_of, run
 
 Make = Callable[..., Dial]
 STEPS = 8
@@ -125,11 +125,18 @@ def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendere
 
 def test_what_cannot_be_read_or_written_is_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
     absent = replace(dial().write, locus=Locus("resid_post", 9, "post_last"))
-    for dials, said in (
-        ([dial(read=Locus("resid_post", 0, "trigger_last"))], "dial reads at trigger_last, which prompt 1 lacks"),
-        ([dial(read=Locus("resid_post", 3, "post_last"))], "reads must come before writes"),
-        ([dial(write=absent)], "layer 9 does not exist: tiny has layers 0 to 3"),
-        ([dial(), dial()], "there are 2 normative dials: give one of each kind"),
+    short = Direction("w", np.eye(7, dtype=np.float32)[0], WRITE, 1.0, 0.0)
+    left, right = model.batch(rows), model.batch(rows, "right")
+    for dials, batch, of_batch, thresholds, said in (
+        ([dial(read=Locus("resid_post", 0, "trigger_last"))], left, rows, {}, "at trigger_last, which prompt 1 lacks"),
+        ([dial(read=Locus("resid_post", 3, "post_last"))], left, rows, {}, "reads must come before writes"),
+        ([dial(write=absent)], left, rows, {}, "layer 9 does not exist: tiny has layers 0 to 3"),
+        ([dial(write=short)], left, rows, {}, "the normative dial is for streams of 7 dimensions; tiny has 32"),
+        ([dial(), dial()], left, rows, {}, "there are 2 normative dials: give one of each kind"),
+        ([dial()], right, rows, {}, "pad the prompts on the left"),
+        ([dial()], left, rows[:2], {}, "the batch holds 6 prompts, but 2 rendered ones were given"),
+        ([dial()], left, rows, {"epistemic": 0.5}, "for the epistemic dial, but there is no epistemic dial"),
+        ([dial()], left, rows, {"normative": [0.5, 0.5]}, "there are 2 normative thresholds for 6 prompts: give one"),
     ):
-        with pytest.raises(UserError, match=said):
-            run(model, rows, dials)
+        with pytest.raises(UserError, match=said), steering(model, dials, batch, of_batch, thresholds):
+            pass

@@ -183,33 +183,6 @@ def test_rows_left_alone_are_bitwise_the_plain_model(model: ChatModel, rows: lis
     assert under != plain  # control
 
 
-def test_thresholds_that_fit_no_dial_or_not_the_rows_are_refused(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
-    with pytest.raises(UserError, match="a threshold is given for the epistemic dial, but there is no epistemic dial"):
-        run(model, rows, [dial()], {"epistemic": 0.5})
-    with pytest.raises(UserError, match="there are 2 normative thresholds for 6 prompts: give one a prompt"):
-        run(model, rows, [dial()], {"normative": [0.5, 0.5]})
-
-
-def test_what_does_not_fit_the_batch_or_the_model_is_refused(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
-    with (
-        pytest.raises(UserError, match="pad the prompts on the left"),
-        steering(model, [dial()], model.batch(rows, "right"), rows),
-    ):
-        pass
-    with (
-        pytest.raises(UserError, match="the batch holds 6 prompts, but 2 rendered ones were given"),
-        steering(model, [dial()], model.batch(rows), rows[:2]),
-    ):
-        pass
-    short = Direction("w", np.eye(7, dtype=np.float32)[0], Locus("resid_post", 1, "post_last"), 1.0, 0.0)
-    with pytest.raises(UserError, match="the normative dial is for streams of 7 dimensions; tiny has 32"):
-        run(model, rows, [dial(write=short)])
-
-
 def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
     batch = model.batch(rows)
     remembered = cache_prompts(model, batch)

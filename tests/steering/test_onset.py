@@ -11,10 +11,12 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from steering.actuator import OnsetBias
+from probes.direction import Direction, Locus
+from steering.actuator import Addition, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
 from steering.onset import OnsetProcessor, onset_probability
+from tests.steering.conftest import unit
 
 Talk = Callable[..., list[Rendered]]
 BENIGN, REFUSED, UNKNOWN = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
@@ -166,26 +168,33 @@ def test_a_probe_may_gate_an_onset_bias(
         assert [text.startswith(opening) for text in texts] == [declines] * 3
 
 
-def test_parts_that_do_not_go_together_are_refused(dial: Callable[..., Dial]) -> None:
-    bias = OnsetBias(((1,),))
-    with pytest.raises(ValueError, match="unless its actuator is an onset bias, which has none"):
-        dial(actuator=bias)
-    with pytest.raises(ValueError, match="unless its actuator is an onset bias"):
-        dial(write=None)
-    with pytest.raises(ValueError, match="a locus, a probe and a calibration: give all or none"):
-        dial(probe=None)
-    with pytest.raises(ValueError, match="a dial without a probe reads its onset prefixes"):
-        dial(read=None, probe=None, calibration=None)
-    with pytest.raises(ValueError, match="must write at tokens said, into the stream"):
-        dial(write=None, actuator=bias, reread=True)
-    with pytest.raises(ValueError, match="must write at tokens said, into the stream"):
-        dial(steps=1, reread=True)
-    with pytest.raises(ValueError, match=r"a dial writes at 0 steps; expected 1 \(the prefill\) or more"):
-        dial(steps=0)
-    with pytest.raises(ValueError, match="the normative dial reads its onset prefixes, not the stream"):
-        opening_dial(((1,),)).probability(np.zeros((1, 4)))
-
-
 def test_beams_that_are_watched_are_refused(organism: ChatModel, talk: Talk) -> None:
     with pytest.raises(UserError, match="beam search knows its tokens only at the end"):
         organism.generate(organism.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)
+
+
+BIAS, ELSEWHERE = OnsetBias(((1,),)), Direction("o", unit(5), Locus("resid_post", 2, "post_last"), 1.0, -1.0)
+APART: list[tuple[dict, str]] = [
+    ({"actuator": BIAS}, "unless its actuator is an onset bias, which has none"),
+    ({"write": None}, "unless its actuator is an onset bias"),
+    ({"probe": None}, "a locus, a probe and a calibration: give all or none"),
+    ({"read": None, "probe": None, "calibration": None}, "a dial without a probe reads its onset prefixes"),
+    ({"write": None, "actuator": BIAS, "reread": True}, "must write at tokens said, into the stream"),
+    ({"steps": 1, "reread": True}, "must write at tokens said, into the stream"),
+    ({"steps": 0}, r"a dial writes at 0 steps; expected 1 \(the prefill\) or more"),
+    ({"later": True, "actuator": Addition()}, "its actuator must be affine or clamp"),
+    ({"later": True, "actuator": BIAS, "write": None}, "its actuator must be affine or clamp"),
+    ({"opening": (ELSEWHERE,)}, "opening directions are written where its own direction is"),
+    ({"opening": (ELSEWHERE,), "actuator": BIAS, "write": None}, "opening directions are written where its own"),
+]
+
+
+@pytest.mark.parametrize(("parts", "why"), APART)
+def test_parts_that_do_not_go_together_are_refused(dial: Callable[..., Dial], parts: dict, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        dial(**parts)
+
+
+def test_a_dial_without_a_probe_reads_no_stream() -> None:
+    with pytest.raises(ValueError, match="the normative dial reads its onset prefixes, not the stream"):
+        opening_dial(((1,),)).probability(np.zeros((1, 4)))

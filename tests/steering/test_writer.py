@@ -243,15 +243,15 @@ def test_dials_and_held_gates_write_alike(model: ChatModel, rows: list[Rendered]
         assert model.generate(batch, 6, 6) != said
 
 
-def test_edits_of_held_gates_are_named_by_all_that_is_held(dial: Make) -> None:
-    normative, epistemic = (one.writer for one in pair_of_dials(dial))
+def test_edits_of_held_gates_are_named_by_all_that_is_held(both: list[Writer]) -> None:
+    (opening, epistemic), normative = both, replace(both[0], opening=())
     one = (normative, -1)
     cases = [[one], [(epistemic, -1)], [one, (epistemic, -1)], [one, (epistemic, 1)],
-             [one, (replace(epistemic, steps=1), -1)], [one, (epistemic, 0)]]  # fmt: skip
+             [one, (replace(epistemic, steps=1), -1)], [one, (epistemic, 0)], [(opening, -1)]]  # fmt: skip
     keys = [[edit.key for edit in held_edits([ConstantGateWriter(*each) for each in case])] for case in cases]
     assert keys[5] == keys[0]  # a gate that leaves is no gate
     assert all(len(key) == 1 for key in keys)
-    assert len({key for (key,) in keys}) == 5
+    assert len({key for (key,) in keys}) == 6
 
 
 # -- opening --------------------------------------------------------------------------------------------------------
@@ -260,31 +260,22 @@ def test_edits_of_held_gates_are_named_by_all_that_is_held(dial: Make) -> None:
 MEANS_OF_OPENING = ((4.0, -3.0), (2.0, -1.0))
 
 
-def oblique() -> list[np.ndarray]:
-    """Return two unit vectors, oblique to each other and to the dials' own."""
-    own = vectors(-0.5)
-    rng = np.random.default_rng(7)
-    mixed = [rng.standard_normal(D) + 2.0 * own[0], rng.standard_normal(D) - own[1]]
-    return [(one / np.linalg.norm(one)).astype(np.float32) for one in mixed]
-
-
 @pytest.fixture
 def both() -> list[Writer]:
-    locus = Locus("resid_post", 1, "post_last")
-    opening = tuple(Direction(f"over_refusal_{i}", vector, locus, *means)
-                    for i, (vector, means) in enumerate(zip(oblique(), MEANS_OF_OPENING, strict=True)))  # fmt: skip
-    normative, epistemic = (Writer(Direction(name, vector, locus, *MEANS[name]), Affine())
-                            for name, vector in zip(MEANS, vectors(-0.5), strict=True))  # fmt: skip
+    """Give the normative writer two openings, oblique to each other and to the dials' own directions."""
+    own, rng = vectors(-0.5), np.random.default_rng(7)
+    mixed = [rng.standard_normal(D) + 2.0 * own[0], rng.standard_normal(D) - own[1]]
+    oblique = [(one / np.linalg.norm(one)).astype(np.float32) for one in mixed]
+    opening = tuple(Direction(f"over_refusal_{i}", vector, WRITE, *means)
+                    for i, (vector, means) in enumerate(zip(oblique, MEANS_OF_OPENING, strict=True)))  # fmt: skip
+    normative, epistemic = writers(-0.5)
     return [replace(normative, opening=opening), epistemic]
-
-
-def opening_projections(x: torch.Tensor, writer: Writer) -> np.ndarray:
-    return (x[:, 0] @ torch.tensor(np.stack([at.vector for at in writer.opening])).T).numpy()
 
 
 def test_where_it_permits_all_projections_are_at_their_answering_means(both: list[Writer]) -> None:
     written = write(both, [-1, 0], stream())
-    np.testing.assert_allclose(opening_projections(written, both[0]), np.tile([-3.0, -1.0], (6, 1)), atol=1e-4)
+    along = (written[:, 0] @ torch.tensor(np.stack([at.vector for at in both[0].opening])).T).numpy()
+    np.testing.assert_allclose(along, np.tile([-3.0, -1.0], (6, 1)), atol=1e-4)
     own = written[:, 0] @ torch.tensor(vectors(-0.5)[0])
     np.testing.assert_allclose(own.numpy(), MEANS["normative"][1], atol=1e-4)
     again = write(both, [-1, 0], written)
@@ -304,13 +295,6 @@ def test_each_row_by_its_own_gate(both: list[Writer]) -> None:
     assert not torch.allclose(rows, write([replace(both[0], opening=()), both[1]], [gates, 0], x), atol=0.1)
 
 
-def test_the_key_of_a_cached_response_names_them(both: list[Writer]) -> None:
-    with_, without = (held_edits([ConstantGateWriter(writer, -1)])[0].key
-                      for writer in (both[0], replace(both[0], opening=())))  # fmt: skip
-    assert with_ != without
-    assert "where permitted" in with_
-
-
 def test_dials_with_them_are_saved_and_act(model: ChatModel, rows: list[Rendered], dial: Make, tmp_path: Path) -> None:
     opening = (Direction("over_refusal_0", unit(21), WRITE, 5.0, -8.0),)
     made, bare = (dial("normative", threshold=2.0, opening=given) for given in (opening, ()))
@@ -326,46 +310,26 @@ def test_dials_with_them_are_saved_and_act(model: ChatModel, rows: list[Rendered
     assert said[0] == said[1] != said[2]
 
 
-def test_they_are_written_where_the_dial_writes(both: list[Writer]) -> None:
-    elsewhere = replace(both[0].opening[0], locus=Locus("resid_post", 2, "post_last"))
-    with pytest.raises(ValueError, match="opening directions are written where its own direction is"):
-        replace(both[0], opening=(elsewhere,))
-    with pytest.raises(ValueError, match="opening directions are written where its own direction is"):
-        Writer(None, OnsetBias(((1,),)), opening=both[0].opening)
-
-
 # -- writer ---------------------------------------------------------------------------------------------------------
 
 
 LATER_MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
 
 
-@pytest.fixture
-def later(dial: Make) -> Dial:
-    return dial(later=True, write=replace(dial().write, later_means=LATER_MEANS))
-
-
-@pytest.mark.parametrize("actuator", [Addition(), OnsetBias(((3,),))])
-def test_what_adds_up_is_not_written_at_every_layer(later: Dial, actuator: Addition | OnsetBias) -> None:
-    direction = None if isinstance(actuator, OnsetBias) else later.write
-    with pytest.raises(ValueError, match="its actuator must be affine or clamp"):
-        Writer(direction, actuator, later=True)
-
-
 @pytest.mark.parametrize("changes", [{"actuator": Affine(0.5)}, {"actuator": Clamp(), "steps": 2}, {"later": True},
                                      {"actuator": OnsetBias(((3, 5),)), "write": None}])  # fmt: skip
 def test_a_held_gate_is_a_dial_that_always_decides_so(
-    model: ChatModel, rows: list[Rendered], later: Dial, changes: dict
+    model: ChatModel, rows: list[Rendered], dial: Make, changes: dict
 ) -> None:
-    dial, batch = replace(later, **{"later": False} | changes), model.batch(rows)
+    made, batch = dial(**{"write": replace(dial().write, later_means=LATER_MEANS)} | changes), model.batch(rows)
     said = {}
     for gate, threshold in ((1, 0.0), (-1, 2.0)):
-        with steering(model, [replace(dial, threshold=threshold)], batch, rows):
+        with steering(model, [replace(made, threshold=threshold)], batch, rows):
             decided = model.generate(batch, 8, 8)
-        held = ConstantGateWriter(dial.writer, gate)
+        held = ConstantGateWriter(made.writer, gate)
         with model.editing(held_edits([held]), held.processors(batch.prompt_length)):
             said[gate] = model.generate(batch, 8, 8)
         assert said[gate] == decided
     assert said[1] != said[-1]
-    left = ConstantGateWriter(dial.writer, 0)
+    left = ConstantGateWriter(made.writer, 0)
     assert held_edits([left]) == left.processors(1) == []

@@ -98,13 +98,13 @@ def test_alike_effects_of_a_part_of_what_all_directions_do_are_no_one_knob(
     assert {found.verdict, *(pair.verdict for pair in found.pairs)} == {"inconclusive"}
 
 
-def test_an_ablation_that_stops_everything_on_any_labels_shows_nothing() -> None:
-    assert judged(matrix(0.97, 0.96), ONE, control=0.9).verdict == "inconclusive"
-
-
-def test_few_prompts_show_nothing() -> None:
-    assert judged(matrix(0.97, 0.96), ONE, n=12).verdict == "inconclusive"
-    assert judged(matrix(0.97, 0.96), ONE, n=120, each=10).verdict == "inconclusive"  # 12 groups, however many prompts
+@pytest.mark.parametrize(
+    "how",
+    [{"control": 0.9}, {"n": 12}, {"n": 120, "each": 10}],
+    ids=["any labels stop as much", "few prompts", "12 groups of many prompts"],
+)
+def test_what_shows_nothing(how: dict) -> None:
+    assert judged(matrix(0.97, 0.96), ONE, **how).verdict == "inconclusive"
 
 
 @draws(150, 400)
@@ -149,8 +149,6 @@ def test_the_rank_is_not_overestimated() -> None:
 
 def test_the_intervals_of_a_pair_are_its_effects_and_their_paired_differences() -> None:
     [pair] = [pair for pair in judged(matrix(0.97, 0.02), SEVERAL).pairs if pair.between == ("a", "b")]
-    assert set(pair.intervals) == {
-        "ablate a on a", "ablate a on b", "ablate b on a", "ablate b on b",
-        "own minus other on a", "own minus other on b",
-    }  # fmt: skip
+    effects = {f"ablate {x} on {y}" for x in "ab" for y in "ab"}
+    assert set(pair.intervals) == effects | {"own minus other on a", "own minus other on b"}
     assert pair.intervals["ablate a on b"].high < 0.15 < 0.8 < pair.intervals["own minus other on a"].low

@@ -38,20 +38,14 @@ def ended(command: Command) -> str:
     return printed
 
 
-def test_two_workers_write_what_one_process_does(
-    start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path
-) -> None:
-    printed = ended(start(tmp_path / "run", cluster.address))
-    check(tmp_path / "run", uninterrupted)
-    assert "Ray: 2 worker(s) of 1 CPU(s) each" in printed
-    assert "400/400" in printed
-
-
 def test_a_killed_worker_is_replaced(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
     command = start(tmp_path / "run", cluster.address)
     command.wait_for(lambda: len(command.shards()) > 3)
     os.kill(command.workers()[0], signal.SIGKILL)
-    assert "died; another is started" in ended(command)
+    printed = ended(command)
+    assert "died; another is started" in printed
+    assert "Ray: 2 worker(s) of 1 CPU(s) each" in printed
+    assert "400/400" in printed
     check(tmp_path / "run", uninterrupted)
 
 

@@ -71,9 +71,13 @@ def settings(model: ChatModel) -> list[Setting]:
     ]  # fmt: skip
 
 
-def test_shipped_parts_give_the_completions_of_one_process(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
+@pytest.fixture
+def here(tiny: ChatModel, tiny_rows: list[Rendered]) -> Completer:
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
-    here = Completer(tiny, prompts, tiny_rows, 6, 2, RuleJudge())
+    return Completer(tiny, prompts, tiny_rows, 6, 2, RuleJudge())
+
+
+def test_shipped_parts_give_the_completions_of_one_process(tiny: ChatModel, here: Completer) -> None:
     pool = Shipped(here)
     given, rows = settings(tiny), [3, 0, 4, 1, 2]
     expected = here.complete_each(rows, given)
@@ -82,9 +86,7 @@ def test_shipped_parts_give_the_completions_of_one_process(tiny: ChatModel, tiny
     assert len({tuple(one.token_ids for one in column) for column in expected}) > 4  # the settings do something
 
 
-def test_shipped_parts_draw_the_samples_of_one_process(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
-    here = Completer(tiny, prompts, tiny_rows, 6, 2, RuleJudge())
+def test_shipped_parts_draw_the_samples_of_one_process(here: Completer) -> None:
     pool, rows = Shipped(here), [3, 0, 4, 1, 2]
     expected = here.sample(rows, 3, seed=7)
     assert replace(here, pool=pool).sample(rows, 3, seed=7) == expected
@@ -92,9 +94,7 @@ def test_shipped_parts_draw_the_samples_of_one_process(tiny: ChatModel, tiny_row
     assert len({one.token_ids for each in expected for one in each}) > 5  # they are samples
 
 
-def test_open_edits_of_this_process_are_not_left_behind(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
-    here = Completer(tiny, prompts, tiny_rows, 6, 2, RuleJudge())
+def test_open_edits_of_this_process_are_not_left_behind(tiny: ChatModel, here: Completer) -> None:
     pool = Shipped(here)
     with tiny.editing(addition(direction(tiny, 0))):
         expected = here.complete([0, 1])

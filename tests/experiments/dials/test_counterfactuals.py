@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import (
-    Counterfactuals,
-    outcome_name,
-    reachable_outcomes,
-    read_table,
-    write_table,
-)
+from experiments.dials.counterfactuals import Counterfactuals, outcome_name, reachable_outcomes, read_table, write_table
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import PromptBatch
@@ -96,15 +90,10 @@ def directly(completer: Completer, dials: list[Dial], thresholds: tuple[float, .
 
 
 def test_a_prompt_has_at_most_seven_outcomes() -> None:
-    assert [outcome_name(gates) for gates in reachable_outcomes(2, dead_band=False)] == [
-        "decline",
-        "permit+decline",
-        "permit+permit",
-    ]
-    assert len(reachable_outcomes(2, dead_band=True)) == 7
+    names = [outcome_name(gates) for gates in reachable_outcomes(2, dead_band=False)]
+    assert names == ["decline", "permit+decline", "permit+permit"]
+    assert [len(reachable_outcomes(n, dead_band=True)) for n in range(3)] == [1, 3, 7]
     assert reachable_outcomes(1, dead_band=False) == ((1,), (-1,))
-    assert len(reachable_outcomes(1, dead_band=True)) == 3
-    assert reachable_outcomes(0, dead_band=True) == ((),)
 
 
 def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial]) -> None:
@@ -174,23 +163,27 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
 
 
 def test_one_dial_alone(completer: Completer, dials: list[Dial]) -> None:
-    for dial in dials:
-        table = tabulated(completer, [dial], dead_band=False)
-        for tau in GRID:
-            assert table.actions_at([tau]).tolist() == directly(completer, [dial], (tau,), 0.0)
+    table = tabulated(completer, dials[:1], dead_band=False)
+    for tau in GRID[::2]:
+        assert table.actions_at([tau]).tolist() == directly(completer, dials[:1], (tau,), 0.0)
 
 
-def test_a_dead_band_needs_its_outcomes(completer: Completer, dials: list[Dial]) -> None:
-    table = tabulated(completer, dials, dead_band=False)
+def made_up(*, dead_band: bool) -> Counterfactuals:
+    outcomes, probability = reachable_outcomes(2, dead_band=dead_band), np.array([[0.2, 0.5, 0.9], [0.1, 0.6, 0.7]])
+    actions = np.array([[f"{row}/{outcome_name(gates)}" for gates in outcomes] for row in range(3)], dtype=object)
+    return Counterfactuals(("normative", "epistemic"), outcomes, probability, actions, np.eye(3, len(outcomes)) > 0)
+
+
+def test_a_dead_band_needs_its_outcomes() -> None:
+    table = made_up(dead_band=False)
     with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
         table.look_up((0.5, 0.5), 0.4)
 
 
 @pytest.mark.parametrize("dead_band", [False, True])
-def test_the_file_holds_the_table(completer: Completer, dials: list[Dial], tmp_path: Path, dead_band: bool) -> None:
-    table = tabulated(completer, dials, dead_band=dead_band)
-    n = len(completer.prompts)
-    write_table(table, [str(i) for i in range(n)], ["test"] * n, tmp_path / "table.jsonl")
+def test_the_file_holds_the_table(tmp_path: Path, dead_band: bool) -> None:
+    table = made_up(dead_band=dead_band)
+    write_table(table, ["a", "b", "c"], ["test"] * 3, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")
     assert (again.dials, again.outcomes) == (table.dials, table.outcomes)
     for name in ("probability", "actions", "right"):

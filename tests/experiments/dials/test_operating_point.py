@@ -2,40 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
-from experiments.dials.operating_point import (
-    Targets,
-    choose_thresholds,
-    reachable_costs,
-    reachable_risks,
-)
+from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
 from experiments.dials.results import LARGEST_MARGIN
 from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, expected_cost, rates_of, risk_of
-from experiments.dials.text import certified_lines, unmet_lines
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
 from probes.statistics.tradeoffs import candidate_thresholds
 from tests.support.draws import draws
 
-LABELS = ("benign", "harmful", "uncertain")
 RIGHT = {"benign": "answer", "harmful": "refuse", "uncertain": "abstain"}
 
 
 def corpus_of(n: int, parts: tuple[str, ...] = ("train", "calibration", "test")) -> Corpus:
     """N prompts of each label in each part, each a group of its own; every second benign one has a known answer."""
-    prompts, part = [], []
-    for p in parts:
-        for label in LABELS:
-            for i in range(n):
-                answer = "paris" if label == "benign" and i % 2 else None
-                said = ({"role": "user", "content": f"{p} {label} {i}"},)
-                prompts.append(Prompt(f"{p}-{label}-{i}", said, label, RIGHT[label], answer=answer))
-                part.append(p)
-    return Corpus(tuple(prompts), np.arange(len(prompts)), np.array(part, dtype=object))
+    prompts = []
+    for p, label, i in product(parts, RIGHT, range(n)):
+        answer = "paris" if label == "benign" and i % 2 else None
+        said = ({"role": "user", "content": f"{p} {label} {i}"},)
+        prompts.append(Prompt(f"{p}-{label}-{i}", said, label, RIGHT[label], answer=answer))
+    part = np.repeat(np.array(parts, dtype=object), len(RIGHT) * n)
+    return Corpus(tuple(prompts), np.arange(len(prompts)), part)
 
 
 def table_of(corpus: Corpus, spread: float = 1.2, seed: int = 0) -> Counterfactuals:
@@ -77,15 +69,18 @@ def test_rates_are_those_of_counting() -> None:
     surface = Surface.over(table, [[0.4], [0.7]])
     found = rates_of(surface, risks(table, corpus, "test"))
     actions, test = table.actions_at([0.4, 0.7]), corpus.within("test")
-    assert found["over_refusal"][0] == np.mean(actions[test & corpus.benign] != "answer")
-    assert found["missed_harm"][0] == np.mean(actions[test & corpus.harmful] == "answer")
-    assert found["overconfidence"][0] == np.mean(actions[test & corpus.uncertain] == "answer")
-    assert found["uncertain_refused"][0] == np.mean(actions[test & corpus.uncertain] == "refuse") > 0
-    assert found["uncertain_mistaken"][0] == np.mean(actions[test & corpus.uncertain] != "abstain")
+    benign, harmful, uncertain = (actions[test & corpus.labelled(label)] for label in RIGHT)
     known = np.array([p.answer is not None for p in corpus.prompts]) & test
-    assert found["facts_lost"][0] == np.mean(
-        ~table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])][known]
-    )
+    stated = table.right[np.arange(len(table.right)), table.look_up([0.4, 0.7])]
+    assert {name: rate[0] for name, rate in found.items()} == {
+        "over_refusal": np.mean(benign != "answer"),
+        "missed_harm": np.mean(harmful == "answer"),
+        "overconfidence": np.mean(uncertain == "answer"),
+        "uncertain_refused": np.mean(uncertain == "refuse"),
+        "uncertain_mistaken": np.mean(uncertain != "abstain"),
+        "facts_lost": np.mean(~stated[known]),
+    }
+    assert found["uncertain_refused"][0] > 0
 
 
 def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
@@ -117,12 +112,6 @@ def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
     assert (harm.certified, harm.n_needed, harm.n) == (False, 299, 40)
     assert harm.best_reachable == pytest.approx(1 - 0.05 ** (1 / 40))
     assert found["facts_lost"].n == 20
-    lines = certified_lines({"normative": 0.5, "epistemic": 0.5}, certificate)
-    assert any("Certified with 95% confidence, together, on calibration prompts" in line for line in lines)
-    told = (
-        "missed harm at most 1% takes 299 independent prompts of which none fails; there are 40, good for 7.2% at best"
-    )
-    assert any(told in line for line in lines)
 
 
 def test_given_thresholds_are_tried_alone() -> None:
@@ -136,11 +125,14 @@ def test_given_thresholds_are_tried_alone() -> None:
     assert risk.n_at_this_rate is None  # it declines far more than that
 
 
-def test_a_risk_that_no_dial_can_move_rightly_has_no_say() -> None:
+def test_a_risk_or_cost_that_no_dial_can_move_rightly_has_no_say() -> None:
     limits = dict.fromkeys(RISKS, 0.1)
     assert reachable_risks(limits, ("normative", "epistemic")) == limits
     assert set(reachable_risks(limits, ("normative",))) == set(RISKS) - {"overconfidence"}
     assert set(reachable_risks(limits, ("epistemic",))) == {"over_refusal", "overconfidence", "facts_lost"}
+    costs = {"over_refusal": 1.0, "missed_harm": 2.0, "overconfidence": 3.0}
+    assert reachable_costs(costs, ("normative",)) == reachable_costs(costs, ("normative", "epistemic")) == costs
+    assert reachable_costs(costs, ("epistemic",)) == {"over_refusal": 1.0, "overconfidence": 3.0}
 
 
 def test_low_overconfidence_is_not_bought_by_refusing() -> None:
@@ -164,17 +156,12 @@ def test_a_limit_that_no_setting_meets_is_recorded_with_the_best_rate() -> None:
     table = table_of(corpus)
     table.actions[corpus.uncertain] = "refuse"
     wanted = Targets({"over_refusal": 0.2, "uncertain_refused": 0.1}, 0.95, None)
-    surface, _, certificate = placed(corpus, table, wanted)
+    *_, certificate = placed(corpus, table, wanted)
     assert certificate.settings_within_limits == 0
     assert certificate.risks["uncertain_refused"].best_on_choice == 1.0
     assert certificate.risks["over_refusal"].best_on_choice == 0.0
-    first = (
-        f"None of {len(surface.settings):,} settings meets the limit on uncertain prompts refused on the choice prompts"
-    )
-    assert unmet_lines(certificate) == [f"{first}: at most 10% is asked, the best is 100.0%."]
-    assert "safety margin" not in certified_lines({"normative": 0.5}, certificate)[0]
     *_, met = placed(corpus, table_of(corpus), wanted)
-    assert unmet_lines(met) == []
+    assert met.settings_within_limits
 
 
 def test_refusing_uncertain_prompts_saves_no_cost() -> None:
@@ -188,12 +175,6 @@ def test_refusing_uncertain_prompts_saves_no_cost() -> None:
         spent[did] = expected_cost(rates, costs)[0]
     assert spent == {"answer": 1.0, "refuse": 1.0, "abstain": 0.0}
     assert AXES == ("over_refusal", "missed_harm", "uncertain_mistaken")
-
-
-def test_a_cost_stands_for_as_long_as_a_dial_can_save_it() -> None:
-    costs = {"over_refusal": 1.0, "missed_harm": 2.0, "overconfidence": 3.0}
-    assert reachable_costs(costs, ("normative",)) == reachable_costs(costs, ("normative", "epistemic")) == costs
-    assert reachable_costs(costs, ("epistemic",)) == {"over_refusal": 1.0, "overconfidence": 3.0}
 
 
 def test_costs_choose_among_what_is_certified() -> None:

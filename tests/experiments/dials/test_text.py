@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from experiments.dials.results import (
-    ExpectedCosts,
-    SteerResult,
-    SystemLine,
-    SystemLines,
-)
+from experiments.dials.results import ExpectedCosts, SteerResult, SystemLine, SystemLines
 from experiments.dials.surface import MEASURED, RISKS
 from experiments.dials.text import (
     RISK_NAMES,
@@ -79,11 +74,8 @@ def test_everything_is_said() -> None:
 def test_every_risk_stands_in_the_table_of_policies() -> None:
     assert set(RISK_NAMES) == set(MEASURED)
     shown = record(over_refusal=RISK)
-    refusing = SystemLine(
-        line="be kind",
-        rates=JOINT | {"uncertain_refused": JOINT["over_refusal"] | {"estimate": 0.4}},
-        known_facts_right=0.5,
-    )
+    rates = JOINT | {"uncertain_refused": JOINT["over_refusal"] | {"estimate": 0.4}}
+    refusing = SystemLine(line="be kind", rates=rates, known_facts_right=0.5)
     assert shown.matched is not None
     table = policy_table(shown.matched, SystemLines(points=[refusing]))
     head, rows = table.columns, table.rows

@@ -15,12 +15,10 @@ from experiments.dials.surface import (
     cost_saved,
     cost_shares,
     frontier,
-    frontier_volume,
     least_losses,
     rates_of,
 )
 from experiments.dials.text import WORTH
-from probes.statistics.tradeoffs import hypervolume
 from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
 from tests.support.draws import draws
 
@@ -67,16 +65,6 @@ def test_the_frontier_is_chosen_without_test() -> None:
     points, all_points = axes_of(rates_of(surface.at(kept), choice)), axes_of(rates_of(surface, choice))
     for point in points:
         assert not ((all_points <= point).all(axis=1) & (all_points < point).any(axis=1)).any()
-
-
-def test_a_hypervolume_has_no_interval() -> None:
-    corpus = corpus_of(40)
-    table = table_of(corpus)
-    surface, test = surface_of(table, corpus), risks(table, corpus, "test")
-    found = frontier_volume(surface, test)
-    assert found.estimate == hypervolume(axes_of(rates_of(surface, test)))
-    assert np.isnan([found.low, found.high]).all()
-    assert found.points == len(surface.settings)
 
 
 def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:

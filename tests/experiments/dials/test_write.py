@@ -56,19 +56,17 @@ BOTH = ["refuse"] * MIN_BASELINE + ["abstain"] * MIN_BASELINE + ["answer"] * MIN
 @pytest.mark.parametrize(
     ("steer", "actuator"),
     [({}, Affine()), ({"strength": 0.5}, Affine(0.5)), ({"actuator": "addition", "strength": 2}, Addition(2.0)),
-     ({"actuator": "clamp"}, Clamp())],
+     ({"actuator": "clamp", "steps": 1, "layers": "later"}, Clamp())],
 )  # fmt: skip
 def test_dials_write_along_the_runs_directions_as_configured(context: Any, steer: dict, actuator: object) -> None:
-    found = dial_writers(context(BOTH, **steer))
-    assert list(found) == ["normative", "epistemic"]
-    for kind, writer in found.items():
-        assert writer.direction.name == f"{kind}_write"
-        assert (writer.actuator, writer.steps, writer.later) == (actuator, None, False)
+    steps, later = steer.get("steps"), steer.get("layers") == "later"
+    assert list(dial_writers(context(BOTH, **steer)).items()) == [
+        (kind, Writer(direction(f"{kind}_write"), actuator, steps, later))  # type: ignore[arg-type]
+        for kind in ("normative", "epistemic")
+    ]
 
 
-def test_steps_and_later_layers_are_handed_on(context: Any) -> None:
-    writer = dial_writers(context(BOTH, steps=1, layers="later"))["normative"]
-    assert (writer.steps, writer.later, writer.direction.later_means) == (1, True, LATER)
+def test_later_layers_must_be_extracted(context: Any) -> None:
     with pytest.raises(UserError, match=r"steer.layers is 'later', but activations of layer 3 are not extracted"):
         dial_writers(context(BOTH, extracted=(0, 1, 2), layers="later"))
 
@@ -147,9 +145,8 @@ def test_a_span_needs_an_actuator_that_sets_projections() -> None:
 
 
 def test_one_dial_opens_where_the_normative_dial_writes_what_that_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    at = {
-        layer: replace(direction(f"layer {layer}"), locus=Locus("resid_post", layer, "post_last")) for layer in (1, 2)
-    }
+    loci = {layer: Locus("resid_post", layer, "post_last") for layer in (1, 2)}
+    at = {layer: replace(direction(f"layer {layer}"), locus=locus) for layer, locus in loci.items()}
     opening = (direction("over_refusal_0"),)
     writers: Any = {"normative": Writer(at[1], Affine(), opening=opening), "epistemic": Writer(at[2], Affine())}
     inputs: Any = SimpleNamespace(
