@@ -26,10 +26,7 @@ class BackgroundError(Exception):
 
 
 class BackgroundThread:
-    """A background thread that runs tasks in order; at most `ahead` of them wait, which bounds the memory.
-
-    An error in it is raised at the next call, and no further task runs: later tasks depend on earlier ones.
-    """
+    """Runs tasks in order, at most `ahead` waiting; an error is raised at the next call and no further one runs."""
 
     def __init__(self, ahead: int = 4) -> None:
         self._ahead = ahead

@@ -15,10 +15,7 @@ TOKENS_ON_CPU, TOKENS_ON_GPU = 1024, 16384  # the smallest batches at which matr
 
 @dataclass
 class TokenBudget:
-    """The largest number of tokens in a batch, padding included; of prompts where `unit` says so, each of length 1.
-
-    A size that did not fit is not tried again.
-    """
+    """The most tokens in a batch, padding included (or prompts); a size that did not fit is not tried again."""
 
     tokens: int
     say: Callable[[str], None] = lambda line: None

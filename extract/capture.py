@@ -160,10 +160,7 @@ class Capturer:
 
 
 def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> CachedPrefix | None:
-    """Cache the prefix that all prompts share, before the first captured position; None if too short or not reusable.
-
-    It depends only on the prompts, not on shards or on resuming, so that results are reproducible.
-    """
+    """Cache the prefix that all prompts share before the first captured position; None if short or not reusable."""
     first = (min(tokens) for row in rendered for name in spec.positions if (tokens := row.roles.get(name)))
     limit = min(first, default=0)
     rows = [tuple(row.token_ids) for row in rendered]

@@ -56,10 +56,7 @@ class Activations:
         return tuple(prompt.label for prompt in self.prompts)
 
     def read(self, layer: int, position: str) -> Float[np.ndarray, "prompts d_model"]:
-        """Return the activations at one layer and position, by name; NaN where a prompt lacks the position.
-
-        Raises UserError, with those that were captured, if this one was not.
-        """
+        """Return the activations at one layer and position; UserError if it was not captured."""
         if layer not in self.layers:
             raise UserError(f"layer {layer} was not captured; there are {', '.join(map(str, self.layers))}")
         if position not in self.positions:

@@ -49,16 +49,17 @@ class Reporter:
     @contextmanager
     def stage(self, step: str) -> Iterator[Reporter]:
         """Yield the reporter of one stage, such as "3/13 respond": named in bars and lines, never silent for long."""
-        self.log(f"{step} begins")
-        if self.verbose:
-            _print(f"{step} begins")
+
+        def note(line: str) -> None:
+            self.log(line)
+            if self.verbose:
+                _print(line)
+
+        note(f"{step} begins")
         began = time.monotonic()
         with nullcontext() if self.quiet else Heartbeat(step, _print, INTERVAL_S) as pulse:
             yield replace(self, step=step, pulse=pulse)
-        took = f"{step} done in {time.monotonic() - began:.1f} s"
-        self.log(took)
-        if self.verbose:
-            _print(took)
+        note(f"{step} done in {time.monotonic() - began:.1f} s")
 
     @contextmanager
     def task(self, description: str, total: int | None) -> Iterator[Advance]:
@@ -106,10 +107,7 @@ class Reporter:
 
     @contextmanager
     def counted(self, description: str, *, resumed: bool = False) -> Iterator[Callable[[int, int], None]]:
-        """Show one bar from the first call of the yielded function on, which takes the steps done so far and all.
-
-        With `resumed` the first call says what an earlier run has done.
-        """
+        """Yield a function of the steps done and all; its first call opens a bar, `resumed` from an earlier run."""
         with ExitStack() as stack:
             advance: Advance | None = None
             before = 0

@@ -55,10 +55,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: Path, what: str) -> dict[str, Any]:
-    """Return the keys and values of a YAML file; `what` it is stands in messages.
-
-    Raises UserError if it is missing, a directory, unreadable, not UTF-8, not YAML, or not a mapping; in one line.
-    """
+    """Return the keys and values of a YAML file; UserError, with `what` it is, if it cannot be read as such."""
     try:
         raw = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -114,14 +111,7 @@ def nearest_key(key: str, model: type[BaseModel]) -> str | None:
 
 
 def as_model(model: type[Model], raw: object, where: str | os.PathLike[str]) -> Model:
-    """Return a value as a configuration model.
-
-    Args:
-        where: the file or option that it is from, for the message.
-
-    Raises:
-        UserError: a key or a value is wrong; names it, in one line.
-    """
+    """Return a value from a file or option `where` as a configuration model; UserError names what is wrong."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from extract.model.continuation import (
     continued_logits,
     known_stream,
     last_streams,
-    repeat_batch,
+    rows_of,
     upper_layers,
 )
 from extract.model.edit import Edit, Site
@@ -101,7 +102,7 @@ class RepeatedPrompts:
         if n == 1:
             return self.once
         if n != self._repeated[0]:
-            self._repeated = (n, repeat_batch(self.once, n))
+            self._repeated = (n, rows_of(self.once, torch.arange(self.n_rows).repeat(n)))  # block after block
         return self._repeated[1]
 
     @contextmanager

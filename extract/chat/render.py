@@ -63,9 +63,6 @@ class Roles(Mapping[str, Sequence[int]]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __repr__(self) -> str:
-        return f"Roles({dict(self)})"
-
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -113,10 +110,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> Rendered:
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> list[str]:
-    """Return the text of each token, control tokens included.
-
-    A character of several tokens (bytes) is the text of the one that completes it; those before it have empty texts.
-    """
+    """Return the text of each token; a character of several tokens is the text of the one that completes it."""
     alone = {i: str(tokenizer.decode([i])) for i in set(token_ids)}
     texts: list[str] = []
     unfinished: list[int] = []  # tokens since the last complete character

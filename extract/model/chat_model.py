@@ -191,10 +191,7 @@ class ChatModel:
         Args:
             num_beams: above 1, return the likeliest whole response found by beam search.
             use_cache: False runs all tokens again at every step, which gives the same response and is slow.
-            watch: called with each step's tokens, one per row, as soon as they are chosen.
-
-        Raises:
-            UserError: `watch` is given with beam search, which knows its tokens only at the end.
+            watch: called with each step's tokens, one per row; not with beam search.
         """
         if watch is not None and num_beams > 1:
             raise UserError("beam search knows its tokens only at the end, so they cannot be watched; use num_beams=1")
@@ -219,13 +216,9 @@ class ChatModel:
 
         Args:
             seeds: one per row, not negative; rows of one prompt with different seeds are independent samples.
-            temperature: divides the logits; 0 takes the likeliest token. One value for all rows, or one per row.
-            top_p: nucleus sampling (arXiv 1904.09751): tokens come from the smallest set with at least this
-                probability. One value for all rows, or one per row.
+            temperature: divides the logits, for all rows or one per row; 0 takes the likeliest token.
+            top_p: probability of the nucleus (arXiv 1904.09751), for all rows or one per row.
             watch: as for `generate`.
-
-        Raises:
-            UserError: temperature or top_p is out of range.
         """
         sampler = TokenSampler(seeds, max_new_tokens, temperature, top_p)
         responses = self._decode(batch, max_new_tokens, [sampler], watch)  # the sampler leaves one token

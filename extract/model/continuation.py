@@ -100,11 +100,6 @@ def try_cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts | None:
         return None
 
 
-def repeat_batch(cached: CachedPrompts, times: int) -> CachedPrompts:
-    """Return the batch repeated `times` times, block after block, so that each block can have its own edit."""
-    return rows_of(cached, torch.arange(len(cached.batch.tokens)).repeat(times))
-
-
 def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
     """Return some rows of the batch, in the given order; `rows` is on the host, as layers may be on several devices."""
     batch, cache = cached.batch, own_copy(cached.cache)
@@ -230,11 +225,10 @@ def likeliest(scores: Float[Tensor, "rows vocabulary"], _rows: Int[Tensor, " row
 def decode_cached(
     model: ChatModel, cached: CachedPrompts, max_new_tokens: int, choose: Choose = likeliest
 ) -> list[list[int]]:
-    """Return the response to each prompt under the open edits and logits processors, up to its end token included.
+    """Return the response to each prompt under the open edits and processors, up to its end token included.
 
-    The edits may change no token before the last prompt token (`Edit.keeps_prompt`), and neither edits nor processors
-    may depend on a row's place in the batch, since rows that have ended leave it. The responses are those of
-    `ChatModel.generate` but for rounding: the last prompt token is run apart from those before it.
+    Those of `ChatModel.generate` but for rounding. Edits may change no token before the last prompt token, and nothing
+    may depend on a row's place in the batch, since rows that have ended leave it.
     """
     responses: list[list[int]] = [[] for _ in cached.batch.tokens]
     ends, rows = set(model.eos_ids), torch.arange(len(responses))

@@ -67,10 +67,9 @@ def open_model(kind: type[AnyChatModel], config: ModelConfig) -> AnyChatModel:
 def load_classifier(
     name: str, *, revision: str | None = None, device: str = "auto"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
-    """Load a text classifier and its tokenizer for padded batches; return both and the revision.
+    """Load a text classifier and its tokenizer, which pads on the right; return both and the revision.
 
-    `auto` means bfloat16 on one GPU if there is one, else float32 on the CPU. Texts are padded and truncated on the
-    right, ignoring the tokenizer's setting: without explicit positions, left padding would shift them.
+    `auto` means bfloat16 on one GPU if there is one, else float32 on the CPU.
     """
     tokenizer = _right_padded(name, revision)
     model = _load_weights(AutoModelForSequenceClassification, name, revision, "auto", _one_device(device))

@@ -28,9 +28,8 @@ class LoadingOptions(Strict):
 
     def arguments(self, name: str, device: str, adapted: bool) -> FromPretrained:
         """Return the arguments of `from_pretrained`; UserError if options do not fit together or lack something."""
-        given: FromPretrained = {}
-        if self.attn_implementation is not None:
-            given["attn_implementation"] = self.attn_implementation
+        names = ("attn_implementation", "max_memory" if self.tp_plan is None else "tp_plan")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.quantization is not None:
             if adapted:
                 raise UserError(
@@ -50,14 +49,11 @@ class LoadingOptions(Strict):
                     "model.loading.tp_plan splits layers over several processes; start them with: "
                     "torchrun --nproc-per-node N -m refusal …"
                 )
-            given["tp_plan"] = self.tp_plan
             return given
         import torch
 
         if device != "auto" or torch.cuda.is_available() or self.max_memory is not None:
             given["device_map"] = device
-        if self.max_memory is not None:
-            given["max_memory"] = self.max_memory
         return given
 
 

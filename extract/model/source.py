@@ -86,10 +86,7 @@ def _file_in(path: Path) -> Path:
 
 
 def made_once(name: str, make: Callable[[Path], None], *, replace: bool = False) -> Path:
-    """Return the folder `name` of the cache, after `make(folder)` has filled it if it is not there, or to replace it.
-
-    It is made beside its place and then renamed: another process finds the whole of it or nothing.
-    """
+    """Return the folder `name` of the cache, filled by `make` if absent or to replace it, and renamed into place."""
     folder = cache_folder() / name
     if folder.is_dir() and not replace:
         return folder
@@ -134,10 +131,7 @@ def packaged_model(name: str) -> Path:
 
 
 def dequantised(path: Path, reporter: Reporter) -> Path:
-    """Return the directory of a GGUF file's model in float32, with its tokenizer and chat template.
-
-    The file's digest names the directory, so another file of the same name is another model.
-    """
+    """Return the directory, named by the file's digest, of a GGUF file's model in float32 with its tokenizer."""
     if find_spec("gguf") is None:
         raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
     state = path.stat()
@@ -194,10 +188,7 @@ def _reader(path: Path) -> Any:
 
 @contextmanager
 def _used(reader: Any, advance: Advance) -> Iterator[None]:
-    """Make transformers use this reader during the block, and report each tensor in place of its own bar.
-
-    It would read the file three times, and each time a large vocabulary takes several seconds.
-    """
+    """Make transformers use this reader, which it would open three times, and report each tensor without its bar."""
     import gguf
     from transformers import modeling_gguf_pytorch_utils as loader
 

@@ -11,15 +11,12 @@ from extract.prompts.prompt import Prompt
 
 
 def groups_of(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
-    """Number the groups of prompts that share a pair, an entity, a template or their full text.
-
-    For an entity inside another one, `whole/part`, prompts are linked by the whole.
-    """
+    """Number the groups of prompts that share a pair, entity (the whole of `whole/part`), template or their text."""
     return _linked(prompts, [p.entity and p.entity.split("/")[0] for p in prompts])
 
 
 def groups_apart(prompts: Sequence[Prompt]) -> Int[np.ndarray, " prompts"]:
-    """Number the groups of these prompts as above, but link `whole/part` entities only if both parts are equal."""
+    """Number these groups, but link `whole/part` entities only if both parts are equal."""
     return _linked(prompts, [p.entity for p in prompts])
 
 
@@ -29,10 +26,7 @@ def _linked(prompts: Sequence[Prompt], entities: Sequence[str | None]) -> Int[np
 
 
 def linked_groups(*keys: Sequence[str | None]) -> Int[np.ndarray, " samples"]:
-    """Number the connected components of samples that share a value in any of the columns.
-
-    A sample without any value forms its own group.
-    """
+    """Number the connected components of samples that share a value in any column; without values one is its own."""
     n = len(keys[0])
     parent = list(range(n))
 

@@ -101,10 +101,7 @@ def prompts_hash(prompts: list[Prompt]) -> str:
 
 
 def make_prompt(given: Row, where: str) -> Prompt:
-    """Make a prompt from the fields of a row; unknown fields are ignored.
-
-    Raises UserError, naming the place `where` and the field, if one is missing or invalid.
-    """
+    """Make a prompt from the fields of a row; UserError names `where` and the field if one is missing or invalid."""
     needed = ("id", "text", "label")  # blank text is kept, for the message
     row = {k: v for k, v in given.items() if not is_missing(v) or (k in needed and isinstance(v, str))}
     _refuse_broken_unicode(row, where)

@@ -182,10 +182,8 @@ _REPLACEMENT = "\ufffd"
 class TextLines:
     """The lines of a file, with unchanged line ends.
 
-    Args:
-        encoding: for example latin-1; None means UTF-8, or UTF-16 if the file starts with its byte order mark.
-        on_repair: if given, invalid bytes are repaired and not refused: read as Windows-1252 in a file assumed to be
-            UTF-8, replaced by U+FFFD under a given encoding. It is called once per kind of repair in each row.
+    Without `encoding` it is UTF-8, or UTF-16 by its byte order mark. With `on_repair`, called once per kind of repair
+    in each row, invalid bytes are read as Windows-1252, or replaced by U+FFFD under a given encoding; else refused.
     """
 
     def __init__(

@@ -63,10 +63,7 @@ class PromptsConfig(Strict):
 
 
 def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
-    """Read the prompts of a configuration; `seed` draws them where there is a limit.
-
-    Raises UserError if a source cannot be read, or two prompts have the same id.
-    """
+    """Read the prompts of a configuration, drawn with the seed where there is a limit; UserError if ids repeat."""
     prompts = load_prompts(resolve_shipped(config.path)) if config.path else []
     for given in config.datasets:
         described = given.name.endswith((".yaml", ".yml"))

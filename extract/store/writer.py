@@ -28,10 +28,7 @@ ROWS_AT_ONCE = 1024  # prompts per write
 
 @contextmanager
 def writing(files: ShardFiles, *, locked: bool = False) -> Iterator[ShardFiles]:
-    """Prepare a store for shards that are written inside the block, and hold its lock (unless `locked`, as a worker).
-
-    Raises UserError if another command writes the store, or the path holds another or a damaged store.
-    """
+    """Prepare a store for writing shards and hold its lock (unless `locked`, as a worker); else UserError."""
     make_folder(shard_folder(files.path))
     with nullcontext() if locked else store_lock(files.path):
         _refuse_another_store(files)
