@@ -58,8 +58,7 @@ LADDER = [(key, json.loads(value)) for key, value in (cut.split("=") for cut in 
 def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> RunConfig:
     """Choose what a run leaves out, so that it ends within some minutes from now; tells what and what power it costs.
 
-    Raises:
-        UserError: the weights do not fit into memory, or the least run does not fit into the time.
+    UserError: the weights do not fit into memory, or the least run does not fit into the time.
     """
     started = time.monotonic()
 

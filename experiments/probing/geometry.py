@@ -1,15 +1,9 @@
 """Geometry of the contrasts at every layer, the place of over-refused prompts, and independence under ablation.
 
 Directions λ and μ are representationally independent (Wollschläger et al., arXiv 2502.17420) if ablating μ leaves
-cos(x_l, λ) unchanged at every layer l, and the reverse. Orthogonal directions need not be independent: later layers
-may compute one from the other. The ablation is the default variant (affine, at one layer, from the last prompt token
-on), so earlier layers cannot change and are left out; x_l is the stream of the last prompt token.
-
-No change is exactly zero in a real model, and a cosine changes with the stream's norm even if the coordinate itself
-does not. So the change of the projection λ·x_l is measured too, and each change is compared with two others. The first
-is the change along μ itself under the same ablation (a share of 1 means one direction; both changes come from the same
-prompts, those that had the coordinate). The second is the change under ablating directions fitted on permuted labels
-at the same locus: a change no larger than that is what any ablation makes.
+cos(x_l, λ) unchanged at every layer l from the ablated one on, and the reverse; x_l is the stream of the last prompt
+token. No change is exactly zero, and a cosine changes with the stream's norm too. So the change of the projection λ·x_l
+is measured as well, and compared with that along μ itself, and with those of directions fitted on permuted labels.
 """
 
 from __future__ import annotations

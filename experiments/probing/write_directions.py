@@ -1,17 +1,10 @@
 """Write directions: fitted on behaviour at a layer and position. The edits made with them are in `steering.ablation`.
 
-A direction is fitted at one position and may be written at another. Its locus is where it was fitted: activations of
-training prompts at one layer and one prompt position, from the end of the instruction on. It is always *written* at
-that layer from the last prompt token on, whatever its position, and its class means (the targets of the edit) are
-measured there, at the last prompt token. Arditi et al. (arXiv 2406.11717) likewise add and ablate a direction at other
-positions than its own. The reasons:
-
-- Selection, its null, the dissociation matrix and the dials make the same edit, so the chosen edit is the used edit. A
-  dial writes from the last prompt token on; an edit of earlier tokens would be another intervention.
-- Affine targets are class means. Those of an earlier position would push the last token out of its distribution.
-- Keys and values of all tokens before the last are computed once and shared by every candidate and every null draw.
-
-Limit: the edit does not change information at earlier tokens that attention reads from there.
+Its locus is where a direction was fitted, at any prompt position from the end of the instruction on. It is always
+*written* at that layer from the last prompt token on, and its class means (the targets of the edit) are measured there:
+selection, its null, the dissociation matrix and the dials make the same edit, the means of an earlier position would
+push the last token out of its distribution, and keys and values of all tokens before it are computed once. Limit: the
+edit does not change information at earlier tokens that attention reads from there.
 """
 
 from __future__ import annotations

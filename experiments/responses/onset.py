@@ -70,12 +70,9 @@ def learn_onsets(
 ) -> Onsets:
     """Find the shortest prefixes that open almost only one kind of completion, for each kind, most frequent first.
 
-    Args:
-        thinking: which completions think before they answer; by default none.
-        purity: least share, among completions with a prefix, that are of the kind.
-        max_length: most tokens of a prefix, not counting the tokens that all completions open with.
-        enough: share of what the most frequent `max_prefixes` open from which on no rarer one is taken. Rare ones are
-            long, change the log-odds little, and each takes a pass of its own.
+    `thinking`: which completions think first; `purity`: least share of the kind among those with a prefix;
+    `max_length`: of a prefix, after what all open with; `enough`: share of what the most frequent `max_prefixes` open
+    from which on no rarer one is taken, which would change the log-odds little and take a pass of its own.
     """
     by_prefix: dict[TokenIds, Counter[str]] = defaultdict(Counter)
     given = zip(responses, actions, thinking or [False] * len(responses), strict=True)

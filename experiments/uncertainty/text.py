@@ -82,10 +82,8 @@ def uncertainty_lines(result: UncertaintyResult) -> list[str]:
             f"Labels by what the model knows: {known.labelled:.0%} of {known.labelled.n} questions get one; "
             f"{known.agreement_with_file:.0%} of these agree with the file" + (f"; left out: {left}." if left else ".")
         )
-        alone = (
-            f"Without known answers, from the samples alone, {known.by_samples_alone:.0%} would agree with the file."
-        )
-        lines.append(alone)
+        alone = f"{known.by_samples_alone:.0%} would agree with the file."
+        lines.append(f"Without known answers, from the samples alone, {alone}")
     return lines + [f"Note: {remark}." for remark in result.remarks]
 
 

@@ -145,6 +145,8 @@ def test_a_dial_that_reads_no_token_is_named(small_run: Path) -> None:
     assert line not in reads_note(with_dial(small_run), no_tokens)
     note = reads_note(with_dial(small_run, read=None), no_tokens)
     assert note.startswith("Each dial reads once a prompt: normative at layer 3, post_last. " + line)
+    one = reads_note(with_dial(small_run), {"prompts": {"tokens": {"0": []}, "part": ["test", "test", "train"]}})
+    assert "For 1 of 2 test prompts" in one
 
 
 # -- the first screen --------------------------------------------------------------------------------------------------

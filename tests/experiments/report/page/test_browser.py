@@ -107,12 +107,8 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
             ".filter(of => getComputedStyle(of).overflowX !== 'auto' || of.tabIndex < 0).length"
         )
         assert cut == 0  # what is wider scrolls in a region of its own, by keyboard too
-        page.locator("select.change").select_option("")
-        page.locator("select.label").select_option("harmful")
         page.emulate_media(media="print", color_scheme=scheme)
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == "rgb(255, 255, 255)"
-        assert page.locator(".each .blurred").first.is_hidden()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 # -- data as data ------------------------------------------------------------------------------------------------------

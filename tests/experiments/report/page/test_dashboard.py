@@ -249,6 +249,7 @@ def test_on_paper_folds_are_open_and_harmful_prompts_stay_closed(browser: Any, r
         assert page.locator("details.harmful[open]").count() == 0
         rows = page.locator(".each details")
         assert rows.locator(".inside").count() == rows.count() == 20
+        assert page.locator(".each .blurred").first.is_hidden()
         assert "tick “show harmful prompts”" in rows.first.locator(".inside").inner_text()
         assert page.locator(".provenance dd").first.is_visible()
         page.evaluate("dispatchEvent(new Event('afterprint'))")

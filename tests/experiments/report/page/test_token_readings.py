@@ -81,13 +81,6 @@ def test_a_harmful_prompt_shows_no_tokens_until_it_is_opened(page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_note_says_what_is_read(page: Any, lines: list[TokenReadings]) -> None:
-    note = page.locator("section.prompts .note").inner_text()
-    assert f"For {len(lines)} of {len(lines)} test prompts" in note
-    assert "a score to compare tokens by" in note
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not AXE, reason="pip install axe-playwright-python")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_readings_are_accessible_in_light_and_dark(browser: Any, report: Path, scheme: str) -> None:
