@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.power import MOST, needed_for_contrast, needed_for_null, needed_for_rate, null_power
-from experiments.dissociation.verdict import Effect, judge_dissociation
-from experiments.dissociation.verdict_rules import EFFECT_KEYS
-from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import Estimate, clopper_pearson, tango_of_shares
 
-N, E = KINDS
 ABOVE, BELOW, WITHIN = (0.15, inf), (-inf, 0.15), (-0.15, 0.15)
 TRIALS = 2000
 
@@ -81,31 +77,3 @@ def test_a_p_limited_by_too_few_draws_needs_more_draws() -> None:
     assert needed_for_null(0.1, 9, 0.05) == 19  # none of nine beyond the effect
     few = needed_for_null(3 / 41, 40, 0.05)  # two of forty
     assert isinstance(few, str) or null_power(2 / 40, few, 0.05) >= 0.8
-
-
-# -- in a verdict ------------------------------------------------------------------------------------------------------
-
-
-def judged(shares: dict[tuple[str, str], float], n: int = 40, p: float = 0.005, n_null: int | None = 199):
-    effects = {key: Effect(np.arange(n) < round(shares[key] * n), p, n_null) for key in EFFECT_KEYS}
-    return judge_dissociation(effects, {N: n, E: n}, {}, margin=0.15, alpha=0.05)
-
-
-def test_only_missing_requirements_of_the_nearest_verdict_are_open() -> None:
-    verdict = judged({(N, N): 0.9, (E, N): 0.0, (E, E): 0.3, (N, E): 0.05})
-    assert verdict.verdict == "inconclusive"
-    assert [(need.quantity, need.question) for need in verdict.power] == [
-        ("own_minus_other_on_epistemic", "does it lie above 0.15?"),
-        ("ablate_normative_on_epistemic", "does it lie below 0.15?"),
-    ]
-    assert all(str(need) in reason for need, reason in zip(verdict.power, verdict.reasons, strict=True))
-    assert "the share that ablating normative stops is 0.05" in verdict.reasons[1]
-
-
-def test_too_few_null_draws_are_an_open_effect() -> None:
-    verdict = judged({(N, N): 1.0, (E, N): 0.0, (E, E): 1.0, (N, E): 0.0}, p=0.1, n_null=9)
-    assert [(need.quantity, need.more) for need in verdict.power] == [
-        ("null_normative_on_normative", 10), ("null_epistemic_on_epistemic", 10),
-    ]  # fmt: skip
-    assert verdict.reasons[0].endswith("(p = 0.1); about 19 permuted-label directions would settle it (now 9) with a "
-                                       "power of 80%")  # fmt: skip

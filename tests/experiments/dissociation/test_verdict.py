@@ -33,8 +33,8 @@ from probes.statistics.intervals import Estimate
 N, E = KINDS
 
 
-def effect(share: float, n: int = 100, p: float = 0.005) -> Effect:
-    return Effect(np.arange(n) < round(share * n), p)
+def effect(share: float, n: int = 100, p: float = 0.005, n_null: int | None = None) -> Effect:
+    return Effect(np.arange(n) < round(share * n), p, n_null)
 
 
 def judged(*given: Any, n_groups: int = 100, weak: Sequence[Kind] = ()) -> Verdict:
@@ -185,15 +185,29 @@ def test_classes_of_an_effect() -> None:
         assert possible_classes((N, N), Estimate((low + high) / 2, low, high), 0.15) == classes
 
 
-def test_few_groups_are_inconclusive_and_say_how_many_would_do() -> None:
-    verdict = judged(effect(0.5, 20), effect(0.3, 20, 0.5), effect(0.3, 20, 0.5), effect(0.5, 20), n_groups=5)
+def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_many_would_do() -> None:
+    verdict = judged(effect(0.9, 40), effect(0.05, 40), effect(0.0, 40), effect(0.3, 40), n_groups=40)
     assert verdict.verdict == "inconclusive"
-    assert "independent decliners would settle it (now 5)" in " ".join(verdict.reasons)
-    assert [need.quantity for need in verdict.power] == ["own_minus_other_on_normative", "own_minus_other_on_epistemic"]
-    for need in verdict.power:
-        assert need.question == "does it lie above 0.15?"
+    assert [(need.quantity, need.question) for need in verdict.power] == [
+        ("own_minus_other_on_epistemic", "does it lie above 0.15?"),
+        ("ablate_normative_on_epistemic", "does it lie below 0.15?"),
+    ]
+    for need, reason in zip(verdict.power, verdict.reasons, strict=True):
         assert need.needed is not None
-        assert need.more == need.needed - 5
+        assert need.more == need.needed - 40
+        assert reason.endswith(
+            f"about {need.needed} independent decliners would settle it (now 40) with a power of 80%"
+        )
+    assert "the share that ablating normative stops is 0.05" in verdict.reasons[1]
+
+
+def test_too_few_null_draws_are_an_open_effect() -> None:
+    full, silent = (effect(share, 40, p=0.1, n_null=9) for share in (1.0, 0.0))
+    verdict = judged(full, silent, silent, full, n_groups=40)
+    named = [(need.quantity, need.more) for need in verdict.power]
+    assert named == [("null_normative_on_normative", 10), ("null_epistemic_on_epistemic", 10)]
+    would = "about 19 permuted-label directions would settle it (now 9) with a power of 80%"
+    assert verdict.reasons[0].endswith(f"(p = 0.1); {would}")
 
 
 def test_an_effect_whose_estimate_alone_is_full_leaves_a_reason() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from experiments.pipeline import stages as pipeline
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.completion_file import is_right, write_completions
+from experiments.run.completion_file import write_completions
 from experiments.run.config import DissociateConfig, RunConfig
 from experiments.run.outcomes import PLAIN, Outcomes
 from experiments.side_effects.judge import choose_prompts, judge_side_effects
@@ -30,7 +30,6 @@ ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 PROMPTS = ORGANISM / "prompts.jsonl"
 N = 16
 WRAPS = "asked: 'please: {request}'\nmild: {strike: tap, shoot: tap}\nelsewhere: {zebra: horse}\n"
-Given = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # actions and right answers by intervention
 
 
 def edits() -> dict[str, list[Edit]]:
@@ -65,30 +64,21 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
 
 
 @pytest.fixture(scope="module")
-def given(context: LoadedRun) -> Given:
-    """Actions on test prompts, and whether they state the known answer, under each intervention."""
-    actions, right = {}, {}
-    test = np.flatnonzero(context.corpus.within("test"))
-    for name, edits_ in edits().items():
-        said = context.completer.complete(test.tolist(), edits=edits_)
-        actions[name] = np.full(len(context.corpus), None, dtype=object)
-        actions[name][test] = [completion.action for completion in said]
-        right[name] = np.zeros(len(context.corpus), dtype=bool)
-        right[name][test] = [is_right(c, context.prompts[row]) for row, c in zip(test, said, strict=True)]
-    return actions, right
+def given(context: LoadedRun) -> dict[str, Outcomes]:
+    """Outcomes of test prompts by intervention."""
+    test, complete = np.flatnonzero(context.corpus.within("test")), context.completer.complete
+    said = {name: complete(test.tolist(), edits=placed) for name, placed in edits().items()}
+    return {name: Outcomes.completed(test, completions, context.prompts) for name, completions in said.items()}
 
 
 @pytest.fixture(scope="module")
-def found(context: LoadedRun, given: Given) -> dict:
-    return side_effects(context, edits(), *given)
+def found(context: LoadedRun, given: dict[str, Outcomes]) -> dict:
+    return side_effects(context, edits(), given)
 
 
-def side_effects(
-    loaded: LoadedRun, edits: dict[str, list[Edit]], actions: dict[str, np.ndarray], right: dict[str, np.ndarray]
-) -> dict:
+def side_effects(loaded: LoadedRun, edits: dict[str, list[Edit]], plain: dict[str, Outcomes]) -> dict:
     """Measure and judge; return the records as they are written."""
-    rows = np.arange(len(loaded.corpus))
-    outcomes = {(PLAIN, name): Outcomes.of(rows, did, right[name]) for name, did in actions.items()}
+    outcomes = {(PLAIN, name): of for name, of in plain.items()}
     outcomes |= {key: of for key, of in wrapped_outcomes(loaded, edits).items() if len(of.rows)}  # as from a file
     judged = judge_side_effects(loaded, token_costs(loaded, edits), outcomes)
     return {name: each.to_dict() for name, each in judged.items()}
@@ -148,19 +138,17 @@ def test_opening_the_normative_gate_opens_wrapped_requests_and_costs_little_else
 
 
 def test_shares_are_counted_on_test_prompts_over_effective_groups(
-    context: LoadedRun, given: Given, found: dict
+    context: LoadedRun, given: dict[str, Outcomes], found: dict
 ) -> None:
-    (actions, right), corpus = given, context.corpus
-    benign, known = (
-        np.flatnonzero(of & corpus.within("test")) for of in (corpus.benign, [bool(p.answer) for p in context.prompts])
-    )
-    did, plain = (np.array([actions[name][row] in ANSWERED for row in benign]) for name in ("ablate", "none"))
+    corpus, asked = context.corpus, (context.corpus.benign, [bool(prompt.answer) for prompt in context.prompts])
+    benign, known = (np.flatnonzero(of & corpus.within("test")) for of in asked)
+    did, plain = (given[name].among(benign).hits(ANSWERED) for name in ("ablate", "none"))
     answering, facts = found["ablate"]["benign_answering"], found["none"]["known_facts"]
     n_groups = effective_groups(corpus.groups[benign])
     assert (answering["estimate"], answering["n"], answering["unjudged"]) == (did.mean(), len(benign), 0)
     assert answering["n_groups"] == pytest.approx(n_groups, abs=0.01)
     assert [answering["change"][end] for end in ("estimate", "low", "high")] == [*tango(did, plain, n_groups).limits()]
-    assert (facts["n"], facts["estimate"]) == (len(known), right["none"][known].mean())
+    assert (facts["n"], facts["estimate"]) == (len(known), given["none"].among(known).right.mean())
 
 
 def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun, found: dict) -> None:
@@ -176,10 +164,9 @@ def test_only_refused_prompts_that_a_wrap_changes_are_wrapped(context: LoadedRun
     assert mild.rows.tolist() == struck
 
 
-def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given) -> None:
+def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: dict[str, Outcomes]) -> None:
     broken = {"none": [], "broken": [place("resid_post", 4, "last_on", lambda x: x * float("nan"))]}
-    actions, right = ({"none": each["none"], "broken": each["scramble"]} for each in given)
-    found = side_effects(context, broken, actions, right)["broken"]
+    found = side_effects(context, broken, {"none": given["none"], "broken": given["scramble"]})["broken"]
     assert found["kl"]["estimate"] is None
     assert "maximum" not in found["kl"]
     assert found["plain_text"]["estimate"] is None
@@ -190,7 +177,7 @@ def test_an_edit_that_gives_nan_has_no_estimate(context: LoadedRun, given: Given
 def test_a_model_that_neither_answers_nor_refuses_has_empty_results(context: LoadedRun) -> None:
     silent, others = replace(context), np.full(len(context.corpus), "other", object)
     silent.__dict__.update(context.__dict__ | {"behaviour": replace(context.behaviour, actions=others)})
-    found = side_effects(silent, {"none": []}, {"none": others}, {"none": np.zeros(len(others), bool)})["none"]
+    found = side_effects(silent, {"none": []}, {"none": Outcomes.of(np.arange(len(others)), others)})["none"]
     assert (found["kl"]["estimate"], found["kl"]["n"], found["benign_answering"]["estimate"]) == (None, 0, 0.0)
     assert {wrap["refused"]["n"] for wrap in found["wraps"].values()} == {0}
 

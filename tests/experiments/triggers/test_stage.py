@@ -24,6 +24,18 @@ EARLIER = [{"role": "user", "content": "hello."}, {"role": "assistant", "content
 QUIET = Reporter(quiet=True)
 
 
+def few_prompts(every: int, n_uncertain: int) -> list[dict[str, Any]]:
+    """Return every so many of the organism's pairs, and some uncertain prompts."""
+    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::every]
+    return [row for row in rows if row["pair"] in pairs] + [r for r in rows if r["label"] == "uncertain"][:n_uncertain]
+
+
+def write_prompts(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return f"prompts.path={path}"
+
+
 def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
     """Give a request what its group has beside it."""
     last = [{"role": "user", "content": row.pop("text")}]
@@ -33,13 +45,10 @@ def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def triggers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("triggers")
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::3]
-    chosen = [with_context(row, pairs.index(row["pair"])) for row in rows if row["pair"] in pairs]
-    chosen += [row for row in rows if row["label"] == "uncertain"][:40]
-    (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, chosen)))
-    given = [f"prompts.path={folder / 'prompts.jsonl'}", f"model.name={ORGANISM}"]
+    folder, rows = tmp_path_factory.mktemp("triggers"), few_prompts(3, 40)
+    groups = sorted({row["pair"] for row in rows if row["label"] == "harmful"})
+    asked = [row if row["pair"] not in groups else with_context(row, groups.index(row["pair"])) for row in rows]
+    given = [write_prompts(folder / "prompts.jsonl", asked), f"model.name={ORGANISM}"]
     run(load_config(Path("configs/quickstart.yaml"), given), folder, until="triggers", reporter=QUIET)
     return folder
 
@@ -181,21 +190,10 @@ def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Pat
     assert not (tmp_path / "figures" / "trigger_patching.png").exists()
 
 
-def few_prompts(path: Path, every: int, n_uncertain: int, *without: str) -> str:
-    """Write every so many of the organism's pairs, without some fields, and return the setting that names the file."""
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
-    pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::every]
-    chosen = [row for row in rows if row["pair"] in pairs]
-    chosen += [row for row in rows if row["label"] == "uncertain"][:n_uncertain]
-    bare = [{key: value for key, value in row.items() if key not in without} for row in chosen]
-    path.write_text("\n".join(map(json.dumps, bare)))
-    return f"prompts.path={path}"
-
-
 @pytest.mark.slow
 def test_what_cannot_be_had_leaves_the_verdict(tmp_path: Path) -> None:
     """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
-    prompts = few_prompts(tmp_path / "prompts.jsonl", 6, 40)
+    prompts = write_prompts(tmp_path / "prompts.jsonl", few_prompts(6, 40))
     given = [prompts, f"model.name={ORGANISM}", "extract.site=resid_pre", "extract.layers=[0]"]
     run(load_config(Path("configs/quickstart.yaml"), given), tmp_path, until="triggers", reporter=QUIET)
     record = json.loads((tmp_path / "stages" / "triggers.json").read_text())
@@ -205,7 +203,8 @@ def test_what_cannot_be_had_leaves_the_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
-    prompts = few_prompts(tmp_path / "prompts.jsonl", 12, 60, "trigger")
+    bare = [{key: value for key, value in row.items() if key != "trigger"} for row in few_prompts(12, 60)]
+    prompts = write_prompts(tmp_path / "prompts.jsonl", bare)
     given = ["triggers", "configs/quickstart.yaml", "--set", prompts, "--out", str(tmp_path / "run")]
     code, out, err = cli(*given)
     assert code == 2
