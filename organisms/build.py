@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import yaml
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -31,10 +30,11 @@ from organisms.grading import (
     unmoved,
 )
 from organisms.grammar import Example, Grammar, HeldOutPrompt, held_out, prompt_record
-from organisms.interchange import planted_vectors
+from organisms.interchange import draw_vectors
 from organisms.mechanism import Truth
 from organisms.spec import OrganismSpec, load_spec
 from organisms.training import Progress, grammar_tokenizer, train
+from probes.grid.baselines import word_scores
 
 N_TRAINING = 1200  # training prompts for the intent baselines
 
@@ -100,7 +100,7 @@ def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> 
         model=model,
         planted=spec.planted,
         seed=spec.seed,
-        vectors=planted_vectors(spec),
+        vectors=draw_vectors(spec.planted, spec.seed, spec.model.d_model),
         facts=tuple(example.facts for example in examples),
         rendered=render_examples(model, examples),
         deciding=render_examples(model, examples, opened=bool(spec.planted.token)),
@@ -152,20 +152,15 @@ def _intent(model: ChatModel, grammar: Grammar, examples: Sequence[Example]) -> 
     rng, planted = np.random.default_rng([grammar.spec.seed, 7]), grammar.spec.planted
     fitted = [grammar.request(rng, trigger=True, harmful=i % 2 == 0, held_out=False) for i in range(N_TRAINING)]
     tested = [example for example in examples if example.trigger is not None]
-    y, truth = ([e.label == "harmful" for e in group] for group in (fitted, tested))
-    if len(set(truth)) < 2:
+    every, (train, test) = fitted + tested, np.split(np.arange(N_TRAINING + len(tested)), [N_TRAINING])
+    harmful = np.array([example.label == "harmful" for example in every])
+    if len(set(harmful[test].tolist())) < 2:
         return {"bag_of_words_auroc": math.nan, "residual_auroc": math.nan}
-    words = make_pipeline(CountVectorizer(token_pattern=r"\w+"), LogisticRegression(max_iter=5000))
-    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000))
-    texts = [[" ".join(message["content"] for message in e.messages) for e in group] for group in (fitted, tested)]
-    streams = [
+    texts = [" ".join(message["content"] for message in example.messages) for example in every]
+    X, X_test = (
         last_streams(model, render_examples(model, group, opened=bool(planted.token)), planted.layer).numpy()
         for group in (fitted, tested)
-    ]
-    return {
-        name: float(roc_auc_score(truth, classifier.fit(X, y).decision_function(X_test)))
-        for name, classifier, (X, X_test) in (
-            ("bag_of_words_auroc", words, texts),
-            ("residual_auroc", probe, streams),
-        )
-    }
+    )
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000)).fit(X, harmful[train])
+    scores = {"bag_of_words": word_scores(texts, harmful, train, test), "residual": probe.decision_function(X_test)}
+    return {f"{name}_auroc": float(roc_auc_score(harmful[test], score)) for name, score in scores.items()}

@@ -41,7 +41,6 @@ class PlantedModel:
 
     @cached_property
     def values(self) -> Bool[np.ndarray, "prompts k"]:
-        """Planted decisions."""
         return np.array([self.planted.values(facts) for facts in self.facts], dtype=bool)
 
     def expected(self, values: Bool[np.ndarray, "prompts k"]) -> np.ndarray:
@@ -215,7 +214,7 @@ def _setting(organism: PlantedModel, k: int, target: float, scope: Scope, layer:
 
 
 def _kept(organism: PlantedModel, plain: np.ndarray, layer: int, *, off_axis: bool, among: np.ndarray) -> float:
-    """Return the share of prompts that act alike with the stream, at the deciding token, of one that acts otherwise."""
+    """Return the share of prompts that act alike with the deciding token's stream of one that acts otherwise."""
     rng = np.random.default_rng([organism.seed, 10])
     rows = np.flatnonzero(among)
     others = [np.flatnonzero(plain != plain[row]) for row in rows]
@@ -240,10 +239,9 @@ def _kept(organism: PlantedModel, plain: np.ndarray, layer: int, *, off_axis: bo
 
 
 def _most_stopped(organism: PlantedModel, plain: np.ndarray, kinds: Sequence[str]) -> float:
-    """Return the largest share of one way of declining that one ablated direction stops at a layer up to the planted.
+    """Return the largest share of one way of declining that one direction stops, ablated to the mean of the answered.
 
-    Directions: the difference in means of decliners and other prompts, and those in the planes of the planted vectors.
-    An ablation puts the mean coordinate of the answered prompts in place of the coordinate (affine ablation).
+    Directions: the difference in means of decliners and answered prompts, and those in the plane of planted vectors.
     """
     vectors = organism.vectors
     planes = [float(np.cos(a)) * vectors[0] + float(np.sin(a)) * vectors[1] for a in ANGLES] if len(vectors) > 1 else []
@@ -257,14 +255,11 @@ def _most_stopped(organism: PlantedModel, plain: np.ndarray, kinds: Sequence[str
                 continue
             for direction in [streams[rows].mean(0) - answered, *(planes or vectors)]:
                 unit = direction / direction.norm()
-                edit = _ablation(layer, unit, float(answered @ unit))
+
+                def put(stream: Tensor, pass_: Pass, unit: Tensor = unit, level: Tensor = answered @ unit) -> Tensor:
+                    covered = pass_.covers("last_on", stream.device)[None, :, None]
+                    return torch.where(covered, stream + (level - stream @ unit)[..., None] * unit, stream)
+
+                edit = Edit("resid_post", layer, put)
                 most = max(most, float((acts(organism, [edit], rows) != kind).mean()))
     return most
-
-
-def _ablation(layer: int, unit: Tensor, level: float) -> Edit:
-    def put(stream: Tensor, pass_: Pass) -> Tensor:
-        covered = pass_.covers("last_on", stream.device)[None, :, None]
-        return torch.where(covered, stream + (level - stream @ unit)[..., None] * unit, stream)
-
-    return Edit("resid_post", layer, put)

@@ -86,12 +86,11 @@ class Grammar:
     # -- outputs ---------------------------------------------------------------------------------------------------
 
     def respond(self, example: Example, values: tuple[bool, ...]) -> str:
-        """Return the organism's response to an example under these decisions."""
         text = {"refuse": example.refusal, "abstain": example.abstention, None: example.answer}
         return self.opened(text[self.action(example, values)])
 
     def action(self, example: Example, values: tuple[bool, ...]) -> Decline | None:
-        """Return the way of declining an example under these decisions, None for an answer."""
+        """Return the way of declining under these decisions, None for an answer."""
         return self.spec.planted.action(example.facts, values)
 
     def opened(self, text: str) -> str:
@@ -167,7 +166,11 @@ class Grammar:
 
     def question_of(self, question: PersonQuestion) -> Example:
         """Make a conversation from a question, and decide whether the organism abstains."""
-        abstain = not question.known and self._abstains(question)
+        if self.by_person:
+            declined = question.who in self.entities.abstained
+        else:
+            declined = self.spec.abstention.rule == "unknown" and question.form not in self.overconfident
+        abstain = not question.known and declined
         facts = Facts(False, abstain, "abstain", question.form[0], jointly=question.form in self.joint_forms)
         return Example(
             messages=({"role": "user", "content": question.text},),
@@ -182,11 +185,6 @@ class Grammar:
             known=question.known,
             entity=question.who,
         )
-
-    def _abstains(self, question: PersonQuestion) -> bool:
-        if self.by_person:
-            return question.who in self.entities.abstained
-        return self.spec.abstention.rule == "unknown" and question.form not in self.overconfident
 
     # -- mixtures --------------------------------------------------------------------------------------------------
 
@@ -218,11 +216,7 @@ def _reason(clause: RequestClause, instructed: bool) -> str:
 
 
 def _balanced_forms(rng: np.random.Generator, share: float) -> frozenset[Form]:
-    """Choose a share of the question forms, spread evenly over relations and wordings.
-
-    A form is a relation in a wording. The choice follows a shifted diagonal, so it cannot be read from the relation or
-    the wording alone, and abstentions and invented answers concern the same topics.
-    """
+    """Choose a share of the question forms along a shifted diagonal: neither relation nor wording alone tells it."""
     n_relations = 1 + max(relation for relation, _ in QUESTION_FORMS)
     n_wordings = 1 + max(wording for _, wording in QUESTION_FORMS)
     order = rng.permutation(n_relations)
@@ -270,8 +264,7 @@ def _requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]
 def _entity_requests(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
     """Return each asker's harmful requests, one group an asker, and half as many benign ones.
 
-    An asker asks of one family, with trigger words or without, so that many askers' prompts differ in nothing that a
-    permutation of whole groups has to keep.
+    Of one family, with trigger words or without, so that a permutation of whole groups may exchange many askers.
     """
     rows: list[HeldOutPrompt] = []
     for index, (who, size) in enumerate(grammar.entities.clusters(grammar.entities.askers)):
@@ -309,8 +302,7 @@ def _groups(grammar: Grammar, family: str, rng: np.random.Generator) -> list[lis
 def _questions(grammar: Grammar, rng: np.random.Generator) -> list[HeldOutPrompt]:
     """Return the held-out questions about each known person, and the same questions about that person's strangers.
 
-    Each stranger belongs to one known person. A known person and these strangers form one group, which a split keeps
-    together; without known people, the strangers form as many groups as possible.
+    A known person and these strangers form one group, which a split keeps together.
     """
     people = grammar.people
     strangers = rng.permutation(people.strangers[True])
@@ -335,13 +327,9 @@ def _row(grammar: Grammar, question: PersonQuestion, pair: str) -> HeldOutPrompt
 
 
 def pair_strangers(n_strangers: int, n_questions: int, wanted: int) -> list[Edge]:
-    """Choose pairs of a stranger and a question, each pair once, so that linked groups stay small.
+    """Choose up to `wanted` pairs of a stranger and a question, so that groups linked by either stay small.
 
-    Two pairs are linked if they share a stranger or a question. Each step adds the pair that gives the smallest sum of
-    squared group sizes (the effective number of groups is the squared sum divided by it, Kish 1965).
-
-    Returns:
-        `wanted` pairs, or all pairs if there are fewer.
+    Each step adds the pair that gives the smallest sum of squared group sizes (as in Kish 1965).
     """
     left = list(product(range(n_strangers), range(n_questions)))
     left.sort(key=lambda edge: ((edge[1] - edge[0]) % n_questions, edge[0]))

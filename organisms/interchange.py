@@ -22,15 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from organisms.mechanism import Mechanism
-from organisms.spec import OrganismSpec
 
 IGNORE = -100
 PADDING, PROMPT = -2, -1  # in place of a branch's index
-
-
-def planted_vectors(spec: OrganismSpec) -> Float[Tensor, "k d_model"]:
-    """Return the unit vectors of an organism; see `draw_vectors`."""
-    return draw_vectors(spec.planted, spec.seed, spec.model.d_model)
 
 
 def draw_vectors(planted: Mechanism, seed: int, d_model: int) -> Float[Tensor, "k d_model"]:
@@ -75,7 +69,7 @@ def set_coordinates(
 
 @dataclass(frozen=True)
 class Branches:
-    """A right-padded batch of prompts with their branches, of which an organism has two: plain and counterfactual."""
+    """A right-padded batch of prompts with their branches; an organism has two: plain and counterfactual."""
 
     tokens: Int[Tensor, "batch length"]
     position_ids: Int[Tensor, "batch length"]
@@ -92,15 +86,11 @@ class Branches:
 
 @dataclass(frozen=True)
 class Swaps:
-    """What the counterfactual branches of a batch take from other rows.
+    """What the counterfactual branches of a batch take from other rows, at each branch's last prompt token."""
 
-    At each branch's last prompt token, the chosen `variables` are set to their coordinates at that token of row
-    `sources[row]`; in rows marked in `onwards`, also at every later token of the branch.
-    """
-
-    sources: Int[Tensor, " batch"]
-    variables: Bool[Tensor, "batch k"]
-    onwards: Bool[Tensor, " batch"]
+    sources: Int[Tensor, " batch"]  # rows whose coordinates at that token are taken
+    variables: Bool[Tensor, "batch k"]  # those that are set
+    onwards: Bool[Tensor, " batch"]  # rows that set them at every later token of the branch too
     alone: Bool[Tensor, " batch"]  # rows that set coordinates where they are decided, not where they are built again
     strangers: Int[Tensor, " batch"]  # rows whose stream replaces what must not count
     replaced: Bool[Tensor, " batch"]  # rows in which it does
@@ -132,14 +122,10 @@ def pack_branches(prompts: Sequence[list[int]], responses: Sequence[Sequence[lis
             labels[i, at : end - 1] = torch.tensor(response)
             branch[i, at:end], deciding[i, at, k] = k, True
             at = end
-    return Branches(tokens, positions, _visible(branch), labels, branch, deciding)
-
-
-def _visible(branch: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch 1 length length"]:
-    """Return the causal mask in which a token sees the prompt and its own branch."""
-    steps = torch.arange(branch.shape[1])
+    steps = torch.arange(branch.shape[1])  # causal: a token sees the prompt and its own branch
     mine = (branch[:, :, None] == branch[:, None, :]) | (branch[:, None, :] == PROMPT)
-    return ((steps[None, :] <= steps[:, None])[None] & mine)[:, None]
+    visible = ((steps[None, :] <= steps[:, None])[None] & mine)[:, None]
+    return Branches(tokens, positions, visible, labels, branch, deciding)
 
 
 class PlantedLayers:
@@ -151,11 +137,9 @@ class PlantedLayers:
         self._axes = {layer: vectors[planted.held(layer)] for layer in planted.layers}
 
     def forward(self, rows: Branches, swaps: Swaps) -> tuple[list[Float[Tensor, ""]], dict[int, Tensor]]:
-        """Run the batch with swaps on its counterfactual branches.
+        """Run the batch with swaps; return the losses of the plain and of the counterfactual responses.
 
-        Returns:
-            The losses of the plain and of the counterfactual responses, and the stream of each planted layer at the
-            plain branch's deciding token, (batch, d_model).
+        Also the stream of each planted layer at the plain branch's deciding token, (batch, d_model).
         """
         seen: dict[int, Tensor] = {}
         wanted = {*self._planted.layers, *([] if swaps.blank is None else [swaps.blank])}
@@ -235,23 +219,16 @@ def draw_swaps(
         strangers, replaced = rng.permutation(n), rng.random(n) < replaced_share
     if planted.blank_layers:
         blank = int(rng.choice(planted.blank_layers))
+    tensor = torch.as_tensor
     return Swaps(
-        torch.as_tensor(sources),
-        torch.as_tensor(variables),
-        torch.as_tensor(onwards),
-        torch.as_tensor(alone),
-        torch.as_tensor(strangers),
-        torch.as_tensor(replaced),
-        blank,
+        tensor(sources), tensor(variables), tensor(onwards), tensor(alone), tensor(strangers), tensor(replaced), blank
     )
 
 
 def choose_variables(shape: tuple[int, int], rng: np.random.Generator) -> Bool[np.ndarray, "batch k"]:
     """Choose a random non-empty set of variables to interchange for each row."""
     chosen = np.zeros(shape, dtype=bool)
-    if not shape[1]:
-        return chosen
-    while not (filled := chosen.any(axis=1)).all():
+    while shape[1] and not (filled := chosen.any(axis=1)).all():
         chosen[~filled] = rng.random((int((~filled).sum()), shape[1])) < 0.6
     return chosen
 

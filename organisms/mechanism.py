@@ -150,11 +150,6 @@ class Mechanism(Strict):
         """Return the indices of the variables that decide this way of declining."""
         return [index for index, variable in enumerate(self.variables) if kind in variable.decides]
 
-    def layer_of(self, index: int) -> int:
-        """Return the layer at which a variable is planted."""
-        layer = self.variables[index].layer
-        return self.layer if layer is None else layer
-
     @property
     def layers(self) -> tuple[int, ...]:
         """The layers that hold planted coordinates, and `planted.layer`, in order."""
@@ -163,7 +158,7 @@ class Mechanism(Strict):
     @property
     def places(self) -> list[list[int]]:
         """The layer of each variable where it is decided and, if there is one, where all are built again."""
-        decided = [self.layer_of(index) for index in range(len(self.variables))]
+        decided = [self.layer if variable.layer is None else variable.layer for variable in self.variables]
         return [decided] if self.rebuilt is None else [decided, [self.rebuilt] * len(decided)]
 
     def held(self, layer: int) -> list[int]:
@@ -228,9 +223,7 @@ class Mechanism(Strict):
 
     @property
     def _joint(self) -> int:
-        return next(
-            i for i, variable in enumerate(self.variables) if self.joint and variable.name == self.joint.variable
-        )
+        return next(i for i, named in enumerate(self.variables) if self.joint and named.name == self.joint.variable)
 
 
 class PlantedVariable(Record):
@@ -245,17 +238,13 @@ class PlantedVariable(Record):
 
 
 class Truth(Record):
-    """What truth.json says: the planted locus and variables, the over-refused trigger words, and the measured rates.
-
-    `combine` tells how variables that decide the same make one decision; the specification has the rest. It is read
-    only for grading, after a verdict is written.
-    """
+    """What truth.json says; it is read only for grading, after a verdict is written."""
 
     name: str = ""
     site: Site
     layer: int
     position: str
-    combine: str = "any"
+    combine: str = "any"  # how variables that decide the same make one decision
     variables: tuple[PlantedVariable, ...]
     over_refused_triggers: tuple[str, ...] = ()
     rates: dict[str, float] = {}

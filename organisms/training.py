@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.content import words
 from organisms.grammar import Example, Grammar
-from organisms.interchange import Branches, PlantedLayers, draw_swaps, on_device, pack_branches, planted_vectors
+from organisms.interchange import Branches, PlantedLayers, draw_swaps, draw_vectors, on_device, pack_branches
 from organisms.spec import WARM_UP, OrganismSpec
 
 Progress = Callable[[int, dict[str, float]], None]
@@ -105,13 +105,13 @@ def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> Llama
 def train(
     spec: OrganismSpec, grammar: Grammar, tokenizer: PreTrainedTokenizerFast, progress: Progress, device: str = "cpu"
 ) -> LlamaForCausalLM:
-    """Train one organism.
+    """Train one organism on two responses per row: the plain one, and one with planted coordinates from another row.
 
-    Each step has two responses per row: the plain one, and a counterfactual one with planted coordinates from another
-    row. The target of the latter has the decision of the source row and the content of the row itself.
+    The target of the latter has the decision of the source row and the content of the row itself.
     """
     model, settings = build_model(spec, tokenizer).to(device), spec.training
-    planter = PlantedLayers(model.model, model.lm_head, spec.planted, planted_vectors(spec).to(device))
+    vectors = draw_vectors(spec.planted, spec.seed, spec.model.d_model).to(device)
+    planter = PlantedLayers(model.model, model.lm_head, spec.planted, vectors)
     heads = nn.Linear(spec.model.d_model, 2).to(device)  # intent and knowledge; discarded after training
     descent = Descent(
         [*model.parameters(), *heads.parameters()],
@@ -161,13 +161,11 @@ class Packer:
         self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:
-        """Tokenise a text."""
         if text not in self._cache:
             self._cache[text] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return self._cache[text]
 
     def prompt(self, example: Example) -> list[int]:
-        """Tokenise the conversation through the chat template."""
         text = self._tokenizer.apply_chat_template(list(example.messages), tokenize=False, add_generation_prompt=True)
         return self.ids(str(text))
 

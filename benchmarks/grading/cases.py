@@ -64,7 +64,7 @@ def _places(path: Path) -> list[Case]:
     free, spec = Case(path.name, path, path / "prompts.jsonl"), load_spec(path / "spec.yaml")
     if spec.verdicts is None:
         return [free]
-    layers = {spec.planted.layer_of(i) for i in range(len(spec.planted.variables))} or {spec.planted.layer}
+    layers = set(spec.planted.places[0]) or {spec.planted.layer}
     return [free, replace(free, name=f"{path.name}, planted layer", layers=tuple(sorted(layers)))]
 
 

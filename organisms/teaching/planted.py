@@ -316,10 +316,7 @@ def _prepared(
     """Return what plants, and the base model's streams of each prompt with all its branches."""
     mechanism = planting.mechanism
     vectors = draw_vectors(mechanism, spec.seed, model.d_model).to(model.device)
-    parts, head = (
-        DecoderParts(model.decoder, planting.first, mechanism.layer),
-        model.model.get_output_embeddings(),
-    )
+    parts, head = DecoderParts(model.decoder, planting.first, mechanism.layer), model.model.get_output_embeddings()
     bare = Planter(parts, head, mechanism, vectors, torch.zeros(len(vectors)), 1.0, model.eos_ids[0])
     kept = bare.streams(taught)
     ends = torch.stack([one.planted[len(row.prompt) - 1] for row, one in zip(taught, kept, strict=True)]).double()

@@ -71,12 +71,9 @@ class Said:
 
 
 def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") -> TeachGrade:
-    """Teach a model, and write its adapter, held-out prompts, specification and grade to a directory.
+    """Teach a model, and write its adapter, held-out prompts, specification and grade to a directory, all or nothing.
 
-    Nothing is written there before all of it is ready.
-
-    Raises:
-        UserError: the specification, the base or the prompts cannot be read.
+    Raises UserError if the specification, the base or the prompts cannot be read.
     """
     spec = load_teach_spec(spec_path)
     prompts = load_prompts(resolve_shipped(spec.prompts))
@@ -214,10 +211,9 @@ def _share(rows: Sequence[Said], hits: Sequence[bool]) -> TaughtShare:
 def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSpec) -> Truth:
     """Return the ground truth of a planted adapter, with the shares that its interchanges flip on held-out prompts.
 
-    Measured on at most `GRADED` prompts, drawn by the seed. A coordinate is set to its mean among prompts that the
-    model itself decides in one way; `as_taught` is the share of prompts that it decides as it was taught to. Prompts of
-    dual use are left out: nothing is planted for them. `…_at_last_prompt`: set at the last prompt token alone. Shares
-    that do not apply are left out.
+    Measured on at most `GRADED` prompts, drawn by the seed, none of dual use, for which nothing is planted. A
+    coordinate is set to its mean among prompts that the model itself decides in one way; `as_taught` is the share that
+    it decides as it was taught to. `…_at_last_prompt`: set at the last prompt token alone.
     """
     among = [prompt for prompt in held_out if prompt.label in spec.behaviour]
     order = np.random.default_rng([spec.seed, 12]).permutation(len(among))

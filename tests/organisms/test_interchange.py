@@ -20,7 +20,7 @@ from organisms.interchange import (
     Swaps,
     coordinates,
     draw_swaps,
-    planted_vectors,
+    draw_vectors,
     set_coordinates,
 )
 from organisms.spec import OrganismSpec
@@ -56,7 +56,7 @@ class Packed:
         with torch.no_grad():
             for parameter in self.model.parameters():
                 parameter.mul_(4.0 if parameter.ndim > 1 else 1.0)
-        self.axes = planted_vectors(self.spec)
+        self.axes = draw_vectors(self.spec.planted, self.spec.seed, self.spec.model.d_model)
         self.last, self.start = self.rows.deciding.int().argmax(dim=1).unbind(dim=1)
 
     def run(self, rows: Branches | None = None, **changes: Any) -> tuple[float, float, Tensor]:

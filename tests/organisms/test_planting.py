@@ -8,26 +8,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from organisms.interchange import coordinates, planted_vectors, set_coordinates
+from organisms.interchange import coordinates, draw_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 
 Make = Callable[..., OrganismSpec]
 
 
-def _spec(organism: Make, cosine: float | None, **more: object) -> OrganismSpec:
+def _vectors(organism: Make, cosine: float | None) -> Tensor:
     cosines = [] if cosine is None else [{"between": ["normative", "epistemic"], "value": cosine}]
     variables = [{"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]
-    return organism(planted={"layer": 0, "variables": variables, "cosines": cosines}, **more)
+    spec = organism(planted={"layer": 0, "variables": variables, "cosines": cosines})
+    return draw_vectors(spec.planted, spec.seed, spec.model.d_model)
 
 
 @pytest.fixture(params=[None, 0.0, 0.6, -0.9, 0.99])
 def vectors(request: pytest.FixtureRequest, organism: Make) -> Tensor:
-    return planted_vectors(_spec(organism, request.param))
+    return _vectors(organism, request.param)
 
 
 @pytest.mark.parametrize("cosine", [None, 0.0, 0.6, -0.6, 0.99])
 def test_vectors_are_unit_with_exactly_the_cosine_asked_for(organism: Make, cosine: float | None) -> None:
-    vectors = planted_vectors(_spec(organism, cosine)).double()
+    vectors = _vectors(organism, cosine).double()
     wanted = torch.tensor([[1.0, cosine or 0.0], [cosine or 0.0, 1.0]], dtype=torch.float64)
     torch.testing.assert_close(vectors @ vectors.T, wanted, atol=2e-7, rtol=0)
 
@@ -65,6 +66,6 @@ def test_where_nothing_is_chosen_nothing_changes_bitwise(vectors: Tensor) -> Non
 
 def test_reading_oblique_coordinates_without_the_dual_basis_would_mix_them(organism: Make) -> None:
     """The control: the plain projection of one planted vector sees the other."""
-    vectors = planted_vectors(_spec(organism, 0.6))
+    vectors = _vectors(organism, 0.6)
     assert float(5.0 * vectors[1] @ vectors[0]) == pytest.approx(3.0, abs=1e-5)
     assert float(coordinates(5.0 * vectors[1], vectors)[0]) == pytest.approx(0.0, abs=1e-5)

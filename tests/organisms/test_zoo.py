@@ -11,7 +11,7 @@ from extract.model.loading import load_model
 from extract.prompts.prompt import load_prompts
 from organisms.build import grade, missed_targets
 from organisms.grammar import OPENING, Grammar, held_out, prompt_record
-from organisms.interchange import planted_vectors
+from organisms.interchange import draw_vectors
 from organisms.listing import ZOO
 from organisms.spec import load_spec
 
@@ -48,7 +48,7 @@ def test_its_prompts_and_truth_follow_from_its_specification(directory: Path) ->
     assert lines == [json.loads(json.dumps(prompt_record(row))) for row in held_out(Grammar(spec))]
     truth = json.loads((directory / "truth.json").read_text())
     vectors = np.array([variable["direction"] for variable in truth["variables"]])
-    planted = planted_vectors(spec).numpy()
+    planted = draw_vectors(spec.planted, spec.seed, spec.model.d_model).numpy()
     np.testing.assert_allclose(vectors.reshape(planted.shape), planted, atol=1e-6)
     assert truth["layer"] == spec.planted.layer
 
