@@ -20,7 +20,7 @@ from scoring.case import Case, Row, cases_of
 from scoring.judges import CompletionToJudge
 from scoring.rates import RATES, JointRates
 from scoring.readers.answers import read_records
-from scoring.readers.row import InputNotes
+from scoring.readers.columns import InputNotes
 from scoring.right_action import DEFAULT, load_adjacency
 from scoring.score_file import score_completions, score_file
 from scoring.scorecard import Scorecard

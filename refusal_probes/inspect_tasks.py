@@ -28,7 +28,7 @@ from scoring.judges.structured_refusal import refused
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.rates import RATES, mistakes
 from scoring.readers.answers import read_sample
-from scoring.readers.row import attributes_of
+from scoring.readers.columns import attributes_of
 from scoring.right_action import credit_of, load_adjacency
 from scoring.score_file import entry_of, to_judge
 from scoring.scorecard import Scorecard, scorecard

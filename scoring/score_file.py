@@ -31,8 +31,7 @@ from scoring.labels.corrected import corrected_rates, error_bands
 from scoring.labels.label_file import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_answers
-from scoring.readers.columns import read_column_map
-from scoring.readers.row import InputNotes, held_until
+from scoring.readers.columns import InputNotes, held_until, read_column_map
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
 from scoring.scorecard import Scorecard, scorecard
 from scoring.scored_file import cases_of_run, scored_files

@@ -20,7 +20,7 @@ from scoring.judges import JudgeRecord, RefusedBy
 from scoring.labels.corrected import Corrected, ErrorBand
 from scoring.ledger import Ledger, group_overlap, taken
 from scoring.rates import RATES, JointRates, mean_of_groups
-from scoring.readers.row import InputNote
+from scoring.readers.columns import InputNote
 from scoring.right_action import Adjacency, GroupOverlap, ScoredAction, credit_of, mean_credit, score_counts
 
 Counts = tuple[Mapping[ScoredAction, int], GroupOverlap]  # as `count_actions` returns them

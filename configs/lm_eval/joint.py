@@ -11,7 +11,7 @@ from scoring.case import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.judges.rules import RuleJudge
 from scoring.rates import mistakes
-from scoring.readers.row import PROMPT_FIELDS, attributes_of
+from scoring.readers.columns import PROMPT_FIELDS, attributes_of
 
 JUDGE = RuleJudge()
 

@@ -20,14 +20,20 @@ from extract.prompts.rows import is_missing, is_text, place, read_rows, replace_
 from scoring.case import Row
 from scoring.judges import RefusedBy
 from scoring.judges.structured_refusal import structured_refusal
-from scoring.readers.columns import ROW_NUMBER, ROWS, ColumnMap, checked, guess_columns, guess_line, listed
-from scoring.readers.row import (
+from scoring.readers.columns import (
     FIELDS,
     PROMPT_FIELDS,
+    ROW_NUMBER,
+    ROWS,
+    ColumnMap,
     ForeignRow,
     InputNotes,
+    checked,
     content_text,
+    guess_columns,
+    guess_line,
     is_transcript,
+    listed,
     prompt_fields,
     turns,
 )

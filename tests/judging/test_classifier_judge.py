@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoConfig,
@@ -102,9 +102,6 @@ def judged(judge: ClassifierJudge, texts: list[str]) -> list[Judgement]:
     return list(judge.judge_all(CompletionToJudge(text) for text in texts))
 
 
-# -- what it says ------------------------------------------------------------------------------------------------------
-
-
 def test_it_tells_refusals_abstentions_and_answers_it_never_saw(single: Path) -> None:
     judgements = judged(judge_of(single), [text for _, text in held_out()])
     assert [j.action for j in judgements] == [ACTIONS[label] for label, _ in held_out()]
@@ -148,12 +145,9 @@ def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
     assert judge.record().below_threshold == [certain.action, doubtful.action].count(None)
 
 
-def test_nan_is_no_action(single: Path, tmp_path: Path) -> None:
-    broken = Path(shutil.copytree(single, tmp_path / "broken"))
-    weights = load_file(broken / "model.safetensors")
-    weights["classifier.bias"][1] = float("nan")
-    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
-    judge = judge_of(broken)
+def test_nan_is_no_action(single: Path) -> None:
+    judge = judge_of(single)
+    torch.nn.init.constant_(judge.model.classifier.bias, torch.nan)
     [judgement] = judged(judge, ["i cannot help with that"])
     assert judgement == Judgement(None, "the classifier's probabilities are NaN")
     assert judge.record().nan == 1
@@ -180,9 +174,6 @@ def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(single: Path, tmp
     assert (judge.record().disagreeing, judge.record().below_threshold) == (1, 1)
 
 
-# -- what it reads -----------------------------------------------------------------------------------------------------
-
-
 def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
     said = ("how do you open this lock ?", "i will not {prompt}")
 
@@ -197,9 +188,7 @@ def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
 
 def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> None:
     judge = judge_of(single, text="{prompt} {completion}")
-    known, unknown = judge.judge_all(
-        [CompletionToJudge("i cannot help with that", "how ?"), CompletionToJudge("i cannot help with that")]
-    )
+    known, unknown = judge.judge_all(CompletionToJudge("i cannot help with that", asked) for asked in ("how ?", None))
     assert known.action is not None
     assert unknown == Judgement(None, "its prompt is not known")
     assert judge.record().without_prompt == 1
@@ -235,9 +224,6 @@ def test_little_is_read_ahead(single: Path) -> None:
     for n, _ in enumerate(judgements, start=1):
         assert read - n < 2 * classifier_module.WINDOW
     assert n == 1000
-
-
-# -- what does not fit -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -314,9 +300,6 @@ def test_a_decoder_without_a_padding_token_judges_a_batch_as_its_rows(tmp_path: 
         plain = judge.model(torch.tensor([tokens[3]["input_ids"]])).logits.softmax(-1)[0]
     torch.testing.assert_close(alone[3], plain)
     assert len({tuple(row.tolist()) for row in alone}) == 9
-
-
-# -- the record --------------------------------------------------------------------------------------------------------
 
 
 def test_the_record_says_which_model_judged_and_how(single: Path, tmp_path: Path) -> None:

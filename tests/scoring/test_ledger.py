@@ -165,12 +165,6 @@ def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
     assert rates_by(ledger, "'all'")["all"].over_refusal.n == MAX_VALUES + 51
 
 
-def test_strange_characters_stay_what_they_are(ledger: Ledger) -> None:
-    for i, text in enumerate(("\0", "a\0b", "a\0c", "ünï", "\ud800", "'", '"')):
-        ledger.add(entry({"label": "benign", "action": "answer", "category": text}, i))
-    assert len(scorecard(ledger, CREDITS).by["category"]) == 7
-
-
 def test_no_room_for_the_table_is_one_line() -> None:
     def fill() -> None:
         with workspace() as connection:

@@ -111,8 +111,6 @@ def test_rows_of_one_group_count_once() -> None:
         ("answer: {answer: 0.5}", "answer: answer: 0.5; expected another action"),
         ("reply: {refuse: 0.5}", "'reply' is not a right action"),
         ("answer: [refuse]", "answer must hold actions and their credits, found list"),
-        ("- answer", "must hold keys and values, found list"),
-        ("a: [", "is not readable YAML"),
     ],
 )
 def test_a_mistaken_adjacency_is_named(text: str, said: str, tmp_path: Path) -> None:

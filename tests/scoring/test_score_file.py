@@ -110,18 +110,6 @@ def test_an_endpoint_judges_behind_the_same_command(cli, tmp_path: Path) -> None
     assert by_judge["intent"] == 0.5
 
 
-def test_a_file_that_fails_leaves_no_folder(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "answers.csv"
-    path.write_text("id;completion\n1;no\n")
-    code, _, err = cli("score", str(path), "--out", str(tmp_path / "out"))
-    assert code == 2
-    assert "separated by ';'; save the file with commas" in err
-    assert not (tmp_path / "out").exists()
-    path.write_text("id,completion,label\n1,no,dangerous\n")
-    assert cli("score", str(path), "--out", str(tmp_path / "out"))[0] == 2
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -179,9 +167,6 @@ def test_a_table_with_usual_names_needs_no_map_and_the_scorecard_says_so(cli, tm
     code, out, _ = cli("score", str(tmp_path / "a.csv"))
     assert code == 0
     assert "Note: read from column 'prompt' as 'text'" in out
-
-
-# -- the scorecard: attribution of declines, breakdowns, right actions, dual-use prompts -------------------------------
 
 
 @pytest.fixture

@@ -90,14 +90,9 @@ def test_characters_that_cannot_be_written_are_spelled_out(tmp_path: Path) -> No
     assert [r["id"] for r in scored(tmp_path)] == ["0", "\\udc00"]
 
 
-# -- all or nothing ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError, OSError])
 @pytest.mark.parametrize("parquet", [False, True])
-def test_what_stops_midway_leaves_an_earlier_result_alone(
-    fault: type[BaseException], parquet: bool, tmp_path: Path
-) -> None:
+def test_a_stop_midway_leaves_earlier_results(fault: type[BaseException], parquet: bool, tmp_path: Path) -> None:
     score([row(0)], tmp_path, parquet=parquet)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 

@@ -11,8 +11,7 @@ from extract.errors import UserError
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.readers.answers import read_answers
-from scoring.readers.columns import read_column_map
-from scoring.readers.row import InputNotes
+from scoring.readers.columns import InputNotes, read_column_map
 
 DATA = Path(__file__).parents[1] / "scoring" / "data"
 REFUSAL = "I\u2019m sorry, but I can\u2019t help with that."

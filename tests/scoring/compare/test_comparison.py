@@ -64,18 +64,13 @@ ANSWERS = dict.fromkeys(LABELS, "answer")
         (ANSWERS, ANSWERS | {"benign": "answer_with_caveat"}, "none_shown"),  # another action, the same rates
     ],
 )
-def test_a_planted_change_leads_where_it_was_planted(
-    first: dict[str, str], second: dict[str, str], move: str, tmp_path: Path
-) -> None:
+def test_a_planted_change_is_found(first: dict[str, str], second: dict[str, str], move: str, tmp_path: Path) -> None:
     found = compared(tmp_path, policy(first), policy(second))
     assert found["move"] == move
     if second == RIGHT:
         assert found["right_action_change"]["estimate"] > 0 or first == RIGHT
     if len(set(first.values())) == len(set(second.values())) == 1:
         assert found["right_action_change"]["estimate"] == pytest.approx(0)  # caution alone earns no credit
-
-
-# -- McNemar's test, over groups ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("up", "down"), [(0, 0), (1, 0), (7, 0), (3, 9), (30, 31), (400, 350), (3000, 0)])
@@ -119,9 +114,6 @@ def test_without_a_change_one_is_rarely_shown(size: int) -> None:
         nets = Counter((size * (second.astype(int) - first)).tolist())
         shown.append(mcnemar(nets) < 0.05)
     assert np.mean(shown) < 0.065
-
-
-# -- intervals of a difference -----------------------------------------------------------------------------------------
 
 
 @draws(15, 60)
@@ -174,9 +166,6 @@ def test_the_change_is_the_difference_of_the_scores(said: list[tuple[str, str, s
     assert change.estimate == pytest.approx(scores[1].estimate - scores[0].estimate, nan_ok=True)
 
 
-# -- symmetry in the two runs ------------------------------------------------------------------------------------------
-
-
 @settings(deadline=None, max_examples=40)
 @given(said=PAIRED, finer=st.booleans())
 @pytest.mark.slow
@@ -206,9 +195,6 @@ def test_the_other_way_round_everything_is_mirrored(
     assert [(f["id"], f["first"], f["second"]) for f in there["flips"]] == [
         (f["id"], f["second"], f["first"]) for f in back["flips"]
     ]
-
-
-# -- matching of completions -------------------------------------------------------------------------------------------
 
 
 def test_every_row_is_accounted_for(tmp_path: Path) -> None:

@@ -61,18 +61,15 @@ def test_junit_fails_where_a_condition_holds_and_errs_where_nothing_is_known(com
     conditions = [parse(text) for text in ("over_refusal > 5%", "change.missed_harm.low > 0", "unjudged > 0")]
     root = ElementTree.fromstring(to_junit(comparison, conditions))
     suites = {suite.get("name", "").split()[0].split("/")[-1]: suite for suite in root}
-    careful = next(suite for name, suite in suites.items() if "careful" in name)
-    again = next(suite for name, suite in suites.items() if "again" in name)
+    careful, again = (next(suite for name, suite in suites.items() if one in name) for one in ("careful", "again"))
     assert (careful.get("tests"), careful.get("failures"), careful.get("errors")) == ("3", "1", "0")
     assert (again.get("failures"), again.get("errors")) == ("0", "0")
     failed = [case.get("name") for case in careful if case.find("failure") is not None]
     assert failed == ["over_refusal > 5%"]
-    only_benign = comparison.model_copy(update={"comparisons": tuple(
-        one.model_copy(update={"rates": one.rates.model_copy(update={"over_refusal": NO_RATE})})
-        for one in comparison.comparisons
-    )})  # fmt: skip
-    unknown = ElementTree.fromstring(to_junit(only_benign, conditions[:1]))
-    assert [suite.get("errors") for suite in unknown] == ["1", "1"]
+    run = comparison.comparisons[0]
+    silent = run.model_copy(update={"rates": run.rates.model_copy(update={"over_refusal": NO_RATE})})
+    unknown = to_junit(comparison.model_copy(update={"comparisons": (silent,)}), conditions[:1])
+    assert [suite.get("errors") for suite in ElementTree.fromstring(unknown)] == ["1"]
 
 
 def test_the_command_writes_all_three_and_still_fails(cli: Cli, files: list[Path], tmp_path: Path) -> None:

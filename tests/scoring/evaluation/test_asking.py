@@ -60,9 +60,7 @@ def test_every_prompt_gets_its_own_answer_with_few_in_flight(server: ChatServer,
     assert kept.left(asked) == []
 
 
-def test_an_endpoint_that_fails_delays_and_limits_at_random_is_asked_again_for_the_rest_only(
-    server: ChatServer, kept: KeptAnswers
-) -> None:
+def test_a_failing_endpoint_is_asked_again_for_the_rest_only(server: ChatServer, kept: KeptAnswers) -> None:
     rng, lock = random.Random(3), threading.Lock()
 
     def unreliable(asked: Asked) -> Answer:
@@ -104,10 +102,8 @@ def test_answers_depend_on_all_that_was_asked(tmp_path: Path) -> None:
 
 
 def test_a_lone_surrogate_is_no_reason_to_lose_an_answer(server: ChatServer, kept: KeptAnswers) -> None:
-    server.answers = lambda asked: Answer(
-        raw='{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "length"}]}'
-    )
-    asked = prompts(1)
+    raw = '{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "length"}]}'
+    server.answers, asked = (lambda asked: Answer(raw=raw)), prompts(1)
     ask_endpoint(asked, config(server), kept, no_progress)
     assert [answer for answer in map(kept.get, asked)] == [Reply("a?b", True)]
 
@@ -129,9 +125,7 @@ def test_a_refusal_outside_the_text_is_an_answer_with_its_reason(server: ChatSer
     assert len(server.asked) == 5  # a filtered request is not sent again
 
 
-def test_tokens_that_were_not_counted_of_every_answer_have_no_total_and_no_cost(
-    tmp_path: Path, kept: KeptAnswers
-) -> None:
+def test_uncounted_tokens_have_no_total_and_no_cost(tmp_path: Path, kept: KeptAnswers) -> None:
     asked = prompts(2)
     record = Evaluation(target="m", suite="core", prompts=2, settings={})
     kept.put(asked[:1], [Reply("yes", False, 100, 10)])

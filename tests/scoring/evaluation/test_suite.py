@@ -8,7 +8,7 @@ import pytest
 
 from extract.errors import UserError
 from extract.prompts.dataset import describe
-from extract.prompts.prompt import load_prompts
+from extract.prompts.prompt import ALL_LABELS, load_prompts
 from extract.shipped import ROOT
 from scoring.evaluation.suite import KNOWN, Source, Suite, load_suite, prompts_of
 
@@ -32,9 +32,7 @@ def problem(suite: str | Suite, folder: Path | None = None) -> str:
 def test_the_core_suite_draws_evenly_over_labels_and_categories_and_always_the_same() -> None:
     suite = load_suite("core")
     prompts = prompts_of(suite, limit=40)
-    assert Counter(prompt.label for prompt in prompts) == dict.fromkeys(
-        ("benign", "harmful", "uncertain", "dual_use"), 40
-    )
+    assert Counter(prompt.label for prompt in prompts) == dict.fromkeys(ALL_LABELS, 40)
     assert prompts == prompts_of(suite, limit=40)
     whole = load_prompts(CORE)
     kinds = {prompt.category for prompt in whole if prompt.label == "harmful"}
@@ -85,9 +83,8 @@ def test_a_suite_of_one_s_own_is_a_file(tmp_path: Path) -> None:
     rows = [{"id": "a", "text": "who?", "label": "benign"}, {"id": "b", "text": "why?", "label": "uncertain"}]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     file = tmp_path / "suite.yaml"
-    file.write_text(
-        f"path: {tmp_path / 'mine.jsonl'}\ndatasets: [{{name: advbench, path: {advbench(tmp_path / 'x')}}}]\n"
-    )
+    sets = f"[{{name: advbench, path: {advbench(tmp_path / 'x')}}}]"
+    file.write_text(f"path: {tmp_path / 'mine.jsonl'}\ndatasets: {sets}\n")
     assert len(prompts_of(load_suite(str(file)))) == 8
 
 

@@ -29,12 +29,14 @@ from scoring.score_file import entry_of, to_judge
 from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, running
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
-# -- agreement, order, requests in flight ------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("n", [300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(server: ChatServer, n: int) -> None:
     said, read = rows(n), 0
+
+    def slowly(asked: Asked) -> Answer:
+        time.sleep(0.03 * (asked.number % 8 == 2))
+        return by_rules(asked)
 
     def source() -> Iterator[CompletionToJudge]:
         nonlocal read
@@ -42,6 +44,7 @@ def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(serve
             read += 1
             yield row
 
+    server.answers = slowly
     judge, judgements = judge_of(server, concurrency=4), []
     for judgement in judge.judge_all(source()):
         judgements.append(judgement)
@@ -50,21 +53,9 @@ def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(serve
     assert [(j.action, j.evidence) for j in judgements] == [(w.action, w.evidence) for w in wanted]
     assert len({j.action for j in judgements}) >= 5
     assert all(j.fields == {"intent": 0.5} for j in judgements)
-    assert judge.record().asked == len(server.asked) == n
-    assert judge.record().retried == 0
-
-
-def test_order_is_kept_though_answers_come_out_of_order(server: ChatServer) -> None:
-    def slowly(asked: Asked) -> Answer:
-        time.sleep(0.12 if asked.number % 4 == 2 else 0.01)
-        return by_rules(asked)
-
-    server.answers = slowly
-    said = rows(40)
-    judgements = list(judge_of(server, concurrency=6).judge_all(said))
-    assert [j.action for j in judgements] == [j.action for j in RuleJudge().judge_all(said)]
+    assert (judge.record().asked, len(server.asked), judge.record().retried) == (n, n, 0)
     assert [asked.number for asked in server.answered] != sorted(asked.number for asked in server.answered)
-    assert 2 <= server.most_at_once <= 6
+    assert 2 <= server.most_at_once <= 4
 
 
 def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
@@ -78,9 +69,6 @@ def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
     next(judgements)
     judgements.close()  # type: ignore[attr-defined]
     assert len(server.asked) <= 5  # two were read, two in flight, and one may just have begun
-
-
-# -- the request -------------------------------------------------------------------------------------------------------
 
 
 def test_the_request_holds_the_rubric_and_the_data_and_what_is_set(server: ChatServer) -> None:
@@ -110,9 +98,7 @@ def test_a_completion_cannot_pose_as_anything_but_data(server: ChatServer) -> No
     assert [message["role"] for message in server.asked[0].body["messages"]] == ["system", "user"]
 
 
-def test_the_key_comes_from_the_named_variable_and_no_other(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_comes_from_the_named_variable(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-for-somebody-else")
     monkeypatch.setenv("JUDGE_KEY", " sk-mine\n")
     one(judge_of(server, api_key_env="JUDGE_KEY"))
@@ -147,9 +133,6 @@ def test_a_request_refused_for_another_reason_keeps_json_mode(server: ChatServer
     assert judge.record().failed == {"status_400": 2}
 
 
-# -- replies that cannot be read ---------------------------------------------------------------------------------------
-
-
 def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong(server: ChatServer) -> None:
     server.answers = lambda asked: by_rules(asked) if len(asked.body["messages"]) > 2 else Answer("It refuses.")
     judge = judge_of(server)
@@ -173,9 +156,7 @@ def test_an_unreadable_reply_is_asked_for_again_with_what_was_wrong(server: Chat
         (Answer(raw='["choices"]'), "the response is not a chat completion"),
     ],
 )
-def test_what_cannot_be_read_to_the_end_is_unjudged_and_not_kept(
-    server: ChatServer, tmp_path: Path, answer: Answer, said: str
-) -> None:
+def test_an_unreadable_reply_is_not_kept(server: ChatServer, tmp_path: Path, answer: Answer, said: str) -> None:
     server.answers = by_completion(odd=lambda asked: answer)
     judge = judge_of(server, tmp_path / "cache")
     odd, even = judge.judge_all([CompletionToJudge("odd"), CompletionToJudge("I can't help with that.")])
@@ -194,9 +175,6 @@ def test_fields_out_of_range_are_left_out_and_counted(server: ChatServer) -> Non
     judge = judge_of(server)
     assert one(judge) == Judgement("answer", "x", {"context": 0.5})
     assert judge.record().fields_out_of_range == 1
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -249,9 +227,7 @@ def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer,
         (404, r"knows no model 'judge-1' \(404\): check model, and that base_url"),
     ],
 )
-def test_what_no_request_can_mend_stops_at_once(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch, status: int, said: str
-) -> None:
+def test_fatal_errors_stop_at_once(server: ChatServer, monkeypatch: pytest.MonkeyPatch, status: int, said: str) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     server.answers = lambda asked: Answer(status=status, raw='{"error": {"message": "bad key sk-secret"}}')
     with pytest.raises(UserError, match=said) as told:
@@ -297,9 +273,6 @@ def test_a_server_that_goes_away_on_the_way_fails_the_rest_by_kind(tmp_path: Pat
     assert one(judge).action == "refuse"  # cached
 
 
-# -- known answers -----------------------------------------------------------------------------------------------------
-
-
 def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server: ChatServer, tmp_path: Path) -> None:
     def reading(asked: Asked) -> Answer:
         """Say what only a reader of both can say: the year in Roman numerals is the known one."""
@@ -328,9 +301,6 @@ def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server:
     assert "`right`" not in server.asked[0].body["messages"][0]["content"]
 
 
-# -- the cache and the record -----------------------------------------------------------------------------------------
-
-
 def test_failures_are_asked_again(server: ChatServer, tmp_path: Path) -> None:
     server.answers = by_completion(broken=lambda asked: Answer(status=500))
     said = [*rows(5), CompletionToJudge("broken")]
@@ -352,9 +322,7 @@ def test_failures_are_asked_again(server: ChatServer, tmp_path: Path) -> None:
         ({"concurrency": 1, "retries": 9, "timeout_s": 5, "price_per_million_input": 1}, 0),
     ],
 )
-def test_what_matters_to_the_judgement_is_in_the_key(
-    server: ChatServer, tmp_path: Path, keys: dict[str, Any], asked_again: int
-) -> None:
+def test_the_cache_key(server: ChatServer, tmp_path: Path, keys: dict[str, Any], asked_again: int) -> None:
     one(judge_of(server, tmp_path / "cache"))
     one(judge_of(server, tmp_path / "cache", **keys))
     assert len(server.asked) == 1 + asked_again
@@ -408,9 +376,6 @@ def test_an_unusable_cache_is_reported_before_the_first_request(server: ChatServ
     assert server.asked == []
 
 
-# -- the record --------------------------------------------------------------------------------------------------------
-
-
 def test_the_record_says_what_it_took(server: ChatServer) -> None:
     judge = judge_of(server, price_per_million_input=2.0, price_per_million_output=10.0)
     list(judge.judge_all(rows(50)))
@@ -421,9 +386,6 @@ def test_the_record_says_what_it_took(server: ChatServer) -> None:
     assert record["cost"] == pytest.approx(5000 * 2 / 1e6 + 500 * 10 / 1e6)
     assert len(str(record["rubric"])) == 64
     assert judge_of(server, rubric="Another.\nJSON.").record().rubric != record["rubric"]
-
-
-def test_without_prices_or_counted_tokens_there_is_no_cost(server: ChatServer) -> None:
     unpriced = judge_of(server)
     one(unpriced)
     assert (unpriced.record().input_tokens, unpriced.record().cost) == (100, None)

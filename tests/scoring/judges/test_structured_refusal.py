@@ -11,8 +11,7 @@ from scoring.judges import CompletionToJudge
 from scoring.judges.chat_endpoint import Reply
 from scoring.judges.rules import RuleJudge
 from scoring.readers.answers import read_records
-from scoring.readers.columns import read_column_map
-from scoring.readers.row import InputNotes
+from scoring.readers.columns import InputNotes, read_column_map
 from scoring.score_file import score_file
 from scoring.wording import card_lines
 from tests.support.completion_files import ASKED, DATA, answers, jsonl
@@ -60,9 +59,7 @@ def read(row: dict[str, Any], *maps: str) -> tuple[str | None, str | None]:
         ({"completion": "", "error": "content_filter was here"}, (), (None, "")),
     ],
 )  # fmt: skip
-def test_a_row_says_by_what_it_is_refused(
-    row: dict[str, Any], maps: tuple[str, ...], expected: tuple[str | None, str | None]
-) -> None:
+def test_refused_by(row: dict[str, Any], maps: tuple[str, ...], expected: tuple[str | None, str | None]) -> None:
     assert read(row, *maps) == expected
 
 

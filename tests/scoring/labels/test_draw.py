@@ -80,12 +80,6 @@ def test_samples_of_one_prompt_are_rows_of_their_own(tmp_path: Path) -> None:
     assert sorted(row.key for row in draw.rows) == [("a", ""), ("a", "#2"), ("a", "#3"), ("a", "#4")]
 
 
-def test_a_run_directory_is_drawn_from_its_own_completions(small_run: Path) -> None:
-    draw = draw_rows(small_run, 25, 0, stratify=False)
-    assert draw.source.endswith("completions.jsonl")
-    assert all(row.text and row.completion for row in draw.rows)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from scoring.readers.row import InputNotes
+from scoring.readers.columns import InputNotes
 from tests.support.completion_files import ASKED, DATA, REFUSAL, ROW, answers, jsonl, judged, problem
-
-# Inspect.
 
 
 @pytest.mark.parametrize(("name", "epochs"), [("inspect.eval", 2), ("inspect.json", 1)])
@@ -93,9 +91,6 @@ def test_an_archive_or_a_log_without_samples_is_an_error(tmp_path: Path) -> None
     (tmp_path / "other.json").write_text('{"samples": [], "eval": 1}')  # no log
     said = problem(lambda: answers(tmp_path / "other.json"))
     assert "expected a list of rows, found dict with 'samples', 'eval'" in said
-
-
-# lm-evaluation-harness.
 
 
 def test_lm_eval_samples_give_every_raw_repeat_of_the_first_filter() -> None:
