@@ -19,13 +19,7 @@ from probes.direction import Direction, Locus
 
 
 def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str]) -> None:
-    """Write directions to one safetensors file: one tensor each, the rest as JSON metadata.
-
-    Any safetensors reader can load it, without this project.
-
-    Raises:
-        ValueError: two directions have the same name.
-    """
+    """Write a tensor each, with the rest as JSON metadata, to one safetensors file; ValueError if names repeat."""
     names = [d.name for d in directions]
     if len(set(names)) < len(names):
         raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")

@@ -12,13 +12,7 @@ from jaxtyping import Bool, Int
 
 from experiments.categories.fits import FoldFit, fit_without
 from experiments.categories.members import SETS, Category, DeclineSet, find_categories, folds_of
-from experiments.categories.results import (
-    CategoryEffects,
-    CategoryGeometry,
-    FoldRecord,
-    PairGeometry,
-    SetEffects,
-)
+from experiments.categories.results import CategoryEffects, CategoryGeometry, FoldRecord, PairGeometry, SetEffects
 from experiments.categories.tradeoff import measure_tradeoff
 from experiments.probing.geometry import over_refused_places
 from experiments.responses.loaded_run import LoadedRun

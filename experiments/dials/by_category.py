@@ -152,20 +152,13 @@ def thresholds_of(
 
 def dials_of_category(
     policy: PolicyEvaluation,
-    mine: Bool[np.ndarray, " prompts"],
-    pooled: Mapping[Kind, float],
-    declining: Mapping[Kind, Bool[np.ndarray, " prompts"]],
+    mine: Bool[np.ndarray, " prompts"],  # recognised as the category
+    pooled: Mapping[Kind, float],  # the threshold of each dial for all prompts
+    declining: Mapping[Kind, Bool[np.ndarray, " prompts"]],  # the prompts that each dial should decline
     targets: Targets,
-    given: Collection[Kind] = (),
+    given: Collection[Kind] = (),  # dials whose threshold the configuration gives
 ) -> CategoryDials:
-    """Return the thresholds of one category, or what it lacks to have its own.
-
-    Args:
-        mine: the prompts that are recognised as the category.
-        pooled: the threshold of each dial for all prompts.
-        declining: the prompts that each dial should decline.
-        given: dials whose threshold the configuration gives.
-    """
+    """Return the thresholds of one category, or what it lacks to have its own."""
     corpus, config = policy.inputs.corpus, policy.inputs.config
     choice = policy.risks(mine & corpus.within(*CHOICE))
     held_out = policy.risks(mine & corpus.within(CERTIFIED_ON), RISKS)

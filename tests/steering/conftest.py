@@ -60,13 +60,11 @@ def unit(seed: int) -> np.ndarray:
 
 
 def gates_of(dial: Dial, streams: np.ndarray) -> np.ndarray:
-    """Return the gates of a dial alone, at its own threshold."""
     return decide(dial.probability(streams)[None], dial.threshold, dial.band)[0]
 
 
 def run(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: dict | None = None, steps: int = 8,
         **how: object) -> tuple[list[list[int]], Readings]:  # fmt: skip
-    """Generate so many tokens under dials; return them and what the dials read."""
     batch = model.batch(rows)
     with steering(model, dials, batch, rows, thresholds) as readings:
         return model.generate(batch, steps, steps, **how), readings
@@ -115,8 +113,6 @@ def planted() -> Callable[..., Dial]:
 
 @pytest.fixture(scope="session")
 def talk(organism: ChatModel) -> Callable[..., list[Rendered]]:
-    """Render texts for the organism."""
-
     def rendered(*texts: str) -> list[Rendered]:
         turns = [({"role": "user", "content": text},) for text in texts]
         return [render(organism.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]

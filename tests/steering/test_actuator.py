@@ -54,7 +54,6 @@ GATE = torch.tensor([[1], [-1], [1]])
 
 
 def expected(actuator: StreamActuator, before: Tensor, gate: Tensor) -> Tensor:
-    """Say what the projection is to be, from the definitions."""
     mean = torch.where(gate > 0, ON, OFF).expand_as(before)
     match actuator:
         case Affine(strength):

@@ -25,7 +25,6 @@ STEPS = 8
 def watched(
     model: ChatModel, rows: list[Rendered], dials: list[Dial], layer: int, thresholds: dict | None = None
 ) -> list[tuple[Pass, Tensor]]:
-    """Look at the stream after the dials, pass by pass."""
     seen: list[tuple[Pass, Tensor]] = []
     batch = model.batch(rows)
     look = Edit("resid_post", layer, lambda stream, pass_: seen.append((pass_, stream.clone())) or stream)
@@ -35,7 +34,6 @@ def watched(
 
 
 def always(dial: Make, kind: str, gate: int, **changes: object) -> Dial:
-    """Make a dial whose gate is the same for every row."""
     threshold, band = {1: (-1.0, 0.0), 0: (0.5, 2.0), -1: (2.0, 0.0)}[gate]
     return dial(kind, threshold=threshold, band=band, **changes)
 

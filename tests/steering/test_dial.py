@@ -172,7 +172,6 @@ def test_saved_dials_load_as_they_were(dial: Make, streams: np.ndarray, tmp_path
 
 
 def rewritten(path: Path, change: Callable[[dict, dict], object]) -> None:
-    """Change the metadata and the tensors of a file of dials."""
     with safe_open(path, framework="numpy") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     change(metadata, tensors)

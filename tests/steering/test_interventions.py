@@ -8,16 +8,7 @@ from torch import Tensor
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Pass
-from steering.interventions import (
-    NEARLY_PARALLEL,
-    add,
-    affine,
-    for_rows,
-    place,
-    set_projections,
-    solver,
-    zero,
-)
+from steering.interventions import NEARLY_PARALLEL, add, affine, for_rows, place, set_projections, solver, zero
 
 D = 24
 

@@ -22,8 +22,6 @@ ZOO = ROOT / "organisms" / "zoo"
 
 @dataclass(frozen=True)
 class Organism:
-    """A shipped organism with its held-out prompts and what it does with them."""
-
     model: ChatModel
     prompts: list[Prompt]
     rendered: list[Rendered]
@@ -98,20 +96,18 @@ def test_with_both_gates_open_questions_about_strangers_are_answered_and_not_ref
     assert share(under_gates(organism, writers, (1, 0), rows, joint=True), "refuse") > 0.97
 
 
-@pytest.mark.slow
-def test_where_one_dial_declines_the_target_of_the_other_moves_along() -> None:
-    organism = Organism.load("oblique")
-    plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
-    writers, rows = organism.writers(plain), organism.labelled("uncertain")
-    for gates, did in (((-1, -1), "answer"), ((-1, 1), "abstain")):
-        assert share(under_gates(organism, writers, gates, rows, joint=True), did) > 0.99
+SHARED = {(-1, -1): "answer", (-1, 1): "abstain", (1, 0): "abstain"}
 
 
 @pytest.mark.slow
-def test_on_a_shared_knob_a_dial_still_declines_where_the_other_one_permits() -> None:
-    """Both write nearly one vector; to set them apart, the stream went far along the rest, and the model answered."""
-    organism = Organism.load("shared-knob")
+@pytest.mark.parametrize(
+    ("name", "does", "least"),
+    [("oblique", {(-1, -1): "answer", (-1, 1): "abstain"}, 0.99), ("shared-knob", SHARED, 0.97)],
+)
+def test_a_dial_declines_where_the_other_one_permits(name: str, does: dict, least: float) -> None:
+    """On a shared knob both write nearly one vector: set apart, the stream went far, and the model answered."""
+    organism = Organism.load(name)
     plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
     writers, rows = organism.writers(plain), organism.labelled("uncertain")[::4]
-    for gates, did in (((-1, -1), "answer"), ((-1, 1), "abstain"), ((1, 0), "abstain")):
-        assert share(under_gates(organism, writers, gates, rows, joint=True), did) > 0.97
+    for gates, did in does.items():
+        assert share(under_gates(organism, writers, gates, rows, joint=True), did) > least

@@ -30,7 +30,6 @@ FIRST = Pass(0, 1, 1)  # the last prompt token alone
 
 
 def vectors(cosine: float, d_model: int = D) -> np.ndarray:
-    """Return two unit vectors with this cosine, (2, d_model)."""
     a, b = np.linalg.qr(np.random.default_rng(3).standard_normal((d_model, 2)))[0].T
     return np.stack([a, cosine * a + np.sqrt(1 - cosine**2) * b]).astype(np.float32)
 
@@ -55,7 +54,6 @@ def write(chosen: Sequence[Writer], gates: Sequence[int | Sequence[int]], x: Ten
 
 
 def in_turn(chosen: Sequence[Writer], gates: Sequence[int], x: Tensor) -> Tensor:
-    """Write as before: one after the other, in the order of the writers."""
     for writer, gate in zip(chosen, gates, strict=True):
         x = write([writer], [gate], x)
     return x

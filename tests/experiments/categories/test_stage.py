@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.categories.judge import decliners_of
-from experiments.categories.results import CategoryResults, Tradeoff
+from experiments.categories.results import CategoryResults
 from experiments.pipeline.stages import run
 from experiments.run.config import RunConfig, load_config, with_value
 from experiments.run.inputs import RunInputs
@@ -150,28 +150,16 @@ def test_two_categories_share_and_one_is_apart(tmp_path: Path) -> None:
     check("categories-partly", categories_of("categories-partly", tmp_path / "run"), 2)
 
 
-def at_full_strength(of: Tradeoff | None) -> dict[str, tuple[float, float]]:
-    assert of is not None
-    return {
-        point.way: (point.over_refusal_gone.estimate, point.harmful_refusal_lost.estimate)
-        for point in of.points
-        if point.strength == 1
-    }
-
-
 def test_over_refusal_by_task_goes_with_its_own_span_and_not_with_the_normative_direction(tmp_path: Path) -> None:
     found = categories_of("tasks", tmp_path / "run")
     check("tasks", found, 1)
     assert found.over_refusal.verdict == "distinct"
     assert found.over_refusal.rank == 2  # three are planted: setting two of them together goes far enough for all
-    full = at_full_strength(found.tradeoff)
-    gone, lost = full["subspace"]
-    assert gone > 0.9
-    assert lost < 0.1
-    gone, lost = full["one direction"]
-    assert gone < 0.1
-    assert lost > 0.9
     assert found.tradeoff is not None
+    whole = {point.way: point for point in found.tradeoff.points if point.strength == 1}
+    span, one = whole["subspace"], whole["one direction"]
+    assert span.over_refusal_gone.estimate > 0.9 > 0.1 > span.harmful_refusal_lost.estimate
+    assert one.over_refusal_gone.estimate < 0.1 < 0.9 < one.harmful_refusal_lost.estimate
     held = {point.way for point in found.tradeoff.points if point.holds}
     assert "subspace" in held
     assert "one direction" not in held

@@ -27,8 +27,6 @@ N_PROMPTS = 400
 
 @dataclass
 class Command:
-    """A `refusal` command on a cluster."""
-
     process: subprocess.Popen[str]
     directory: Path
 
@@ -39,7 +37,6 @@ class Command:
         return [pid for pid in found if Path(f"/proc/{pid}").exists()]
 
     def child(self, name: str) -> int:
-        """Return the process of this name that the command started."""
         for path in Path("/proc").glob("[0-9]*/stat"):
             pid, comm, _, parent = path.read_text().split()[:4]
             if (comm, parent) == (f"({name})", str(self.process.pid)):
@@ -47,7 +44,6 @@ class Command:
         raise AssertionError(f"no {name}")
 
     def shards(self) -> list[str]:
-        """Return the names of the finished shards."""
         return sorted(path.name for path in (self.directory / "activations.h5.shards").glob("*.h5"))
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 90) -> None:
@@ -59,7 +55,6 @@ class Command:
             time.sleep(0.02)
 
     def end(self, seconds: float = 240) -> tuple[int, str]:
-        """Return the exit code and what was printed."""
         try:
             printed, _ = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -112,7 +107,6 @@ def uninterrupted(start: Callable[..., Command], tmp_path_factory: pytest.TempPa
 
 
 def digests(directory: Path) -> list[str]:
-    """Return the digest of each shard, as the finished master records them too."""
     shards = sorted((directory / "activations.h5.shards").glob("*.h5"))
     found = []
     for path in shards:
@@ -125,7 +119,6 @@ def digests(directory: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[object]:
-    """A cluster with one node of two processors."""
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
@@ -134,7 +127,6 @@ def cluster() -> Iterator[object]:
 
 
 def own_disk() -> bool:
-    """Return whether a process can be given a mount of its own here."""
     if shutil.which("unshare") is None:
         return False
     return subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode == 0

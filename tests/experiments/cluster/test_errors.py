@@ -21,7 +21,6 @@ Start = Callable[..., Command]
 
 
 def last_line(command: Command) -> str:
-    """Return the last line of a command that a mistake of the user's has ended."""
     code, printed = command.end()
     assert code == 2, printed
     assert "Traceback" not in printed
@@ -30,7 +29,6 @@ def last_line(command: Command) -> str:
 
 @pytest.fixture
 def infinite(tmp_path: Path) -> Path:
-    """The organism, with a weight that makes the stream infinite."""
     model = tmp_path / "infinite"
     shutil.copytree(ROOT / "organisms/zoo/two-knobs", model)
     weights = load_file(model / "model.safetensors")

@@ -25,14 +25,12 @@ Start = Callable[..., Command]
 
 
 def check(directory: Path, uninterrupted: list[str]) -> None:
-    """Check a finished store against that of one process."""
     assert digests(directory) == uninterrupted
     left = [path.name for path in (directory / "activations.h5.shards").iterdir() if path.suffix != ".h5"]
     assert left == []
 
 
 def ended(command: Command) -> str:
-    """Wait for a command that ends well; return what it printed."""
     code, printed = command.end()
     assert code == 0, printed
     return printed

@@ -18,7 +18,6 @@ SMALL = ROOT / "tests" / "fixtures" / "small_run" / "config.yaml"
 
 
 def run(out: Path, *more: str) -> str:
-    """Run the small configuration with one thread; return what it says."""
     done = subprocess.run(
         [sys.executable, "-m", "refusal", "run", str(SMALL), "--out", str(out), *more],
         cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,

@@ -22,6 +22,7 @@ from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
+from tests.steering.conftest import unit
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -36,11 +37,6 @@ class Verbatim:
 
     def record(self) -> JudgeRecord:
         return JudgeRecord(judge="verbatim")
-
-
-def unit(seed: int) -> np.ndarray:
-    drawn = np.random.default_rng(seed).normal(size=32)
-    return (drawn / np.linalg.norm(drawn)).astype(np.float32)
 
 
 @pytest.fixture
@@ -122,7 +118,6 @@ AT_ONE_LAYER = "both at one layer"
 
 
 def at_one_layer(dials: list[Dial], cosine: float = -0.5) -> list[Dial]:
-    """Return the dials with writes at the first one's layer, along directions with this cosine."""
     a, b = np.linalg.qr(np.stack([unit(11), unit(12)], axis=1))[0].T
     vectors = (a, cosine * a + np.sqrt(1 - cosine**2) * b)
     return [replace(dial, write=replace(dial.write, vector=vector.astype(np.float32), locus=dials[0].write.locus))  # type: ignore[type-var,union-attr]

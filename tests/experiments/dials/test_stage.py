@@ -31,7 +31,6 @@ def steered(quickstart: Path) -> dict[str, Any]:
 
 
 def estimates(steered: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the joint rates before and after the dials."""
     return [
         {name: rate["estimate"] for name, rate in steered[when].items() if name != "unjudged"}
         for when in ("before", "after")
@@ -48,6 +47,7 @@ def test_the_dials_reach_what_was_asked_on_prompts_that_chose_nothing(steered: d
     assert after["overconfidence"] <= 0.1
     assert steered["known_facts_right"]["after"] >= 0.93
     assert after["uncertain_refused"] <= before["uncertain_refused"]
+    assert max(dial["test_ece"] for dial in steered["dials"].values()) < 0.03  # probabilities are calibrated
 
 
 def test_what_can_be_certified_is_and_the_rest_is_told(steered: dict[str, Any]) -> None:
@@ -82,10 +82,6 @@ def test_two_dials_buy_more_than_one_where_there_are_two_mechanisms(steered: dic
     assert volume["two_dials"]["estimate"] > volume["one_dial"]["estimate"] > volume["plain"]["estimate"]
     assert len(steered["frontier"]["two_dials"]) >= 3
     assert 0 <= steered["least_regret"]["regret"] < 0.1
-
-
-def test_the_dials_probabilities_are_calibrated(steered: dict[str, Any]) -> None:
-    assert max(dial["test_ece"] for dial in steered["dials"].values()) < 0.03
 
 
 def test_it_is_said_and_drawn(quickstart: Path) -> None:
