@@ -53,10 +53,9 @@ def run(
     for note in notes:
         reporter.say(note)
     manifest, wanted = Manifest(directory / "manifest.json"), in_order(stages_of(config), [until])
-    inputs = read.hashes
 
     def is_done(stage: Stage) -> bool:
-        return manifest.is_done(stage.name, inputs[stage.name], stage.outputs)
+        return manifest.is_done(stage.name, read.hashes[stage.name], stage.outputs)
 
     _check_prompts(config, directory, {stage.name for stage in wanted if not is_done(stage)})
     with _prepared(directory), RunLock(directory) as lock:
@@ -81,7 +80,7 @@ def run(
             with log.recording():
                 for note in notes:
                     log.write(f"Note: {note}")
-                return _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, inputs)
+                return _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, read.hashes)
 
 
 def _work(

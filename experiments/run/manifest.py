@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from experiments.run.run_lock import now
 from extract.atomic_write import write_json
 from extract.errors import UserError
 from extract.store.identity import has_its_shards
@@ -47,7 +47,7 @@ class Manifest:
             "inputs": inputs,
             "outputs": outputs,
             "seconds": round(seconds, 2),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "finished": now(),
         }
         write_json(self.path, record)
 

@@ -103,8 +103,8 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
 def _planted(planted: Planted | None) -> list[str]:
     """Return how well planted directions are recovered, a line each; nothing without any."""
     cosines = {} if planted is None else {"normative": planted.normative_cosine, "epistemic": planted.epistemic_cosine}
-    known = {kind: cosine for kind, cosine in cosines.items() if cosine is not None}
-    return [f"Recovery of the planted {kind} direction: |cos| {cosine:.2f}." for kind, cosine in known.items()]
+    line = "Recovery of the planted {} direction: |cos| {:.2f}."
+    return [line.format(kind, cosine) for kind, cosine in cosines.items() if cosine is not None]
 
 
 # -- dials -------------------------------------------------------------------------------------------------------------
