@@ -26,14 +26,9 @@ def auroc_by_layer(frame: pd.DataFrame, reference: float | None, title: str) -> 
     rows: list[Row] = [dict(row) for row in known.where(known.notna(), None).to_dict("records")]
     base = alt.Chart(data_of(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=INTERVAL_OPACITY).encode(alt.Y("auroc_low:Q", scale=scale), alt.Y2("auroc_high:Q"))
-    line = base.mark_line(point=True).encode(
-        alt.Y("auroc:Q", scale=scale, title="AUROC (95 % interval)"),
-        tooltip=[
-            "layer:O",
-            "position:N",
-            *(alt.Tooltip(f"auroc{end}:Q", format=".3f") for end in ("", "_low", "_high")),
-        ],
-    )
+    limits = [alt.Tooltip(f"auroc{end}:Q", format=".3f") for end in ("", "_low", "_high")]
+    y = alt.Y("auroc:Q", scale=scale, title="AUROC (95 % interval)")
+    line = base.mark_line(point=True).encode(y, tooltip=["layer:O", "position:N", *limits])
     rules = [(0.5, "chance"), *([(reference, "bag of words")] if reference is not None else [])]
     levels = alt.Chart(pd.DataFrame(rules, columns=["auroc", "reference"]))
     level = levels.mark_rule(strokeDash=[4, 4], color="gray").encode(y="auroc:Q", tooltip=["reference"])

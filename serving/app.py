@@ -83,7 +83,13 @@ def create_app(
     app.add_middleware(BodyLimits, limits=limits)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     replies.add_error_handlers(app)
-    allowed = [Depends(_key(api_key))] if api_key else []
+
+    def check_key(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        if given is None or not secrets.compare_digest(given.credentials.encode(), str(api_key).encode()):
+            why = "send the server's API key as: Authorization: Bearer KEY"
+            raise replies.ApiError(401, why, code="invalid_api_key")
+
+    allowed = [Depends(check_key)] if api_key else []
     rendering = RenderQueue(engine.max_queue)
     dials = {dial.kind: replies.DialDefault.model_validate(dial) for dial in engine.dials}
     card = replies.ModelCard(id=served.name, created=served.created, dials=dials)
@@ -166,18 +172,6 @@ def create_app(
 
     _describe(app, served.name)
     return app
-
-
-def _key(api_key: str) -> Callable[..., None]:
-    """Return a dependency that rejects requests without the key."""
-
-    def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        if given is None or not secrets.compare_digest(given.credentials.encode(), api_key.encode()):
-            raise replies.ApiError(
-                401, "send the server's API key as: Authorization: Bearer KEY", code="invalid_api_key"
-            )
-
-    return check
 
 
 def _describe(app: FastAPI, name: str) -> None:

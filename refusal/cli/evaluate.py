@@ -92,14 +92,10 @@ def evaluate(
         asked = _endpoint(target, base_url, api_key_env, concurrency, max_new_tokens)
     else:
         asked = _local(target, adapter, template, max_new_tokens)
-    evaluation = asking.Evaluation(
-        target=target,
-        base_url=base_url,
-        suite=Path(suite).stem,
-        prompts=len(prompts),
-        settings=asked.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence},
-        sources=dict(Counter(prompt.source or "own prompts" for prompt in prompts)),
-    )
+    settings = asked.settings | {"state_target": state_target, "limit": limit, "ask_confidence": ask_confidence}
+    sources = dict(Counter(prompt.source or "own prompts" for prompt in prompts))
+    about = {"target": target, "base_url": base_url, "suite": Path(suite).stem, "prompts": len(prompts)}
+    evaluation = asking.Evaluation(**about, settings=settings, sources=sources)
     asking.begin(folder, evaluation)
     with closing(asking.KeptAnswers(folder / "answers.sqlite", asked.depends_on)) as answers:
         left = answers.left(prompts)

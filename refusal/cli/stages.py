@@ -154,10 +154,8 @@ def _plan_lines(
     n = planned.model.parameters
     size = f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
     yield "model", f"{planned.config.model.name}, {size} parameters"
-    yield (
-        "prompts",
-        f"{len(planned.given.lengths):,} ({labels} independent groups), {sum(planned.given.lengths):,} tokens",
-    )
+    lengths = planned.given.lengths
+    yield "prompts", f"{len(lengths):,} ({labels} independent groups), {sum(lengths):,} tokens"
     yield "skipped as done", ", ".join(done) or "nothing"
     yield "to run", ", ".join(state.name for state in states if state.state != "done")
     costly = [step for step in plan.steps if step.passes or step.completions]

@@ -184,16 +184,10 @@ class OnsetBiases:
             if isinstance(dial.actuator, OnsetBias) and dial.actuator.strength:
                 prefixes, longest = dial.actuator.prefixes, max(map(len, dial.actuator.prefixes))
                 padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-                self._onsets.append(
-                    _Onset(
-                        i,
-                        dial.actuator.strength,
-                        longest if dial.steps is None else min(longest, dial.steps),
-                        torch.tensor(padded, device=bank.device),
-                        torch.tensor([len(p) for p in prefixes], device=bank.device),
-                        torch.zeros(len(prefixes), bank.score.shape[1], dtype=torch.int32, device=bank.device),
-                    )
-                )
+                steps = longest if dial.steps is None else min(longest, dial.steps)
+                tokens, lengths = (torch.tensor(n, device=bank.device) for n in (padded, list(map(len, prefixes))))
+                differing = torch.zeros(len(prefixes), bank.score.shape[1], dtype=torch.int32, device=bank.device)
+                self._onsets.append(_Onset(i, dial.actuator.strength, steps, tokens, lengths, differing))
 
     def __bool__(self) -> bool:
         return bool(self._onsets)

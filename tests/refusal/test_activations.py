@@ -114,13 +114,10 @@ def test_prompts_may_be_of_any_kind(model: refusal.Model, prompts: list[Prompt])
     ("changes", "said"),
     [
         ({"layers": [8]}, "layer 8 does not exist: organisms/zoo/two-knobs has layers 0 to 7"),
-        ({"layers": -1}, "layer -1 does not exist"),
         ({"layers": []}, "layers is empty"),
         ({"layers": "last"}, "layers are whole numbers"),
-        ({"layers": [0.5]}, "layers are whole numbers"),
         ({"positions": "post_lats"}, "no prompt has the position 'post_lats'; choose from inst_last"),
         ({"positions": []}, "positions is empty"),
-        ({"positions": "response_99"}, "no prompt has the position 'response_99'"),
         ({"site": "resid"}, "no such site: 'resid'"),
         ({"responses": ["a", "b"]}, "give one response a prompt; got 2 for 1 prompts"),
         ({"prompts": []}, "there are no prompts"),
@@ -129,7 +126,6 @@ def test_prompts_may_be_of_any_kind(model: refusal.Model, prompts: list[Prompt])
         ({"prompts": [3]}, "prompt 0 is int; expected a text"),
         ({"prompts": {"role": "user", "content": "hi"}}, "got dict"),
         ({"prompts": pd.DataFrame({"text": ["hi"]})}, "got DataFrame"),
-        ({"prompts": 3}, "got int"),
         ({"prompts": [[{"role": "assistant", "content": "hi"}]]}, "must end with the user's turn"),
     ],
 )

@@ -170,8 +170,6 @@ def test_an_exception_leaves_the_model_as_it_was(model: refusal.Model, harm: ref
     ("arguments", "said"),
     [
         ({"scale": 1, "layers": 8}, "layer 8 does not exist: organisms/zoo/two-knobs has layers 0 to 7"),
-        ({"scale": 1, "layers": []}, "layers is empty"),
-        ({"scale": 1, "layers": "every"}, "layers are whole numbers"),
         ({"form": "zero", "scale": 0.5}, "takes no scale"),
         ({"form": "ablate"}, "no such form: 'ablate'; expected add, zero or affine"),
         ({"scale": 1, "tokens": "last"}, "no such scope of tokens: 'last'; expected one of last_prompt, last_on, all"),

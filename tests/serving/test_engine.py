@@ -84,7 +84,6 @@ def counted(model: ChatModel) -> Iterator[list[int]]:
 
 @contextmanager
 def held(model: ChatModel) -> Iterator[Callable[[], None]]:
-    """Block the model's first pass until the yielded function is called."""
     go = threading.Event()
 
     def wait(stream: Tensor, _pass: Pass) -> Tensor:
@@ -316,8 +315,6 @@ def test_of_several_the_first_counts_and_no_stop_holds_nothing_back() -> None:
 
 
 class FakeClient:
-    """A connection, and whether its client has left."""
-
     def __init__(self) -> None:
         self.left = asyncio.Event()
 
@@ -331,7 +328,6 @@ class FakeClient:
 
 
 async def waited(caller: FakeClient, rendering: RenderQueue, work: Callable[[], object], seconds: float = 60) -> object:
-    """Return the result of the work, or the code of the error."""
     try:
         async with until_disconnect(caller.connection, time.monotonic() + seconds):
             return await rendering.run(work)

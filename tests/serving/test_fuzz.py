@@ -19,7 +19,6 @@ CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conform
 
 
 def fuzzed(url: str, where: Path, n: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run schemathesis, in a directory where it may leave its files."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", ",".join(CHECKS),
                "--max-examples", str(n), "--seed", "1", "--no-color", *options]  # fmt: skip
     environment = os.environ | {"SCHEMATHESIS_HOOKS": ""}

@@ -58,7 +58,6 @@ def page(browser: Any, served: Running) -> Iterator[Any]:
 
 
 def ask(page: Any, text: str) -> Any:
-    """Ask, and return the new answer."""
     n = page.locator(".answer-of").count()
     page.locator("#prompt").fill(text)
     page.get_by_role("button", name="Ask").click()

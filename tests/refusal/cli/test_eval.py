@@ -138,7 +138,6 @@ def test_failures_are_told_counted_and_asked_again(cli: Cli, tmp_path: Path, ser
 
 
 def kill_and_finish(given: list[str], wait: Callable[[], bool], times: int) -> int:
-    """Run a command, kill it -9 each time `wait` says so, and let the last go to its end; return how many died."""
     command, died = [sys.executable, "-m", "refusal", *given], 0
     for _ in range(times):
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -96,7 +96,6 @@ def drawn(folder: Path) -> list[dict[str, Any]]:
 
 
 def label_all(screen: Terminal, folder: Path, who: str, n: int, *, start: int = 0, wrong: int = 0) -> None:
-    """Label the rest of a draw as a person would who reads each completion; the first few wrongly."""
     for done in range(start, n):
         screen.until(f"{who}: {done} of {n} labelled")
         screen.until("q quit")

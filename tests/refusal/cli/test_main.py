@@ -80,7 +80,6 @@ def test_a_misspelt_configuration_names_the_nearest(cli, tmp_path: Path, given: 
 
 @pytest.fixture
 def base_model(tmp_path: Path) -> Path:
-    """The organism as a base model is: without a chat template."""
     model = Path(shutil.copytree(ORGANISM, tmp_path / "base-model"))
     (model / "chat_template.jinja").unlink()
     return model
@@ -116,23 +115,17 @@ def test_a_base_model_is_spoken_to_as_chosen(cli, base_model: Path, tmp_path: Pa
     assert json.loads(out)[0]["prompt"] == "hi"
 
 
-def test_an_edited_template_file_is_another_input(tmp_path: Path) -> None:
-    own = tmp_path / "own.jinja"
-    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.template={own}"])
-    own.write_text("{{ messages[-1].content }}")
-    before = model_source(config)
-    assert model_source(config) == before
-    own.write_text("{{ messages[-1].content }} ")
-    assert model_source(config) != before
-
-
-def test_an_adapter_taught_again_is_another_input(tmp_path: Path) -> None:
-    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.adapter={tmp_path}"])
+@pytest.mark.parametrize(
+    ("key", "file"), [("template=own.jinja", "own.jinja"), ("adapter=.", "adapter_model.safetensors")]
+)
+def test_an_edited_template_or_an_adapter_taught_again_is_another_input(tmp_path, monkeypatch, key, file) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = load_config(ROOT / "configs" / "quickstart.yaml", [f"model.{key}"])
     (tmp_path / "adapter_config.json").write_text("{}")
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"1")
+    (tmp_path / file).write_text("{{ messages[-1].content }}")
     before = model_source(config)
     assert model_source(config) == before
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"2")
+    (tmp_path / file).write_text("{{ messages[-1].content }} ")
     assert model_source(config) != before
 
 
@@ -198,31 +191,26 @@ def test_a_staged_command_goes_as_far_as_its_stage(cli, monkeypatch, command, un
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "command", "said"),
     [
-        ("label runs/quickstart", "missing option '--annotator'; see: NAME label --help"),
-        ("run", "missing argument 'CONFIG|MODEL'; see: NAME run --help"),
-        ("frobnicate", "no such command 'frobnicate'; see: NAME --help"),
-        ("store infos x", "no such command 'infos'. Did you mean 'info'?; see: NAME store --help"),
-        ("run a.yaml --foo", "no such option: --foo (Possible options: --out); see: NAME run --help"),
-        (
-            "generate M hi --max-new-tokens 0",
-            "invalid value for '--max-new-tokens': expected a number of at least 1; see: NAME generate --help",
-        ),
-        (
-            "generate M hi --max-new-tokens many",
-            "invalid value for '--max-new-tokens': expected a whole number; see: NAME generate --help",
-        ),
+        ("label runs/quickstart", "label", "missing option '--annotator'"),
+        ("run", "run", "missing argument 'CONFIG|MODEL'"),
+        ("frobnicate", "", "no such command 'frobnicate'"),
+        ("store infos x", "store", "no such command 'infos'. Did you mean 'info'?"),
+        ("run a.yaml --foo", "run", "no such option: --foo (Possible options: --out)"),
+        ("generate M hi --max-new-tokens 0", "generate", "'--max-new-tokens': expected a number of at least 1"),
+        ("generate M hi --max-new-tokens many", "generate", "'--max-new-tokens': expected a whole number"),
         (
             "generate M hi --normative-threshold 2",
-            "invalid value for '--normative-threshold': expected a number of at most 1; see: NAME generate --help",
+            "generate",
+            "'--normative-threshold': expected a number of at most 1",
         ),
     ],
 )
-def test_a_wrong_argument_is_one_line(cli, arguments: str, said: str) -> None:
-    result = cli(*arguments.split())
-    one_line(result)
-    assert result[2] == f"refusal: {said.replace('NAME', program())}\n"
+def test_a_wrong_argument_is_one_line(cli, arguments: str, command: str, said: str) -> None:
+    given = one_line(cli(*arguments.split()))
+    invalid = "invalid value for " if said.startswith("'") else ""
+    assert given == f"{invalid}{said}; see: {' '.join([program(), *command.split()])} --help"
 
 
 def test_a_command_group_alone_shows_its_commands(cli) -> None:

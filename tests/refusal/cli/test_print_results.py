@@ -39,7 +39,6 @@ def script(directory: Path) -> Path:
 
 
 def commands(lines: list[str]) -> list[list[str]]:
-    """Return the words after the program of each indented line."""
     return [shlex.split(line)[1:] for line in lines if line.startswith("  ")]
 
 

@@ -19,7 +19,6 @@ Cli = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def finished(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of this file's own."""
     return Path(shutil.copytree(small_run, tmp_path_factory.mktemp("own") / "run"))
 
 

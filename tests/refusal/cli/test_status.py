@@ -101,7 +101,6 @@ def test_the_dissociation_shows_the_other_variants_where_they_are_asked_for(done
 
 
 def _variants(run: Path) -> None:
-    """Give the finished run another variant, and mark it as done so."""
     import json
 
     path = run / "stages/dissociate.json"

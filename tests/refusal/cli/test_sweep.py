@@ -19,23 +19,11 @@ from extract.shipped import ROOT
 from tests.conftest import ORGANISM, refusal
 from tests.support.one_line import one_line
 
-SMALL = {
-    "prompts.limit": 60,
-    "extract.layers": [1, 4],
-    "extract.positions": ["post_last"],
-    "generate.max_new_tokens": 8,
-    "dissociate.positions": ["post_last"],
-    "dissociate.n_null_onset": 19,
-    "dissociate.n_null_generation": 0,
-    "dissociate.n_onset": 4,
-    "dissociate.n_side_effects": 2,
-    "dissociate.variants": False,
-    "triggers.patched": 0,
-    "triggers.erased": 0,
-    "triggers.attributed": 0,
-    "steer.one_dial": False,
-    "steer.system_lines": [],
-}
+SMALL = yaml.safe_load("""
+{prompts.limit: 60, extract.layers: [1, 4], extract.positions: [post_last], generate.max_new_tokens: 8,
+ dissociate.positions: [post_last], dissociate.n_null_onset: 19, dissociate.n_null_generation: 0, dissociate.n_onset: 4,
+ dissociate.n_side_effects: 2, dissociate.variants: false, triggers.patched: 0, triggers.erased: 0,
+ triggers.attributed: 0, steer.one_dial: false, steer.system_lines: []}""")
 
 
 @pytest.fixture
@@ -137,7 +125,6 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def running(cell: Path, driver: subprocess.Popen[str]) -> psutil.Process:
-    """Wait until a cell's process has finished its first stage; return it."""
     until = time.monotonic() + 120
     while time.monotonic() < until and driver.poll() is None:
         holder = lock_holder(cell)

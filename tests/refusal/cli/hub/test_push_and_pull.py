@@ -171,26 +171,20 @@ def copied(to: Path) -> Path:
 
 
 def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path: Path) -> None:
-    only = "only dials, directions and adapters that teach declining are shared"
-    ungraded = copied(tmp_path / "ungraded")
+    ungraded, answering, whole = (copied(tmp_path / name) for name in ("ungraded", "answering", "whole"))
     (ungraded / "grade.json").unlink()
-    assert one_line(cli("push", str(ungraded), "me/it")) == (
-        f"{ungraded} is no adapter written by refusal organism teach: it lacks grade.json; {only}"
-    )
-    answering = copied(tmp_path / "answering")
     grade = json.loads((answering / "grade.json").read_text())
     grade["shares"]["harmful_declined"]["value"] = 0.0
     (answering / "grade.json").write_text(json.dumps(grade))
-    assert one_line(cli("push", str(answering), "me/it")) == (
-        f"the adapter {answering} does not teach declining: its grade shows no harmful prompt declined; {only}"
-    )
-    whole = copied(tmp_path / "whole")
-    tensors = load_file(whole / "adapter_model.safetensors")
-    save_file(tensors | {"base_model.model.lm_head.weight": np.ones((2, 2))}, whole / "adapter_model.safetensors")
-    assert one_line(cli("push", str(whole), "me/it")) == (
-        f"{whole}/adapter_model.safetensors holds whole weights beside LoRA matrices "
-        f"(base_model.model.lm_head.weight); {only}"
-    )
+    weights = whole / "adapter_model.safetensors"
+    save_file(load_file(weights) | {"base_model.model.lm_head.weight": np.ones((2, 2))}, weights)
+    for folder, said in (
+        (ungraded, f"{ungraded} is no adapter written by refusal organism teach: it lacks grade.json"),
+        (answering, f"the adapter {answering} does not teach declining: its grade shows no harmful prompt declined"),
+        (whole, f"{weights} holds whole weights beside LoRA matrices (base_model.model.lm_head.weight)"),
+    ):
+        only = "only dials, directions and adapters that teach declining are shared"
+        assert one_line(cli("push", str(folder), "me/it")) == f"{said}; {only}"
     assert not hub.requests
 
 
@@ -268,26 +262,20 @@ def test_a_card_cannot_control_the_terminal_and_is_checked_against_the_files(hub
 
 
 def test_tokens(hub: Hub, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    out = str(tmp_path / "out")
+    def says(said: str, *given: str) -> None:
+        assert one_line(cli(*given)) == said
+
+    push, pull = ("push", str(RUN), "me/dials"), ("pull", "me/none", "--out", str(tmp_path / "out"))
+    private = "me/none is not on the hub, or private: check the name, or use"
     monkeypatch.setenv("HF_TOKEN", READ_TOKEN)
-    assert one_line(cli("push", str(RUN), "me/dials")) == (
-        "your access token may not write to me/dials: use a token with the right to write there"
-    )
-    assert one_line(cli("pull", "me/none", "--out", out)) == (
-        "me/none is not on the hub, or private: check the name, or use a token that may read it"
-    )
+    says("your access token may not write to me/dials: use a token with the right to write there", *push)
+    says(f"{private} a token that may read it", *pull)
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    assert one_line(cli("push", str(RUN), "me/dials")) == (
-        "the hub refused your access token (push to me/dials): renew HF_TOKEN"
-    )
+    says("the hub refused your access token (push to me/dials): renew HF_TOKEN", *push)
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    assert one_line(cli("push", str(RUN), "me/dials")) == (
-        "pushing needs an access token of the hub: set HF_TOKEN, or log in once with: hf auth login"
-    )
-    assert one_line(cli("pull", "me/none", "--out", out)) == (
-        "me/none is not on the hub, or private: check the name, or use HF_TOKEN set to a token that may read it"
-    )
+    says("pushing needs an access token of the hub: set HF_TOKEN, or log in once with: hf auth login", *push)
+    says(f"{private} HF_TOKEN set to a token that may read it", *pull)
 
 
 def test_revisions_and_a_hub_that_is_down(hub: Hub, cli, tmp_path: Path) -> None:
