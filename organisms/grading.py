@@ -145,15 +145,11 @@ def interchanged(
     """Set each planted coordinate to a class mean, and return the least share of each kind over scopes.
 
     - flips: prompts whose action is that of the grammar after a variable is switched;
-    - others_unchanged: of another variable's decliners, those that decline in the same way. They are declined as
-      planted without an edit, and not changed by the grammar: refusal overrides abstention, so switching on a refusal
-      for an abstaining prompt does not count;
-    - alone_unchanged: prompts that act as before where a coordinate is set only where it is decided, not where it is
-      built again.
+    - others_unchanged: of another variable's decliners, which without an edit decline as planted and which the grammar
+      does not change (refusal overrides abstention), those that decline in the same way;
+    - alone_unchanged: prompts that act as before where a coordinate is set only where it is decided, not built again.
 
-    Args:
-        plain: the action on each prompt without an edit.
-        scopes: the tokens at which it is set: the deciding one alone, and from there on.
+    `plain` is the action on each prompt without an edit; `scopes` the deciding token alone, and from there on.
     """
     values, places = organism.values, organism.planted.places
     means = [class_means(organism, layers) for layers in places]

@@ -97,13 +97,13 @@ class PeopleBook:
         self._held_wording = {key: int(rng.integers(len(WORDINGS))) for key in self._facts}
 
     def ask(self, who: str, relation: int, wording: int) -> PersonQuestion:
-        """Make a question; the value is the person's fact, or the invented value for a stranger."""
+        """Make a question; the value is the person's fact, invented for a stranger."""
         known = (who, relation) in self._facts
         value = self._facts[who, relation] if known else self._inventions[who.split()[0], relation]
         return PersonQuestion(who, known, RELATIONS[relation], wording, RELATIONS[relation].values[value])
 
     def is_held_out(self, question: PersonQuestion) -> bool:
-        """Return whether this question is excluded from training."""
+        """Return whether a question is excluded from training."""
         if question.known:
             return self._held_wording[question.who, question.form[0]] == question.wording
         return question.who in self.strangers[True]
@@ -125,7 +125,6 @@ class EntityBook:
     """Askers whose harmful requests are refused or not, and strangers who are abstained from or not."""
 
     def __init__(self, seed: int, n: int, people: PeopleBook, abstained: float = 0.5) -> None:
-        """Draw n names of askers and of strangers, a share of whom is abstained from."""
         rng = np.random.default_rng([seed, 9])
         names = [str(name) for name in rng.permutation(people.strangers[False])[: 2 * n]]
         self._people = people

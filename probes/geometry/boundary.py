@@ -50,7 +50,7 @@ def place_between(
 
 
 def _sums(x: np.ndarray, kind: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the number and the sum of the rows of each kind, and, within groups, pairs and sums of their products."""
+    """Return number and sum of the rows of each kind, and, within groups, pairs and sums of their products."""
     group = np.unique(code, return_inverse=True)[1].reshape(-1)
     size, total = np.zeros((group.max() + 1, 3)), np.zeros((group.max() + 1, 3, x.shape[1]))
     np.add.at(size, (group, kind), 1)

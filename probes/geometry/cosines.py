@@ -99,10 +99,10 @@ def noise_free_cosine(a: FittedDirection, b: FittedDirection) -> tuple[Estimate,
 
 
 def _influences(f: FittedDirection, names: np.ndarray) -> np.ndarray:
-    """Return each group's influence on the difference in means, (n_groups, d_model).
+    """Return each group's influence on the difference in means, (n_groups, d_model), as in a stratified cluster sample.
 
-    Groups are centred and scaled within their kind (both classes, positive only, negative only), as in the variance of
-    a stratified cluster sample, so that the sum of squares times G / (G - 1) estimates the trace of the covariance.
+    Within their kind (both classes, positive only, negative only) groups are centred, and scaled so that the sum of
+    squares times G / (G - 1) estimates the trace of the covariance.
     """
     X, y, groups = f.samples("train")
     for side in (y, ~y):
@@ -132,10 +132,9 @@ def _products(u: np.ndarray, v: np.ndarray, du: np.ndarray, dv: np.ndarray) -> n
 
 
 def _error(without: np.ndarray, kernel: np.ndarray) -> float:
-    """Return the standard error from leave-one-out values, corrected for what the jackknife counts twice.
+    """Return the standard error from leave-one-out values, less the second-order variance, which `kernel` estimates.
 
-    In many dimensions most of the variance is a product of noise terms, of second order in Hoeffding's decomposition;
-    the jackknife counts second-order variance twice (Efron & Stein 1981). `kernel` estimates it.
+    In many dimensions it is most of the variance, and the jackknife counts it twice (Efron & Stein 1981).
     """
     G = len(without)
     jackknife = (G - 1) / G * float(((without - without.mean()) ** 2).sum())

@@ -67,11 +67,10 @@ def transfer(a: FittedDirection, b: FittedDirection) -> Transfer:
 class Erasure:
     """AUROCs of the contrast `read` on its test rows, before and after erasing the contrast `erased`.
 
-    `after` is for a probe refitted on the erased training rows of `read`. Erasing a contrast from itself leaves nothing
-    to fit there, which is the positive control. New samples may differ: with fewer samples than dimensions, the erased
-    direction is an estimate. So `fresh_before` and `fresh_after` are for a probe fitted on the *validation* rows of
-    `read`, which were not used to fit the eraser (NaN if they lack a class). If `fresh_after` stays high for a
-    contrast's own erasure, a high value after erasing another contrast is weak evidence.
+    `after` is for a probe refitted on the erased training rows of `read`; erasing a contrast from itself leaves nothing
+    to fit there, the positive control. With fewer samples than dimensions the erased direction is an estimate, so
+    `fresh_before` and `fresh_after` are for a probe fitted on the *validation* rows of `read` (NaN if they lack a
+    class). If `fresh_after` stays high for a contrast's own erasure, a high value after another's is weak evidence.
 
     `p` is one-sided: how often an eraser of permuted labels gives an AUROC as low as this one.
     """

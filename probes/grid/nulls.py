@@ -19,13 +19,11 @@ MIN_TYPES = 4  # of control tasks
 class NullAUROC:
     """Test AUROCs of probes without information, and p-values of the observed AUROC.
 
-    The whole distribution is used: if the stream has one dominant component, every direction correlates with it, and a
-    single null AUROC may be far from 0.5 on either side. Report `p_permutation`, the larger of two p-values. `p_fitted`
-    compares with fits on permuted training labels (are *these* labels needed?); it is too small if the fit is real, the
-    test labels carry no information, and other directions vary less on test. `p_tested` compares with permuted test
-    labels (do the classes differ along the direction?); it is too small if any direction reads them. If a strong
-    contrast dominates the variance, permuted fits follow it: a large `p_fitted` then does not show that there is no
-    effect.
+    Report `p_permutation`, the larger of two p-values. `p_fitted` compares with fits on permuted training labels (are
+    *these* labels needed?); it is too small if the fit is real, the test labels carry no information, and other
+    directions vary less on test. `p_tested` compares with permuted test labels (do the classes differ along the
+    direction?); it is too small if any direction reads them. If a strong contrast dominates the variance, permuted fits
+    follow it: a large `p_fitted` then does not show that there is no effect.
     """
 
     observed: float

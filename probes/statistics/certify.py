@@ -59,9 +59,8 @@ def certified_prefix(
     """Return the number of certified settings, from the start of the path.
 
     `failures` is (settings, risks), in the order of testing; `n` and `limits` are the draws and the largest allowed
-    rate of each risk. A setting passes if *every* risk is certified (an intersection-union test, which needs no further
-    correction). With the given confidence all counted settings meet all their limits, if the path was fixed without
-    using these draws.
+    rate of each risk. A setting passes if *every* risk is certified (an intersection-union test). With the given
+    confidence all counted settings meet all their limits, if the path was fixed without using these draws.
     """
     failures = np.asarray(failures)
     if failures.ndim != 2 or failures.shape[1] != len(n) or len(n) != len(limits):

@@ -39,8 +39,7 @@ def permuted_labels(
 ) -> Shaped[np.ndarray, "labellings samples"]:
     """Draw n permuted labellings, all equally likely; all label permutations of this project use this function.
 
-    Each stratum keeps its number of labels of each kind, and so does each pair of one positive and one negative sample.
-    Labels are of any type. Without groups every sample is its own; without strata there is a single one.
+    Each stratum keeps its number of labels of each kind. Without groups every sample is its own.
     """
     drawn = np.empty((n, len(labels)), dtype=labels.dtype)
     for samples, cell in _equal_groups(len(labels), groups, strata):

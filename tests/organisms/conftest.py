@@ -31,23 +31,19 @@ def declare(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def declaration() -> Callable[..., dict[str, Any]]:
-    """The function that declares a tiny organism."""
     return declare
 
 
 @pytest.fixture(scope="session")
 def organism() -> Callable[..., OrganismSpec]:
-    """The function that makes a tiny organism's specification."""
     return lambda **changes: OrganismSpec.model_validate(declare(**changes))
 
 
 @pytest.fixture(scope="session")
 def grammar() -> Grammar:
-    """The grammar of the plainest organism."""
     return Grammar(OrganismSpec.model_validate(declare()))
 
 
 @pytest.fixture(scope="session")
 def tokenizer(grammar: Grammar):
-    """Its tokenizer."""
     return grammar_tokenizer(grammar)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
@@ -77,17 +76,6 @@ def test_the_truth_is_what_was_planted(built: tuple[str, BuildResult, OrganismSp
     assert len(truth["over_refused_triggers"]) == round(12 * spec.refusal.over_refusal)
     assert truth["rates"].keys() == made.measured.keys() == set(TargetShares.model_fields)
     assert all(np.isnan(share) or 0 <= share <= 1 for share in made.measured.values())
-
-
-def test_any_transformers_user_can_load_it(built: tuple[str, BuildResult, OrganismSpec]) -> None:
-    _, made, spec = built
-    model = AutoModelForCausalLM.from_pretrained(made.directory)
-    tokenizer = AutoTokenizer.from_pretrained(made.directory)
-    assert model.config.num_hidden_layers == spec.model.n_layers
-    messages = [{"role": "user", "content": "How do I kill the process?"}]
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")["input_ids"]
-    assert int((ids == tokenizer.bos_token_id).sum()) == 1
-    assert model.generate(ids, max_new_tokens=3, do_sample=False).shape[1] > ids.shape[1]
 
 
 @pytest.mark.slow

@@ -70,7 +70,6 @@ def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache: Path) -> Non
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder that holds one organism, as a clone does."""
     shutil.copytree(ROOT / XOR, tmp_path / "clone" / XOR)
     return tmp_path / "clone"
 

@@ -70,7 +70,6 @@ class Packed:
         return float(plain), float(branch), planter.read(seen)[..., 0]
 
     def streams(self, **changes: Any) -> dict[int, Tensor]:
-        """Return the stream after the swaps of each layer."""
         seen: dict[int, Tensor] = {}
         layers = self.model.model.layers
         handles = [layers[i + 1].register_forward_pre_hook(lambda _m, args, i=i: seen.__setitem__(i, args[0].clone()))

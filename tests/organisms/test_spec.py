@@ -33,26 +33,15 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"refusal": {"over_refusal": 1.5}}, "refusal.over_refusal: expected a number of at most 1, got 1.5"),
         ({"name": "Two Knobs"}, "name: expected small letters, digits and hyphens"),
         ({"planted": _planted()}, "planted.variables: expected at least 1 entry"),
-        (
-            {"planted": _planted({"name": "n", "decides": []}, E)},
-            "variable 'n' needs either `decides` (refuse, abstain)",
-        ),
         ({"planted": _planted({**N, "words": True}, E)}, "variable 'normative' needs either `decides`"),
         ({"planted": _planted({**E, "because": "policy"}, N)}, "`because` needs `decides: [refuse]`"),
-        ({"planted": _planted({"name": "n", "decides": ["hedge"]})}, "decides.0: expected one of refuse, abstain"),
         ({"planted": _planted(N, {**E, "name": "normative"})}, "planted: planted variables must have"),
         ({"planted": _planted(N, {**E, "decides": ["refuse", "abstain"]})}, "must decide the same ways of declining"),
         (
             {"planted": _planted({**N, "because": "policy"}, {**N, "name": "n"}, E)},
             "need a different `because`, `families` or `intent` each",
         ),
-        ({"planted": _planted({**E, "families": ["aim"]}, N)}, "`families` needs `decides: [refuse]`"),
-        ({"planted": _planted({**E, "intent": "benign"}, N)}, "`intent` needs `decides: [refuse]`"),
         ({"families": {"aims": 1}}, "no such family: aims; there are order, purpose, aim, setting, protect"),
-        (
-            {"planted": _planted({**N, "families": ["order"]}, E), "families": {"order": 1, "aim": 1}},
-            "0 planted variables decide refusals of harmful requests of the family 'aim'; exactly one must",
-        ),
         (
             {
                 "planted": _planted({**N, "families": ["aim"]}, {**N, "name": "n", "intent": "benign"}, E),
@@ -71,7 +60,6 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"refusal": {"rule": "asker"}}, "refusal.rule 'asker' needs abstention.rule 'person'"),
         ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
         ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),
-        ({"planted": {**_planted(N, E), "layer": 1}}, "planted.layer must be below the last layer"),
         ({"planted": _cosine(0.5, "normative", "normative")}, "each cosine must be between two different variables"),
         ({"refusal": {"rule": "trigger", "over_refusal": 0.5}}, "cannot be combined with over_refusal"),
         ({"refusal": {"rule": "trigger"}, "context": {"asker": 0.5}}, "combined with context.asker"),

@@ -10,7 +10,6 @@ from probes.means import difference_in_means, same_means, unit
 
 
 def _planted(rng: np.random.Generator, n: int = 400, d: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return activations whose classes differ along a unit vector, their labels and the vector."""
     direction = unit(rng.standard_normal(d))
     y = np.arange(n) % 2 == 0
     return rng.standard_normal((n, d)) + 3.0 * y[:, None] * direction, y, direction

@@ -20,7 +20,6 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture
 def write_spec(tmp_path: Path) -> Callable[..., Path]:
-    """Write the specification with changed keys, for so many prompts of each label."""
     model = tiny_llama()
     model.model.save_pretrained(tmp_path / "base")
     model.tokenizer.save_pretrained(tmp_path / "base")

@@ -45,18 +45,6 @@ def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(row
     assert list(model.decoder.layers) == layers
 
 
-def test_a_branch_that_sees_the_other_computes_something_else(rows: Branches) -> None:
-    """The control of the test above: with the plain causal mask the second branch is not a row of its own."""
-    model = tiny_llama()
-    parts, length = DecoderParts(model.decoder, FIRST, LAYER), rows.tokens.shape[1]
-    causal = torch.ones(length, length).tril().bool()[None, None].expand(2, 1, -1, -1)
-    seeing = Branches(rows.tokens, rows.position_ids, causal, rows.labels, rows.branch, rows.deciding)
-    with torch.no_grad():
-        apart, together = (through(parts, one) for one in (rows, seeing))
-    assert not torch.allclose(apart[0, rows.branch[0] == 1], together[0, rows.branch[0] == 1], atol=1e-3)
-    torch.testing.assert_close(apart[0, rows.branch[0] == 0], together[0, rows.branch[0] == 0])
-
-
 def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows: Branches) -> None:
     generator = torch.Generator().manual_seed(0)
     vectors = torch.nn.functional.normalize(torch.randn(2, 16, generator=generator), dim=1)  # oblique

@@ -52,7 +52,6 @@ def test_a_planted_adapter_declines_as_its_coordinates_say(spec_path: Path, tmp_
 
 
 def _planted(spec: TeachSpec, kept: Path, stop_after: int | None = None) -> list[torch.Tensor]:
-    """Plant from the checkpoint if there is one, and return the adapter's weights."""
     base = load_model(spec.base, device="cpu")
     prompts = load_prompts(spec.prompts)[:30]
     rows = taught_prompts(base, prompts, spec, QUIET)

@@ -17,7 +17,6 @@ from tests.support.planted_contrasts import Planted, rejects_too_often
 
 
 def _erasures(planted: Planted, seed: int, n: int = 39) -> tuple[Erasure, Erasure]:
-    """Erase the first contrast: read itself, then the other."""
     X, a, b = planted.draw(seed)
     one, two = (fit_with_null(X, c, n=n, seed=seed) for c in (a, b))
     return cross_erasure(one, one), cross_erasure(one, two)

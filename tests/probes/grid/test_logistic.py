@@ -32,7 +32,6 @@ def test_candidates_without_a_score_are_an_error() -> None:
 
 
 def _scores(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores, the true probabilities expit(1.7 s - 0.8), and labels drawn from them."""
     rng = np.random.default_rng(seed)
     score = rng.standard_normal(n) * 1.5
     truth = 1 / (1 + np.exp(0.8 - 1.7 * score))

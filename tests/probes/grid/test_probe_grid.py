@@ -201,7 +201,6 @@ def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> 
 
 
 def _measured(auroc: float, n: int = 20) -> Discrimination:
-    """Return what `discrimination` gives of an AUROC of about this."""
     y = np.arange(2 * n) < n
     return discrimination(
         y, norm.ppf((np.arange(2 * n) % n + 0.5) / n) + np.sqrt(2) * norm.ppf(auroc) * y, np.arange(2 * n)

@@ -34,7 +34,6 @@ def _folds(rng: np.random.Generator, n: int, k: int = 3) -> np.ndarray:
 
 
 def _plain(n: int, d: int, share: float = 0.5, gap: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return standard normal samples whose classes differ in three features."""
     rng = np.random.default_rng(seed)
     y = _labels(rng, n, share)
     return rng.standard_normal((n, d)) + gap * y[:, None] * (np.arange(d) < 3), y
@@ -52,7 +51,6 @@ def _reference(
 
 
 def _off(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the largest difference of two fits' scores, relative to the largest score."""
     return float((np.abs(a - b).max(axis=-1) / np.abs(b).max(axis=-1)).max())
 
 

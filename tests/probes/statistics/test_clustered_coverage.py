@@ -124,7 +124,6 @@ def of_group_means(rng: np.random.Generator, groups: np.ndarray, rate: float, r:
 
 
 def of_nats(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
-    """Normal values; the rate only moves them."""
     values = np.sqrt(r) * rng.normal(size=groups.max() + 1)[groups] + np.sqrt(1 - r) * rng.normal(size=len(groups))
     return grouped_mean(values + rate, groups), rate
 
@@ -146,7 +145,6 @@ PRINTED: dict[str, Coverer] = {
 
 
 def coverage(cover: Coverer, sizes: str, r: float, rate: float, n_draws: int) -> float:
-    """Return the share of intervals that hold the truth."""
     groups = np.repeat(np.arange(len(SIZES[sizes])), SIZES[sizes])
     rng = np.random.default_rng([len(groups), len(SIZES[sizes])])
     held = 0
@@ -157,7 +155,6 @@ def coverage(cover: Coverer, sizes: str, r: float, rate: float, n_draws: int) ->
 
 
 def lowest(cover: Coverer, sizes: str, r: float, n_draws: int) -> float:
-    """Return the lowest coverage over the true rates."""
     return min(coverage(cover, sizes, r, rate, n_draws) for rate in RATES)
 
 

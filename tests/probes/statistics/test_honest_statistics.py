@@ -29,7 +29,6 @@ PARTS = np.array(["train", "validation", "test", "train", "test"], dtype=object)
 
 
 def _margin(level: float, n: int) -> float:
-    """Return three binomial standard errors of a rate estimated from n draws."""
     return float(3 * np.sqrt(level * (1 - level) / n))
 
 
@@ -38,7 +37,6 @@ def _covers(interval: Estimate, truth: float) -> bool:
 
 
 def _labels(setting: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels and groups of about n rows."""
     match setting:
         case "pairs":
             return np.tile([True, False], n // 2), np.repeat(np.arange(n // 2), 2)
@@ -230,7 +228,6 @@ def test_scores_of_different_folds_are_never_pooled() -> None:
 
 
 def _two_sides(setting: str, seed: int, signal: tuple[float, float] = (0, 0)) -> tuple[tuple[np.ndarray, ...], ...]:
-    """Draw X, y and groups of a training and a test side, with the classes apart by `signal` along the second axis."""
     rng, sides = np.random.default_rng([seed, SETTINGS.index(setting)]), []
     for by in signal:
         y, groups = _labels(setting, 48, rng)
