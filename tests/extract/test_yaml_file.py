@@ -1,10 +1,10 @@
-"""A YAML file that cannot be read gives one line with the reason."""
+"""A YAML file that cannot be read, and a library's error, give one line with the reason."""
 
 from pathlib import Path
 
 import pytest
 
-from extract.errors import UserError
+from extract.errors import MOST_CHARS, UserError, in_one_line
 from extract.yaml_file import read_yaml
 
 
@@ -46,3 +46,17 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         with pytest.raises(UserError) as error:
             read_yaml(path, "recipe")
         assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("no such file\nTraceback", "no such file"),
+        ("Error(s) in loading:\n\tsize mismatch for a\n\tanother", "Error(s) in loading: size mismatch for a"),
+        ("  \n", "OSError"),
+        ("only this:", "only this:"),
+        ("x" * 500, "x" * (MOST_CHARS - 1) + "…"),
+    ],
+)
+def test_an_error_in_one_line(said: str, line: str) -> None:
+    assert in_one_line(OSError(said)) == line

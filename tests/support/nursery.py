@@ -20,7 +20,7 @@ from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
-from extract.store.hdf5 import write_locus
+from extract.store import hdf5
 from extract.store.shards import ShardFiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def build() -> tuple[ChatModel, list[Prompt]]:
 
 def watch(folder: Path, stall: int) -> None:
     """Log the shards this process writes, and make it stop in the midst of one."""
-    written, write = 0, ShardFiles.write
+    written, write, write_locus = 0, ShardFiles.write, hdf5.write_locus
 
     def logged(files: ShardFiles, shard: int, captured: object) -> None:
         nonlocal written
@@ -61,7 +61,7 @@ def watch(folder: Path, stall: int) -> None:
                 time.sleep(0.01)
 
     ShardFiles.write = logged  # type: ignore[method-assign]
-    sys.modules["extract.store.shards"].write_locus = halting  # type: ignore[attr-defined]
+    hdf5.write_locus = halting
 
 
 def child(folder: Path, order: dict, model: ChatModel, prompts: list[Prompt]) -> int:
