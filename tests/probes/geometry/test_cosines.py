@@ -85,10 +85,11 @@ def test_a_real_direction_along_the_dominant_component_does_not_vouch_for_noise(
     assert rejects_too_often(np.array([f.p_both for f in found]))  # the control: why p is not p_both
 
 
-def _sharing(seed: int, *, joint: bool) -> Cosine:
-    """Two contrasts without information whose negatives are the same samples."""
+def _sharing(seed: int, *, joint: bool, strength: float = 0.0) -> Cosine:
+    """Two contrasts whose negatives are the same samples; without strength they have no information."""
     rng = np.random.default_rng([5, seed])
     X, part, third = rng.standard_normal((90, 20)), np.full(60, "train", dtype=object), np.arange(30)
+    X[30:, 0] += strength
     if not joint:  # hide that they are the same samples
         X = np.vstack([X, X[:30]])
     second = third if joint else third + 90
@@ -106,6 +107,7 @@ def test_shared_negatives_make_a_cosine_that_the_joint_null_has_too(n_draws: int
     assert {f.n_shared for f in found} == {30}
     assert not rejects_too_often(np.array([f.p for f in found]))
     assert rejects_too_often(np.array([f.p for f in hidden]))  # the control
+    assert _sharing(0, joint=True, strength=6.0).p == 1 / 40  # a direction that both have is seen
 
 
 @draws(40, 200)
