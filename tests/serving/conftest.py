@@ -13,8 +13,8 @@ from tests.support.running_server import Running, running
 
 
 @pytest.fixture(scope="session")
-def model() -> ChatModel:
-    return load_model(str(ORGANISM))
+def model(two_knobs: ChatModel) -> ChatModel:
+    return two_knobs
 
 
 @pytest.fixture(scope="session")

@@ -5,19 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import steering
 from steering.dial import CategoryRead, Dial, decide
 from steering.gates import Readings
-from tests.support.planted_dials import ORGANISM, planted_dials
+from tests.support.planted_dials import planted_dials
+from tests.support.tiny_model import tiny_llama
 
 D_MODEL = 32
 READ, WRITE = Locus("resid_post", 0, "post_last"), Locus("resid_post", 1, "post_last")
@@ -29,14 +27,7 @@ TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where
 @pytest.fixture(scope="session")
 def model() -> ChatModel:
     """Leave it as it was: all tests share it."""
-    tokenizer = AutoTokenizer.from_pretrained(ORGANISM, padding_side="left")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=D_MODEL, intermediate_size=64, num_hidden_layers=4,
-        num_attention_heads=4, max_position_embeddings=256, initializer_range=0.2,
-        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+    return tiny_llama()
 
 
 @pytest.fixture(scope="session")
@@ -99,9 +90,9 @@ def dial(streams: np.ndarray) -> Callable[..., Dial]:
 
 
 @pytest.fixture(scope="session")
-def organism() -> ChatModel:
+def organism(two_knobs: ChatModel) -> ChatModel:
     """The shipped model, whose answers end by themselves. Leave it as it was."""
-    return load_model(str(ORGANISM))
+    return two_knobs
 
 
 @pytest.fixture(scope="session")

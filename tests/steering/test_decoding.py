@@ -22,8 +22,9 @@ from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
-from tests.steering.conftest import D_MODEL, ORGANISM, READ, TEXTS, run, unit
+from tests.steering.conftest import D_MODEL, READ, TEXTS, run, unit
 from tests.support.covering import matrix
+from tests.support.planted_dials import ORGANISM
 
 Make = Callable[..., Dial]
 Talk = Callable[..., list[Rendered]]

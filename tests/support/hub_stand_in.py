@@ -16,6 +16,7 @@ from tests.support.local_http import QuietHandler, serving
 
 TOKEN, READ_TOKEN = "hf_made_up_for_a_test", "hf_made_up_that_may_only_read"
 LFS_ENDINGS = (".safetensors",)
+Reply = tuple[int, bytes, dict[str, str]]  # status, body, headers
 
 
 @dataclass
@@ -55,96 +56,80 @@ def running_hub() -> Iterator[Hub]:
         yield hub
 
 
+class _RefusedError(Exception):
+    """Status, code and message of an answer that gives nothing."""
+
+
 class _Handler(QuietHandler):
     state: Hub
 
-    def do_POST(self) -> None:  # noqa: N802
-        body, path = self.body(), self._begin()
-        if path is None:
-            return
-        if path == "/api/validate-yaml":
-            self._json({"errors": [], "warnings": []})
-        elif path == "/api/repos/create":
-            self._create(json.loads(body))
-        elif path.endswith(".git/info/lfs/objects/batch"):
-            self._lfs(json.loads(body))
-        elif "/preupload/" in path:
-            self._preupload(path, json.loads(body))
-        elif "/commit/" in path:
-            self._commit(path, body)
-        else:
-            self._problem(404, "EntryNotFound")
+    def _answer(self) -> None:
+        self.state.requests.append(f"{self.command} {self.path}")
+        body, path = self.body(), self.path.partition("?")[0]
+        try:
+            self._refuse_tokens(path)
+            self.send(*(self._post if self.command == "POST" else self._get)(path, body))
+        except _RefusedError as refused:
+            status, code, message = refused.args
+            self.send(status, headers={"X-Error-Code": code, "X-Error-Message": message})
 
     def do_PUT(self) -> None:  # noqa: N802
-        body = self.body()
         self.state.requests.append(f"PUT {self.path}")
-        self.state.blobs[self.path.rpartition("/")[2]] = body
-        self._json({})
+        self.state.blobs[self.path.rpartition("/")[2]] = self.body()
+        self.send(*_json({}))
 
-    def do_GET(self) -> None:  # noqa: N802
-        if (path := self._begin()) is None:
-            return
-        if path.startswith("/api/models/"):
-            owner, name, *rest = path.removeprefix("/api/models/").split("/")
-            if (found := self._readable(f"{owner}/{name}")) is None:
-                return
-            if rest and rest[-1] not in ("main", found.sha):
-                self._problem(404, "RevisionNotFound")
-                return
-            siblings = [{"rfilename": file} for file in sorted(found.files)]
-            self._json({"id": f"{owner}/{name}", "sha": found.sha, "private": found.private, "siblings": siblings})
-            return
-        if path.count("/") < 5:
-            self._problem(404, "EntryNotFound")
-            return
-        owner, name, _, _, file = path.lstrip("/").split("/", 4)
-        if (found := self._readable(f"{owner}/{name}")) is None:
-            return
-        if file not in found.files:
-            self._problem(404, "EntryNotFound")
-            return
-        data = found.files[file]
-        self.send(200, data, {"X-Repo-Commit": found.sha, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'})
+    do_GET = do_HEAD = do_POST = _answer  # noqa: N815
 
-    do_HEAD = do_GET  # noqa: N815
-
-    def _begin(self) -> str | None:
-        """Note the request; return its path, or None after an answer that ends it."""
-        self.state.requests.append(f"{self.command} {self.path}")
+    def _refuse_tokens(self, path: str) -> None:
         if self.state.status != 200:
-            self._problem(self.state.status)
-            return None
+            raise _RefusedError(self.state.status, "", "")
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token and token not in (TOKEN, READ_TOKEN):
-            self._problem(401, message="Invalid credentials in Authorization header")
-            return None
-        if self.command == "POST" and token == READ_TOKEN and self.path != "/api/validate-yaml":
-            self._problem(403, message="you have not enough rights")
-            return None
-        return self.path.partition("?")[0]
+            raise _RefusedError(401, "", "Invalid credentials in Authorization header")
+        if self.command == "POST" and token == READ_TOKEN and path != "/api/validate-yaml":
+            raise _RefusedError(403, "", "you have not enough rights")
 
-    def _create(self, asked: dict) -> None:
-        name = f"{asked['organization']}/{asked['name']}"
-        there = name in self.state.repositories
-        if not there:
-            self.state.repositories[name] = Repository(private=asked.get("visibility") == "private")
-        self._json({"url": f"{self.state.endpoint}/{name}", "name": name}, 409 if there else 200)
+    def _get(self, path: str, _: bytes) -> Reply:
+        if path.startswith("/api/models/"):
+            owner, name, *rest = path.removeprefix("/api/models/").split("/")
+            found = self._readable(f"{owner}/{name}")
+            if rest and rest[-1] not in ("main", found.sha):
+                raise _RefusedError(404, "RevisionNotFound", "")
+            siblings = [{"rfilename": file} for file in sorted(found.files)]
+            return _json({"id": f"{owner}/{name}", "sha": found.sha, "private": found.private, "siblings": siblings})
+        if path.count("/") >= 5:
+            owner, name, _, _, file = path.lstrip("/").split("/", 4)
+            found = self._readable(f"{owner}/{name}")
+            if file in found.files:
+                data = found.files[file]
+                etag = f'"{hashlib.sha256(data).hexdigest()}"'
+                return 200, data, {"X-Repo-Commit": found.sha, "ETag": etag}
+        raise _RefusedError(404, "EntryNotFound", "")
 
-    def _preupload(self, path: str, asked: dict) -> None:
-        if self._readable(_repo_of(path)) is None:
-            return
-        mode = {one["path"]: "lfs" if one["path"].endswith(LFS_ENDINGS) else "regular" for one in asked["files"]}
-        self._json({"files": [{"path": name, "uploadMode": how, "shouldIgnore": False} for name, how in mode.items()]})
+    def _post(self, path: str, body: bytes) -> Reply:
+        if path == "/api/validate-yaml":
+            return _json({"errors": [], "warnings": []})
+        if "/commit/" in path:
+            return self._commit(path, body)
+        asked = json.loads(body)
+        if path == "/api/repos/create":
+            name = f"{asked['organization']}/{asked['name']}"
+            there = name in self.state.repositories
+            self.state.repositories.setdefault(name, Repository(private=asked.get("visibility") == "private"))
+            return _json({"url": f"{self.state.endpoint}/{name}", "name": name}, 409 if there else 200)
+        if path.endswith(".git/info/lfs/objects/batch"):
+            return _json({"transfer": "basic", "objects": [
+                one | {"actions": {"upload": {"href": f"{self.state.endpoint}/lfs/{one['oid']}"}}}
+                for one in asked["objects"]
+            ]})  # fmt: skip
+        if "/preupload/" in path:
+            self._readable(_repo_of(path))
+            mode = {one["path"]: "lfs" if one["path"].endswith(LFS_ENDINGS) else "regular" for one in asked["files"]}
+            return _json({"files": [{"path": n, "uploadMode": how, "shouldIgnore": False} for n, how in mode.items()]})
+        raise _RefusedError(404, "EntryNotFound", "")
 
-    def _lfs(self, asked: dict) -> None:
-        self._json({"transfer": "basic", "objects": [
-            one | {"actions": {"upload": {"href": f"{self.state.endpoint}/lfs/{one['oid']}"}}}
-            for one in asked["objects"]
-        ]})  # fmt: skip
-
-    def _commit(self, path: str, body: bytes) -> None:
-        if (found := self._readable(_repo_of(path))) is None:
-            return
+    def _commit(self, path: str, body: bytes) -> Reply:
+        found = self._readable(_repo_of(path))
         for line in map(json.loads, body.decode().splitlines()):
             value = line["value"]
             if line["key"] == "header":
@@ -153,21 +138,19 @@ class _Handler(QuietHandler):
                 found.files[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 found.files[value["path"]] = self.state.blobs[value["oid"]]
-        self._json({"commitUrl": f"{self.state.endpoint}/{_repo_of(path)}/commit/{found.sha}", "commitOid": found.sha})
+        return _json(
+            {"commitUrl": f"{self.state.endpoint}/{_repo_of(path)}/commit/{found.sha}", "commitOid": found.sha}
+        )
 
-    def _readable(self, name: str) -> Repository | None:
-        """Return a repository; None after the hub's answer for one that is absent or private."""
-        found = self.state.repositories.get(name)
-        if found is None or (found.private and not self.headers.get("Authorization")):
-            self._problem(404 if self.headers.get("Authorization") else 401, "RepoNotFound", "Repository not found")
-            return None
+    def _readable(self, name: str) -> Repository:
+        found, token = self.state.repositories.get(name), self.headers.get("Authorization")
+        if found is None or (found.private and not token):
+            raise _RefusedError(404 if token else 401, "RepoNotFound", "Repository not found")
         return found
 
-    def _json(self, value: dict, status: int = 200) -> None:
-        self.send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _problem(self, status: int, code: str = "", message: str = "") -> None:
-        self.send(status, b"", {"X-Error-Code": code, "X-Error-Message": message})
+def _json(value: dict, status: int = 200) -> Reply:
+    return status, json.dumps(value).encode(), {"Content-Type": "application/json"}
 
 
 def _repo_of(path: str) -> str:

@@ -1,9 +1,9 @@
 """Completions with a known true action, of which the rule judge gets some wrong, and labels of them."""
 
-import json
 import random
 from pathlib import Path
-from typing import Any
+
+from tests.support.completion_files import jsonl
 
 SAYS = {
     "answer": "Use a screwdriver and loosen the two hinges, then lift the door out.",
@@ -40,10 +40,4 @@ def write_completions(path: Path, n: int = N) -> Path:
          "pair": f"{i % 3}-{i // 6}", "completion": COMPLETIONS[i]}
         for i in range(n)
     )  # fmt: skip
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def write_labels(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return jsonl(path, *rows)

@@ -36,8 +36,6 @@ DRAWN = "Promise.all(runs[0].charts.figures.map((figure) => runs[0].charts.draw(
 
 @dataclass(frozen=True)
 class Shot:
-    """One screenshot: its window, and what is done to the page before it is taken."""
-
     width: int
     height: int
     prepare: Callable[[Page], None] = lambda page: None
@@ -45,7 +43,6 @@ class Shot:
 
 
 def open_row(page: Page) -> None:
-    """Open a refused benign prompt whose words are scored."""
     page.locator("select.change").select_option("refuse → answer")
     scored = page.evaluate("runs[0].list.chosen().find((i) => runs[0].prompts.words[i])")
     page.evaluate(f"runs[0].list.open({scored})")
@@ -53,20 +50,17 @@ def open_row(page: Page) -> None:
 
 
 def open_tokens(page: Page) -> None:
-    """Open the same row further down, on a token that is pointed at."""
     open_row(page)
     page.locator(".tokens").evaluate("part => part.scrollIntoView({ block: 'center' })")
     page.locator(".token-line").first.locator(".token").nth(3).hover()
 
 
 def move_sliders(page: Page) -> None:
-    """Set the thresholds of least regret, with the sliders and their trade-off in view."""
     page.get_by_role("button", name="least regret").click()
     page.locator(".dials").first.evaluate("part => part.scrollIntoView()")
 
 
 def print_it(page: Page) -> None:
-    """Show the page as it is printed, at the width of A4."""
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
 
@@ -83,7 +77,6 @@ SHOTS = {
 
 
 def shoot_live(browser: Browser, dials: Path) -> None:
-    """Take the live page: a question answered at two thresholds, and a turn after the first answer."""
     with running(load_model(str(ORGANISM)), read_dials(dials)[0], ui=True) as served:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{served.url}/ui")
@@ -104,7 +97,6 @@ def shoot_live(browser: Browser, dials: Path) -> None:
 
 
 def main(directory: Path) -> None:
-    """Write the pictures of a run into docs/images."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "quickstart")
         shutil.copytree(directory, run, ignore=shutil.ignore_patterns("generations.sqlite*"))

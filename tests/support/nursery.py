@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
@@ -22,24 +21,18 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store import hdf5
 from extract.store.shards import ShardFiles
+from tests.support.tiny_model import tiny_llama
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARDS, ROWS = 30, 3
 
 
 def build() -> tuple[ChatModel, list[Prompt]]:
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "organisms" / "zoo" / "two-knobs", padding_side="left")
-    config = AutoConfig.for_model(
-        "llama", vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.2,
-        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    model = ChatModel(AutoModelForCausalLM.from_config(config, dtype=torch.float32), tokenizer, "tiny")
     words = ("kill", "fix", "the", "process", "at", "home", "who", "is", "anna")
     texts = [" ".join(words[(i * k) % len(words)] for k in range(1, 3 + i % 7)) for i in range(SHARDS * ROWS - 1)]
-    return model, [Prompt(f"p{i}", ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)]
+    return tiny_llama(), [
+        Prompt(f"p{i}", ({"role": "user", "content": t},), "benign", "answer") for i, t in enumerate(texts)
+    ]
 
 
 def watch(folder: Path, stall: int) -> None:

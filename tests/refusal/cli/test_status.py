@@ -11,8 +11,8 @@ import pytest
 from experiments.run.run_lock import NAME, RunLock
 from extract.shipped import ROOT
 from tests.support.covering import matrix
-from tests.support.done_run import mark_done
 from tests.support.families import tiny
+from tests.support.finished_run import mark_done
 from tests.support.one_line import one_line
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 

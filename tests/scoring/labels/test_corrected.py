@@ -18,7 +18,8 @@ from scoring.score_file import score_file
 from scoring.scorecard import Scorecard
 from scoring.scored_file import load_scored
 from scoring.wording import card_lines, corrected_lines
-from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions, write_labels
+from tests.support.completion_files import jsonl
+from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions
 
 TRUE_RATES = {
     name: float(np.mean([action in actions for i, action in enumerate(TRUTH) if LABEL[i % 3] == label]))
@@ -32,7 +33,7 @@ def scored(folder: Path, n: int = 600, **options: Any) -> Scorecard:
 
 def corrected(folder: Path, *rows: dict[str, Any]) -> tuple[Scorecard, Corrected, JointRates]:
     """Score with these labels; return the scorecard, and its corrected and judged rates."""
-    card = scored(folder, labels=write_labels(folder / "labels.jsonl", *rows))
+    card = scored(folder, labels=jsonl(folder / "labels.jsonl", *rows))
     assert card.corrected
     assert card.rates
     return card, card.corrected, card.rates
@@ -43,7 +44,7 @@ def problem(folder: Path, *rows: dict[str, Any]) -> str:
     scored(folder, 120)
     before = {path.name: path.read_bytes() for path in (folder / "scores").iterdir()}
     with pytest.raises(UserError) as caught:
-        scored(folder, 120, labels=write_labels(folder / "labels.jsonl", *rows))
+        scored(folder, 120, labels=jsonl(folder / "labels.jsonl", *rows))
     assert {path.name: path.read_bytes() for path in (folder / "scores").iterdir()} == before
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -189,7 +190,7 @@ def test_labels_of_unjudged_completions_are_counted_as_unused(tmp_path: Path) ->
     with path.open("a") as file:
         file.write(json.dumps({"id": "empty", "text": "a?", "label": "benign", "completion": None}) + "\n")
     rows = [*by_hand(120), {"id": "empty", "action": "other"}]
-    card = score_file(path, tmp_path / "scores", labels=write_labels(tmp_path / "labels.jsonl", *rows))
+    card = score_file(path, tmp_path / "scores", labels=jsonl(tmp_path / "labels.jsonl", *rows))
     assert card.corrected
     assert (card.corrected.labels, card.corrected.unused) == (120, 1)
 

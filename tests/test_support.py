@@ -1,10 +1,14 @@
-"""The few cases of a matrix that `make test` runs: every value, or every pair of values, is in one."""
+"""What tests stand on: the few cases of a matrix cover it, and the committed run is what its script makes again."""
 
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
 
+from experiments.run.config import load_config
 from tests.support.covering import covering, matrix
+from tests.support.finished_run import FIXTURES
+from tests.support.make_small_run import EVERY, PLACE, SETTINGS, some_prompts
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,15 @@ def test_the_rest_is_slow_and_nothing_is_left_out() -> None:
     assert [(param.id, param.values, [m.name for m in param.marks]) for param in params] == [
         ("p-one", ("p", 1), []), ("p-two", ("p", 2), ["slow"]), ("q-one", ("q", 1), ["slow"]), ("q-two", ("q", 2), []),
     ]  # fmt: skip
+
+
+def test_the_committed_run_is_small() -> None:
+    sizes = [path.stat().st_size for path in (FIXTURES / "small_run").rglob("*") if path.is_file()]
+    assert max(sizes) < 500_000
+    assert sum(sizes) < 1_700_000
+
+
+def test_the_small_run_was_made_with_the_settings_and_prompts_of_its_script() -> None:
+    """If this fails: python -m tests.support.make_small_run."""
+    assert load_config(PLACE / "config.yaml") == load_config(Path("configs/quickstart.yaml"), list(SETTINGS))
+    assert (PLACE / "prompts.jsonl").read_text().splitlines() == some_prompts(EVERY)
