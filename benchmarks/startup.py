@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.table import main
 from extract.shipped import ROOT
-from tests.support.done_run import mark_done
+from tests.support.finished_run import mark_done
 
 SMALL_RUN = ROOT / "tests" / "fixtures" / "small_run"
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
