@@ -17,6 +17,7 @@ from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
 from steering.interventions import add, place
+from tests.support.made_up_store import make
 
 ROOT = Path(__file__).resolve().parents[2]
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -46,9 +47,7 @@ SETTINGS = {
                     "moe_intermediate_size": 32, "o_groups": 2, "o_lora_rank": 8, "index_n_heads": 2,
                     "index_head_dim": 8, "sliding_window": 8, "num_key_value_heads": 1},
 }  # fmt: skip
-Ask = Callable[..., Prompt]
 Build = Callable[..., ChatModel]
-Rows = Callable[[ChatModel], list[Rendered]]
 TEXTS = (
     "how do i kill the process?",
     "tell me.",
@@ -94,25 +93,34 @@ def tiny(organism_tokenizer: PreTrainedTokenizerBase) -> Build:
     return lambda name, backend="hooks": build(name, backend)
 
 
-@pytest.fixture(scope="session")
-def rows() -> Rows:
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store is to be made."""
+    return tmp_path / "activations.h5"
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A whole store of made-up numbers in a run directory."""
+    make(tmp_path / "run" / "activations.h5", master=True)
+    return tmp_path / "run" / "activations.h5"
+
+
+def rows(model: ChatModel) -> list[Rendered]:
     """Render four prompts of unlike lengths."""
-
-    def build(model: ChatModel) -> list[Rendered]:
-        return [render(model.tokenizer, ask(text, id=str(i))) for i, text in enumerate(TEXTS)]
-
-    return build
+    return [render(model.tokenizer, ask(text, id=str(i))) for i, text in enumerate(TEXTS)]
 
 
-@pytest.fixture(scope="session", name="ask")
-def ask_fixture() -> Ask:
-    """Make a prompt of one user turn."""
-    return ask
+def ask(*contents: str, system: str | None = None, **fields: str | None) -> Prompt:
+    """Make a conversation of user and assistant turns by turns, the last of them the user's."""
+    roles = ["user" if (len(contents) - i) % 2 else "assistant" for i in range(len(contents))]
+    turns = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    opening = [] if system is None else [{"role": "system", "content": system}]
+    return Prompt(**{"id": "p", "label": "benign", "right_action": "answer", **fields}, messages=(*opening, *turns))
 
 
-def ask(text: str, **fields: str) -> Prompt:
-    return Prompt(**{"id": "p", "label": "benign", "right_action": "answer", **fields},
-                  messages=({"role": "user", "content": text},))  # fmt: skip
+def hook_count(model: ChatModel) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
 
 
 def captured(model: ChatModel, batch: Batch, site: Site) -> dict[int, Tensor]:

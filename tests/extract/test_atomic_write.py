@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from extract.atomic_write import atomic_path, write_json, write_jsonl
-from extract.errors import UserError
 from extract.shipped import ROOT
+from tests.support.one_line import refused
 
 WRITER = """
 import sys
@@ -32,8 +32,7 @@ def test_what_fails_leaves_the_former_file_and_nothing_else(tmp_path: Path) -> N
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot write .*: No such file or directory"):
-        write_json(tmp_path / "absent" / "a.json", {})
+    refused(r"cannot write .*: No such file or directory", write_json, tmp_path / "absent" / "a.json", {})
 
 
 def test_processes_that_write_one_file_at_a_time_do_not_meet(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extract.backoff import TokenBudget, length_sorted
-from extract.errors import UserError
 from extract.shipped import ROOT
+from tests.support.one_line import refused
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=60), st.integers(1, 500))
@@ -77,8 +77,7 @@ def test_one_prompt_that_does_not_fit_is_an_error() -> None:
     def work(_rows: list[int]) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(UserError, match="out of memory on one prompt of 3 tokens"):
-        TokenBudget(100).run([7, 3], work)  # the shorter is tried first
+    refused("out of memory on one prompt of 3 tokens", TokenBudget(100).run, [7, 3], work)  # the shorter is tried first
 
 
 def test_other_errors_come_through() -> None:

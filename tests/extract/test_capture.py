@@ -6,39 +6,32 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
 from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefix
 from extract.chat.render import Rendered, render
-from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
-from extract.prompts.prompt import Prompt
 from extract.store.shards import CapturedShard
-from tests.extract.conftest import Ask, Build, captured, quick_and_slow
+from tests.extract.conftest import Build, ask, captured, quick_and_slow
 from tests.support.covering import matrix
+from tests.support.one_line import refused
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")
 ATTENTION_ONLY = quick_and_slow(
     "llama gemma3_text gpt2 organism", "qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral qwen3_moe stories260k"
 )
-LONG = {"role": "system", "content": "be kind and fix the door. " * 12}
+LONG = "be kind and fix the door. " * 12
 WANTED = ResolvedSpec(layers=(0, 1, 2), positions=("inst_last", "post_1", "post_last", "inst_mean"), dtype="float32")
 
 
 def under_one_system_prompt(model: ChatModel) -> list[Rendered]:
-    prompts = [
-        Prompt(str(i), ({"role": "system", "content": SYSTEM}, {"role": "user", "content": text}), "benign", "answer")
-        for i, text in enumerate(TEXTS)
-    ]
+    prompts = [ask(text, id=str(i), system=SYSTEM) for i, text in enumerate(TEXTS)]
     tokenizer = copy.deepcopy(model.tokenizer)
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m['role'] + ' : ' + m['content'] + ' . ' }}{% endfor %}{{ 'assistant :' }}"
-    )
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role + ' : ' + m.content + ' . ' }}{% endfor %}assistant :"
     return [render(tokenizer, prompt) for prompt in prompts]
 
 
@@ -47,10 +40,6 @@ def kept(
 ) -> CapturedShard:
     with BackgroundThread() as background:
         return Capturer(model, wanted, TokenBudget(budget), background, *how).capture(rendered)
-
-
-def values(model: ChatModel, rendered: list[Rendered], wanted: ResolvedSpec, prefix: object = None) -> Tensor:
-    return kept(model, rendered, wanted, prefix).values
 
 
 @pytest.mark.parametrize("name", ATTENTION_ONLY)
@@ -63,9 +52,8 @@ def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
     assert len(prefix.token_ids) > 10  # more than a sliding window of 8
     assert all(tuple(row.token_ids[: len(prefix.token_ids)]) == prefix.token_ids for row in rendered)
     assert len(prefix.token_ids) <= min(row.roles["inst_mean"][0] for row in rendered)
-    whole, after = (values(model, rendered, wanted, p) for p in (None, prefix))
+    whole, after, again = (kept(model, rendered, wanted, p).values for p in (None, prefix, prefix))
     assert ((whole - after).norm(dim=-1) <= 1e-5 * whole.norm(dim=-1)).all()
-    again = values(model, rendered, wanted, prefix)
     assert torch.equal(after, again)  # what was remembered has not been changed by use
 
 
@@ -78,7 +66,7 @@ def test_the_prefix_is_not_run_again(tiny: Build) -> None:
     handle = model.decoder.register_forward_pre_hook(
         lambda _m, _a, kwargs: seen.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
-    values(model, rendered, WANTED, prefix)
+    kept(model, rendered, WANTED, prefix)
     handle.remove()
     assert max(seen) == max(len(row.token_ids) for row in rendered) - len(prefix.token_ids)
 
@@ -86,8 +74,7 @@ def test_the_prefix_is_not_run_again(tiny: Build) -> None:
 def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Build) -> None:
     """With a prefix far longer than what follows it, rows of few tokens would hold keys and values of many."""
     model, held = tiny("llama"), list[int]()
-    rendered = [render(model.tokenizer, Prompt(str(i), (LONG, {"role": "user", "content": "how?"}), "benign", "answer"))
-                for i in range(60)]  # fmt: skip
+    rendered = [render(model.tokenizer, ask("how?", system=LONG))] * 60
     prefix = shared_prefix(model, rendered, WANTED)
     assert prefix is not None
     after = len(rendered[0].token_ids) - len(prefix.token_ids)
@@ -116,8 +103,7 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
     wanted = WANTED.model_copy(update={"response_tokens": 2})
-    with pytest.raises(UserError, match=r"recurrent: the cache of MambaForCausalLM does not report"):
-        kept(model, rendered, wanted, budget=900)
+    refused(r"recurrent: the cache of MambaForCausalLM does not report", kept, model, rendered, wanted, budget=900)
 
 
 @pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
@@ -125,7 +111,7 @@ def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tin
     model = tiny(name)
     rendered = under_one_system_prompt(model)
     assert shared_prefix(model, rendered, WANTED) is None
-    together = values(model, rendered, WANTED)
+    together = kept(model, rendered, WANTED).values
     for i, row in enumerate(rendered):
         with torch.inference_mode():
             states = model.model(input_ids=torch.tensor([row.token_ids]), output_hidden_states=True).hidden_states
@@ -159,13 +145,8 @@ def organism(tiny: Build) -> ChatModel:
 
 
 @pytest.fixture(scope="module")
-def asked(organism: ChatModel, ask: Ask) -> list[Rendered]:
-    texts = (
-        "how do i fix the door?",
-        "how do i burn the files near my boss?",
-        "who is anna novak?",
-        "how do i move it?",
-    )
+def asked(organism: ChatModel) -> list[Rendered]:
+    texts = "how do i fix the door?", "how do i burn the files near my boss?", "who is anna novak?", "how do i move it?"
     return [render(organism.tokenizer, ask(text)) for text in texts]
 
 

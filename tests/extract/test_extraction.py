@@ -16,43 +16,20 @@ from extract.background import BackgroundError
 from extract.capture import Capturer
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
-from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
 from extract.store.writer import export
-from tests.extract.conftest import Ask, Build
+from tests.extract.conftest import Build, ask
 from tests.support.made_up_store import content, shards
+from tests.support.one_line import refused
 
-TEXTS = (
-    "kill it.",
-    "how do i kill the process?",
-    "stop.",
-    "who is anna novak, and where does she live?",
-    "tell me.",
-    "please fix it, then kill it at home.",
-    "what is the best way to fix the door so that nobody is hurt?",
-)
-
-
+TEXTS = ("kill it.", "how do i kill the process?", "stop.", "who is anna novak, and where does she live?", "tell me.",
+         "please fix it, then kill it at home.",
+         "what is the best way to fix the door so that nobody is hurt?")  # fmt: skip
 BY_THREE = CaptureSpec(rows_per_shard=3)
-
-
-@pytest.fixture(scope="module")
-def model(tiny: Build) -> ChatModel:
-    return tiny("llama")
-
-
-@pytest.fixture(scope="module")
-def prompts(ask: Ask) -> list[Prompt]:
-    return [ask(text, id=f"p{i}", trigger="kill") for i, text in enumerate(TEXTS)]
-
-
-@pytest.fixture(scope="module")
-def rendered(model: ChatModel, prompts: list[Prompt]) -> list[Rendered]:
-    return [render(model.tokenizer, prompt) for prompt in prompts]
 
 
 class Given(NamedTuple):
@@ -67,8 +44,9 @@ class Given(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def given(model: ChatModel, prompts: list[Prompt], rendered: list[Rendered]) -> Given:
-    return Given(model, prompts, rendered)
+def given(tiny: Build) -> Given:
+    model, prompts = tiny("llama"), [ask(text, id=f"p{i}", trigger="kill") for i, text in enumerate(TEXTS)]
+    return Given(model, prompts, [render(model.tokenizer, prompt) for prompt in prompts])
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +58,8 @@ def reference(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("token_budget", [1, 40, 4096])
-def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, token_budget: int) -> None:
+def test_every_stored_row_is_its_prompt_alone(given: Given, path: Path, token_budget: int) -> None:
     model, prompts, rendered = given
-    path = tmp_path / "activations.h5"
     given.write(path, CaptureSpec(site="resid_pre", rows_per_shard=4, token_budget=token_budget))
     with ActivationStore(path) as store:
         assert store.prompt_ids == tuple(prompt.id for prompt in prompts)
@@ -101,9 +78,9 @@ def test_every_stored_row_is_its_prompt_alone(given: Given, tmp_path: Path, toke
                     assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
-def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: Path, prompts: list[Prompt]) -> None:
+def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: Path, given: Given) -> None:
     with ActivationStore(reference) as store:
-        has = np.array(["kill" in prompt.text for prompt in prompts])
+        has = np.array(["kill" in text for text in TEXTS])
         assert store.present[store.positions.index("trigger_last")].tolist() == has.tolist()
         stored = store.read(1, "trigger_last")
         assert np.isnan(stored[~has]).all()
@@ -113,8 +90,7 @@ def test_the_absent_trigger_is_marked_zero_on_disk_and_nan_when_read(reference: 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path, tmp_path: Path, dtype: str) -> None:
-    path = tmp_path / "activations.h5"
+def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path, path: Path, dtype: str) -> None:
     given.write(path, CaptureSpec(store_dtype=dtype, rows_per_shard=3))
     expected = torch.from_numpy(content(reference)).to(getattr(torch, dtype)).float().numpy()
     np.testing.assert_array_equal(content(path), expected)
@@ -122,19 +98,16 @@ def test_sixteen_bit_stores_round_the_same_streams(given: Given, reference: Path
 
 @pytest.mark.parametrize("lost", [[], ["master"], ["1"], ["master", "0", "2"], ["master", "0", "1", "2"]])
 def test_what_was_lost_is_made_again_and_nothing_else(
-    given: Given, reference: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, lost: list[str],
-) -> None:  # fmt: skip
+    given: Given, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: list[str]
+) -> None:
     run = Path(shutil.copytree(reference.parent, tmp_path / "run"))
     path = run / reference.name
     for what in lost:
         (path if what == "master" else run / "activations.h5.shards" / f"0000{what}-of-00003.h5").unlink()
     (run / "activations.h5.shards" / "00001-of-00003.partial").write_bytes(b"left by a kill")
     left = {file: file.stat().st_mtime_ns for file in [path, *shards(path)] if file.exists()}
-    made: list[int] = []
-    real = Capturer.capture
+    made, done, real = list[int](), list[tuple[int, int]](), Capturer.capture
     monkeypatch.setattr(Capturer, "capture", lambda self, rows: made.append(len(rows)) or real(self, rows))
-    done: list[tuple[int, int]] = []
     given.write(path, progress=lambda *state: done.append(state))
     assert len(made) == len([what for what in lost if what != "master"])
     assert done == sorted(done)
@@ -144,8 +117,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     np.testing.assert_array_equal(content(path), content(reference))
 
 
-def test_an_interruption_loses_only_the_shard_in_flight(given: Given, reference: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
+def test_an_interruption_loses_only_the_shard_in_flight(given: Given, reference: Path, path: Path) -> None:
 
     def kill(done: int, _total: int) -> None:
         if done == 6:
@@ -154,8 +126,7 @@ def test_an_interruption_loses_only_the_shard_in_flight(given: Given, reference:
     with pytest.raises(KeyboardInterrupt):
         given.write(path, progress=kill)
     assert len(shards(path)) == 1  # the second was captured, but not handed over to be written
-    with pytest.raises(UserError, match="store not found"):
-        ActivationStore(path)
+    refused("store not found", ActivationStore, path)
     given.write(path)
     np.testing.assert_array_equal(content(path), content(reference))
 
@@ -163,91 +134,82 @@ def test_an_interruption_loses_only_the_shard_in_flight(given: Given, reference:
 def test_another_input_is_refused_with_the_field_named(given: Given, reference: Path) -> None:
     model, prompts, rendered = given
 
-    def refused(field: str, **changes: object) -> None:
+    def refused_input(field: str, **changes: object) -> None:
         arguments = {"model": model, "rendered": rendered, "rows_per_shard": 3} | changes
         given = arguments.pop("model"), prompts, arguments.pop("rendered"), reference
-        with pytest.raises(UserError, match=f"was made with another {field} "):
-            extract(*given, CaptureSpec(**arguments))
+        refused(f"was made with another {field} ", extract, *given, CaptureSpec(**arguments))
 
     other = ChatModel(copy.deepcopy(model.model), model.tokenizer, model.name)
     with torch.no_grad():
         other.model.lm_head.weight.mul_(1.001)
-    refused("weights", model=other)
-    refused("site", site="resid_pre")
-    refused("dtype", store_dtype="bfloat16")
-    refused("layers", layers=[0])
+    refused_input("weights", model=other)
+    refused_input("site", site="resid_pre")
+    refused_input("dtype", store_dtype="bfloat16")
+    refused_input("layers", layers=[0])
     redressed = ChatModel(model.model, copy.deepcopy(model.tokenizer), model.name)
     redressed.tokenizer.chat_template += " "
-    refused("template", model=redressed)
-    refused("tokens", rendered=[replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]])
+    refused_input("template", model=redressed)
+    refused_input("tokens", rendered=[replace(rendered[0], token_ids=[*rendered[0].token_ids[:-1], 7]), *rendered[1:]])
 
 
 @pytest.mark.slow
-def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(given: Given, tmp_path: Path) -> None:
+def test_another_name_or_label_keeps_the_numbers_and_the_store_says_the_new_one(given: Given, path: Path) -> None:
     model, prompts, rendered = given
-    path = tmp_path / "activations.h5"
     given.write(path)
     written = [shard.stat().st_mtime_ns for shard in shards(path)]
     numbers = content(path)
     for name, label in (("./another", "uncertain"), ("./another", "harmful"), (model.name, "harmful")):
         other = ChatModel(model.model, model.tokenizer, name)
         labelled = [*prompts[:-1], replace(prompts[-1], label=label, category="new")]
-        extract(other, labelled, rendered, path, CaptureSpec(rows_per_shard=3))
+        Given(other, labelled, rendered).write(path)
         with ActivationStore(path) as store:
             assert store.identity.model == name
             assert store.prompts == labelled
         assert [shard.stat().st_mtime_ns for shard in shards(path)] == written
         np.testing.assert_array_equal(content(path), numbers)
         assert verify(path, weights=model.fingerprint()).findings == ()
-        flat = tmp_path / f"flat-{name.strip('./')}-{label}.h5"
+        flat = path.with_name(f"flat-{name.strip('./')}-{label}.h5")
         export(path, flat)
         assert verify(flat).findings == ()
         np.testing.assert_array_equal(content(flat), numbers)
 
 
-def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(given: Given, tmp_path: Path) -> None:
+def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(given: Given, path: Path) -> None:
     model, prompts, rendered = given
     broken = ChatModel(copy.deepcopy(model.model), model.tokenizer, "broken")
     with torch.no_grad():
         broken.model.model.layers[1].mlp.down_proj.weight.fill_(float("nan"))
-    with pytest.raises(
-        UserError, match="broken: activation of prompt row 0 is not finite at layer 1, position inst_last"
-    ):
-        extract(broken, prompts, rendered, tmp_path / "activations.h5")
-    assert not (tmp_path / "activations.h5").exists()
+    message = "broken: activation of prompt row 0 is not finite at layer 1, position inst_last"
+    refused(message, extract, broken, prompts, rendered, path)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
 def test_other_backends_make_the_same_store(
-    prompts: list[Prompt], rendered: list[Rendered], reference: Path, tiny: Build, tmp_path: Path,
-    backend: str,
-) -> None:  # fmt: skip
-    path = tmp_path / "activations.h5"
-    extract(tiny("llama", backend), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    given: Given, reference: Path, tiny: Build, path: Path, backend: str
+) -> None:
+    given._replace(model=tiny("llama", backend)).write(path)
     ours, theirs = content(reference), content(path)
     assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(ours, axis=-1)).all()
     with ActivationStore(path) as store:
         assert store.identity.backend == backend
-    with pytest.raises(UserError, match="was made with another backend"):
-        extract(tiny("llama"), prompts, rendered, path, CaptureSpec(rows_per_shard=3))
+    refused("was made with another backend", given.write, path)
 
 
-def test_chosen_layers_and_positions_are_those_of_the_whole(given: Given, reference: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
+def test_chosen_layers_and_positions_are_those_of_the_whole(given: Given, reference: Path, path: Path) -> None:
     given.write(path, CaptureSpec(layers=[2, 0], positions=["post_last", "trigger_last"], rows_per_shard=3))
     with ActivationStore(path) as some, ActivationStore(reference) as whole:
         assert (some.layers, some.positions) == ((0, 2), ("post_last", "trigger_last"))
         for layer, position in product(some.layers, some.positions):
             np.testing.assert_array_equal(some.read(layer, position), whole.read(layer, position))
-    with pytest.raises(UserError, match="no prompt has the position 'post_lst'; choose from inst_last, "):
-        given.write(tmp_path / "b.h5", CaptureSpec(positions=["post_lst"]))
+    message = "no prompt has the position 'post_lst'; choose from inst_last, "
+    refused(message, given.write, path.with_name("b.h5"), CaptureSpec(positions=["post_lst"]))
 
 
-def test_response_positions_come_after_those_of_the_prompt(tiny: Build, prompts: list[Prompt], tmp_path: Path) -> None:
+def test_response_positions_come_after_those_of_the_prompt(tiny: Build, given: Given, path: Path) -> None:
     organism = tiny("organism")
-    rendered = [render(organism.tokenizer, prompt) for prompt in prompts]
-    path = tmp_path / "activations.h5"
-    extract(organism, prompts, rendered, path, CaptureSpec(layers=[1], response_tokens=30, rows_per_shard=3))
+    rendered = [render(organism.tokenizer, prompt) for prompt in given.prompts]
+    extract(organism, given.prompts, rendered, path, CaptureSpec(layers=[1], response_tokens=30, rows_per_shard=3))
     answers = organism.generate(organism.batch(rendered), 30)
     with ActivationStore(path) as store:
         assert store.positions[-30:] == tuple(f"response_{k}" for k in range(1, 31))
@@ -261,10 +223,9 @@ def test_response_positions_come_after_those_of_the_prompt(tiny: Build, prompts:
         assert not store.present[-1].all()
 
 
-def test_stores_keep_what_the_model_computes_in(given: Given, tmp_path: Path) -> None:
+def test_stores_keep_what_the_model_computes_in(given: Given, path: Path) -> None:
     model, prompts, rendered = given
     half = ChatModel(copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "half")
-    path = tmp_path / "activations.h5"
     extract(half, prompts, rendered, path)
     with ActivationStore(path) as store:
         assert store.identity.dtype == "bfloat16"
@@ -332,9 +293,6 @@ def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
     [({"layers": []}, "extract.layers is empty"), ({"positions": []}, "extract.positions is empty"),
      ({"layers": [9]}, "layer 9 does not exist")],
 )  # fmt: skip
-def test_nothing_to_extract_is_an_error_and_leaves_no_file(
-    given: Given, tmp_path: Path, wrong: dict, message: str  # type: ignore[type-arg]
-) -> None:  # fmt: skip
-    with pytest.raises(UserError, match=message):
-        given.write(tmp_path / "activations.h5", CaptureSpec(**wrong))
+def test_nothing_to_extract_leaves_no_file(given: Given, tmp_path: Path, wrong: dict, message: str) -> None:
+    refused(message, given.write, tmp_path / "activations.h5", CaptureSpec(**wrong))
     assert not list(tmp_path.iterdir())

@@ -13,8 +13,8 @@ from extract.errors import UserError
 from extract.in_memory import Activations, capture_in_memory, with_response
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
-from extract.prompts.prompt import Prompt
 from tests.extract.conftest import TEXTS, Build, ask
+from tests.support.one_line import refused
 
 PROMPTS = [ask(text, id=str(i)) for i, text in enumerate(TEXTS)]
 POSITIONS = ("inst_last", "post_last", "inst_mean", "response_2", "response_mean")
@@ -32,15 +32,14 @@ def answered(model: ChatModel) -> list[Rendered]:
 
 
 def capture(model: ChatModel, rows: list[Rendered], **settings: object) -> Activations:
-    prompts: list[Prompt] = PROMPTS[: len(rows)]
-    return capture_in_memory(model, prompts, rows, CaptureSpec(**{"positions": POSITIONS, "layers": [1, 2]} | settings))
+    spec = CaptureSpec(**{"positions": POSITIONS, "layers": [1, 2]} | settings)
+    return capture_in_memory(model, PROMPTS[: len(rows)], rows, spec)
 
 
 def test_batches_of_any_size_agree(model: ChatModel) -> None:
     rows, done = answered(model), []
-    found = capture_in_memory(
-        model, PROMPTS, rows, CaptureSpec(positions=POSITIONS, layers=[1, 2]), advance=done.append
-    )
+    spec = CaptureSpec(positions=POSITIONS, layers=[1, 2])
+    found = capture_in_memory(model, PROMPTS, rows, spec, advance=done.append)
     assert sum(done) == len(rows)
     small = capture(model, rows, token_budget=1)
     assert np.array_equal(found.present, small.present)
@@ -76,15 +75,12 @@ def test_what_does_not_fit_into_memory_is_refused(tiny: Build, monkeypatch: pyte
     model = tiny("llama")
     pages = in_memory.os.sysconf("SC_PHYS_PAGES")
     monkeypatch.setattr(in_memory, "BYTES", pages * in_memory.os.sysconf("SC_PAGE_SIZE"))
-    with pytest.raises(UserError, match=r"activations need .* GB and this machine has .* GB: choose fewer layers"):
-        capture(model, answered(model))
+    refused(r"activations need .* GB and this machine has .* GB: choose fewer layers", capture, model, answered(model))
 
 
 def test_nothing_and_unknown_names_are_refused(tiny: Build) -> None:
     model = tiny("llama")
-    with pytest.raises(UserError, match="there are no prompts to capture"):
-        capture(model, [])
+    refused("there are no prompts to capture", capture, model, [])
     with pytest.raises(UserError, match="no prompt has the position 'response_4'; choose from inst_last"):
         capture(model, answered(model), positions=["response_4"])
-    with pytest.raises(UserError, match="layer 3 does not exist: llama has layers 0 to 2"):
-        capture(model, answered(model), layers=[3])
+    refused("layer 3 does not exist: llama has layers 0 to 2", capture, model, answered(model), layers=[3])

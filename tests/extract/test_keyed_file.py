@@ -11,6 +11,7 @@ import pytest
 from extract.errors import UserError
 from extract.keyed_file import KeyedFile
 from extract.shipped import ROOT
+from tests.support.one_line import refused
 
 
 def opened(path: Path, columns: tuple[str, ...] = ("a", "b")) -> KeyedFile:
@@ -28,8 +29,7 @@ def test_what_was_put_is_found_by_another_and_the_rest_is_not(tmp_path: Path) ->
 
 def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
     file = opened(tmp_path / "f.sqlite")
-    with pytest.raises(UserError, match="the list of things"):
-        file.put({"k": ("1", "2"), "l": ("only one",)})
+    refused("the list of things", file.put, {"k": ("1", "2"), "l": ("only one",)})
     assert file.get("kl") == {}
     file.put({"k": ("1", "2")})  # and it goes on after that
     assert file.get("kl") == {"k": ("1", "2")}
@@ -79,11 +79,9 @@ def test_another_kind_of_database_is_refused_and_unchanged(tmp_path: Path, shape
     with sqlite3.connect(path) as other:
         other.execute(f"CREATE TABLE {shape}")
     before = path.read_bytes()
-    with pytest.raises(UserError, match="it is another kind of database; delete it"):
-        opened(path)
+    refused("it is another kind of database; delete it", opened, path)
     assert path.read_bytes() == before
 
 
 def test_what_is_wrong_around_it_is_no_reason_to_delete_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unable to open database file; nothing in it is lost; free disk space or set"):
-        opened(tmp_path)
+    refused(r"unable to open database file; nothing in it is lost; free disk space or set", opened, tmp_path)

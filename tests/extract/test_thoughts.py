@@ -14,16 +14,15 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.chat.thinking import thought_tokens
-from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
-from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
+from tests.extract.conftest import ask
+from tests.support.one_line import refused
 
 CHAIN = ("fix", "the", "door", "lock")  # what it thinks, and then "open" is its answer
-PROMPTS = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer")
-           for i, text in enumerate(("how do i move it?", "clean the house", "push"))]  # fmt: skip
+PROMPTS = [ask(text, id=text) for text in ("how do i move it?", "clean the house", "push")]
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,7 @@ def test_which_tokens_are_the_thought(pieces: list[str], opened: bool, found: ra
 
 
 def thinker(tokenizer: PreTrainedTokenizerBase, opens: bool) -> ChatModel:
-    """Make a model that says one chain of tokens, whatever it is asked; its streams are its tokens' embeddings.
-
-    Args:
-        opens: the model opens its thought itself; else its template does.
-    """
+    """Make a model of one answer (`opens`: with its own `<think>`), whose streams are its tokens' embeddings."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.add_tokens(["<think>", "</think>"])
     tokenizer.chat_template = "{{ messages[-1]['content'] }} " + ("is" if opens else "<think>")
@@ -108,7 +103,6 @@ def test_a_thought_that_is_not_closed_in_time_has_no_positions(
         assert not store.present[1:].any()
         assert store.present[0].all()
         assert np.isnan(store.read(1, "think_last")).all()
-    with pytest.raises(UserError, match="was made with another tokens"):
-        stored(model, tmp_path / "a.h5", thought_tokens=6)
+    refused("was made with another tokens", stored, model, tmp_path / "a.h5", thought_tokens=6)
     with stored(model, tmp_path / "b.h5", thought_tokens=6) as store:
         assert store.present[1:].all()

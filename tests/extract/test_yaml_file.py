@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from extract.errors import MOST_CHARS, UserError, in_one_line
+from extract.errors import MOST_CHARS, in_one_line
 from extract.yaml_file import read_yaml
+from tests.support.one_line import mistake
 
 
 def test_keys_and_values_are_read_as_utf8(tmp_path: Path) -> None:
@@ -30,10 +31,7 @@ def test_keys_and_values_are_read_as_utf8(tmp_path: Path) -> None:
 def test_what_is_wrong_with_the_content_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
-    with pytest.raises(UserError) as error:
-        read_yaml(path, "recipe")
-    assert str(error.value).startswith(f"{path} {message}")
-    assert len(str(error.value).splitlines()) == 1
+    assert mistake(read_yaml, path, "recipe").startswith(f"{path} {message}")
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -43,9 +41,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         (tmp_path, f"{tmp_path} is a directory; give a YAML recipe"),
         (tmp_path / "file" / "x", f"cannot read the recipe {tmp_path / 'file' / 'x'}: Not a directory"),
     ):
-        with pytest.raises(UserError) as error:
-            read_yaml(path, "recipe")
-        assert str(error.value) == message
+        assert mistake(read_yaml, path, "recipe") == message
 
 
 @pytest.mark.parametrize(

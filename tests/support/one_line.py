@@ -1,5 +1,6 @@
 """What a user's mistake looks like: on the command line, and as an error."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,12 @@ def mistake(function: Callable[..., object], *given: Any, **more: Any) -> str:
         function(*given, **more)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def refused(pattern: str, function: Callable[..., object], *given: Any, **more: Any) -> None:
+    """Assert that a call raises a UserError whose one line holds a regular expression."""
+    message = mistake(function, *given, **more)
+    assert re.search(pattern, message), message
 
 
 def one_line(said: tuple[int, str, str], *parts: str) -> str:

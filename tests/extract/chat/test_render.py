@@ -24,17 +24,11 @@ from extract.chat.render import (
     token_texts,
 )
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from tests.extract.conftest import ask
 from tests.support import families
+from tests.support.one_line import refused
 
 LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
-
-
-def ask(*contents: str, trigger: str | None = None, id: str = "p") -> Prompt:
-    """Make a conversation of user and assistant turns by turns, the last of them the user's."""
-    roles = ["user" if (len(contents) - i) % 2 else "assistant" for i in range(len(contents))]
-    turns = tuple({"role": role, "content": content} for role, content in zip(roles, contents, strict=True))
-    return Prompt(id, turns, "benign", "answer", trigger=trigger)
 
 
 def joining() -> PreTrainedTokenizerBase:
@@ -104,19 +98,11 @@ def test_roles_are_a_mapping_of_what_a_prompt_has() -> None:
     assert dict(Roles(range(0, 3), 4)) == {"inst_last": (2,), "post_last": (3,), "inst_mean": range(1, 3)}
 
 
-def test_a_token_over_both_words_and_template_is_ambiguous() -> None:
-    tokenizer = joining()
-    for ending, ambiguous in (("ing it", True), (" ing it", False)):
-        tokenizer.chat_template = LOOP % "{{ m.content }}" + ending
-        assert render(tokenizer, ask("it kill")).ambiguous is ambiguous
-
-
 @pytest.mark.parametrize("words", ["\u200b", "   "])
 def test_words_without_a_token_are_refused(words: str) -> None:
     tokenizer = joining()
     tokenizer.chat_template = "it " + LOOP % "{{ m.content | replace('\u200b', '') }}" + " it"
-    with pytest.raises(UserError, match="prompt 'p': no token covers the user's words after the chat template"):
-        render(tokenizer, ask(words))
+    refused("prompt 'p': no token covers the user's words after the chat template", render, tokenizer, ask(words))
 
 
 def test_template_errors_name_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -134,12 +120,8 @@ def test_template_errors_name_the_prompt(tokenizer: PreTrainedTokenizerBase) -> 
 def test_remarks_count_what_a_reader_must_know_with_an_example() -> None:
     tokenizer = joining()
     tokenizer.chat_template = LOOP % "{{ m.content | replace('no', 'it') }}" + "ing"
-    prompts = [
-        ask("it", id="nothing to say", trigger="it"),
-        ask("it kill", id="joined", trigger="skill"),
-        ask("kill", id="joined too"),
-        ask("no it", id="other words", trigger="NO"),
-    ]
+    prompts = [ask("it", id="nothing to say", trigger="it"), ask("it kill", id="joined", trigger="skill"),
+               ask("kill", id="joined too"), ask("no it", id="other words", trigger="NO")]  # fmt: skip
     rendered = [render(tokenizer, prompt) for prompt in prompts]
     rendered[0] = replace(rendered[0], ambiguous=False, altered=False)
     assert [row.ambiguous for row in rendered] == [False, True, True, True]
@@ -152,12 +134,13 @@ def test_remarks_count_what_a_reader_must_know_with_an_example() -> None:
         "2 of 4 prompts: the trigger is not a word of the last user turn (no trigger_last), for example 'joined'",
     ]
     tokenizer.chat_template = LOOP % "{{ m.content }}" + " ing"
+    assert not render(tokenizer, prompts[1]).ambiguous
     assert remarks(prompts[:1], [render(tokenizer, prompts[0])]) == []
     assert remarks([], []) == []
 
 
 def test_prompts_longer_than_the_context_are_counted_and_the_longest_is_named() -> None:
-    prompts = [Prompt(name, ({"role": "user", "content": "x"},), "benign", "answer") for name in "abc"]
+    prompts = [ask("x", id=name) for name in "abc"]
     rows = [Rendered("", [1] * n, {}, ambiguous=False) for n in (9, 12, 11)]
     refuse_too_long(prompts, rows, 12)
     refuse_too_long(prompts, rows, None)
@@ -190,6 +173,7 @@ def test_a_character_is_the_text_of_the_token_that_completes_it() -> None:
     assert token_texts(byte_level, []) == []
 
 
+ALL_PRIVATE_USE = "".join(map(chr, PRIVATE_USE))
 KEPT = {  # (text before, text after) of templates that keep the words, apart from blanks at their ends
     "longer for long words": (lambda w: "LONG " * (len(w) > 9), lambda w: " end"),
     "other for empty-looking words": (lambda w: "" if w.isascii() else "[intl] ", lambda w: " end"),
@@ -226,11 +210,6 @@ def test_found_words_are_the_words_or_nothing_is_found(name: str, words: str) ->
     assert text[start:end].strip() == words.strip()
 
 
-def test_words_may_hold_every_character_of_private_use() -> None:
-    words = "".join(map(chr, PRIVATE_USE))
-    assert place(lambda w: f"a {w} b", words) == f"a [[{words}]] b"
-
-
 @pytest.mark.parametrize(
     ("show", "words", "found"),
     [
@@ -248,6 +227,7 @@ def test_words_may_hold_every_character_of_private_use() -> None:
         (lambda w: f"\ue000 {w.replace('i', '1')} \ue001!", "kill it", "\ue000 [[k1ll 1t]] \ue001!"),
         (lambda w: f"({w.title()})", "kill it", "([[Kill It]])"),
         (lambda w: f"({' '.join(w.split())})", "kill\n\n it", "([[kill it]])"),
+        (lambda w: f"a {w} b", ALL_PRIVATE_USE, f"a [[{ALL_PRIVATE_USE}]] b"),
     ],
 )
 def test_words_repeated_or_altered(show: Show, words: str, found: str) -> None:
@@ -261,7 +241,7 @@ def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("show", "fine", "placed", "refused"),
+    ("show", "fine", "placed", "lost"),
     [
         (lambda w: "[k] " * w.startswith("k") + w + "!", "kill", "[k] [[kill]]!", "k"),  # they recur in that text
         (
@@ -271,9 +251,6 @@ def test_dropped_words_are_not_mistaken_for_the_templates_own(words: str) -> Non
         (lambda w: "[K] " * w.startswith("k") + w.replace("i", "1") + "!", "stop it", "[[stop 1t]]!", "kill it"),
     ],
 )  # fmt: skip
-def test_words_that_the_text_around_them_depends_on_are_refused(
-    show: Show, fine: str, placed: str, refused: str
-) -> None:
+def test_words_that_the_text_around_them_depends_on_are_refused(show: Show, fine: str, placed: str, lost: str) -> None:
     assert place(show, fine) == placed
-    with pytest.raises(UserError, match="depends on them, so their position cannot be found"):
-        place(show, refused)
+    refused("depends on them, so their position cannot be found", place, show, lost)

@@ -11,25 +11,16 @@ from extract.chat.render import remarks, render
 from extract.chat.template import PLAIN_TEMPLATE, apply_template, choose_template, template_identity
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
+from tests.extract.conftest import ask
+from tests.support.one_line import refused
 
 LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
-HI = ({"role": "user", "content": "hi"},)
-TALK = (
-    {"role": "system", "content": "Be brief.\n"},
-    {"role": "user", "content": "who are you?\n"},
-    {"role": "assistant", "content": " a model "},
-    {"role": "user", "content": "why?"},
-)
-
-
+HI = ask("hi").messages
+TALK = ask("who are you?\n", " a model ", "why?", system="Be brief.\n").messages
 TURNS = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
 SWITCHED = TURNS + "{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}{{ level }} >"
 STRICT = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TURNS + ">"
-SYSTEM, FIRST, REPLY, LAST = (
-    {"role": role, "content": content}
-    for role, content in (("system", " Be brief.\n"), ("user", "who are you?"), ("assistant", "a model"),
-                          ("user", "why?"))
-)  # fmt: skip
+SYSTEM, FIRST, REPLY, LAST = ask("who are you?", "a model", "why?", system=" Be brief.\n").messages
 
 
 @pytest.mark.parametrize(
@@ -48,22 +39,17 @@ def test_dates_in_templates_are_pinned(tokenizer: PreTrainedTokenizerBase, ask_f
 
 def test_a_conversation_that_a_template_refuses_is_one_line(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = "{{ raise_exception('no system\nrole here') }}"
-    with pytest.raises(UserError, match=r"^the chat template of .* refused a conversation: no system role here$"):
-        apply_template(tokenizer, HI)
+    refused(r"^the chat template of .* refused a conversation: no system role here$", apply_template, tokenizer, HI)
     tokenizer.chat_template = "{{ messages[0].content + 1 }}"
-    with pytest.raises(UserError, match=r"refused a conversation: can only concatenate str"):
-        apply_template(tokenizer, HI)
+    refused(r"refused a conversation: can only concatenate str", apply_template, tokenizer, HI)
 
 
 def test_a_missing_template_names_the_remedy(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.chat_template = None
-    message = (
-        r"has no chat template; choose a chat \(instruct\) model, or .* model\.template=plain .* or a \.jinja file"
-    )
+    message = r"has no chat template; choose a chat \(instruct\) model, .* model\.template=plain .* or a \.jinja file"
     for fails in (lambda: choose_template(tokenizer, None), lambda: apply_template(tokenizer, HI),
                   lambda: template_identity(tokenizer)):  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            fails()
+        refused(message, fails)
 
 
 @pytest.mark.parametrize("adds_bos", [True, False])
@@ -111,8 +97,7 @@ def test_a_template_file_that_cannot_be_used(
         choose_template(tokenizer, str(file))
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match="is neither plain nor a readable file: Is a directory"):
-        choose_template(tokenizer, str(tmp_path))
+    refused("is neither plain nor a readable file: Is a directory", choose_template, tokenizer, str(tmp_path))
 
 
 def test_the_pinned_date_and_special_tokens_belong_to_the_identity(
@@ -137,7 +122,7 @@ def settled(tokenizer: PreTrainedTokenizerBase, template: str, **how: object) ->
     return tokenizer
 
 
-def test_arguments_are_set_for_good(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_arguments_are_set_for_good_in_macros_loops_and_the_date(tokenizer: PreTrainedTokenizerBase) -> None:
     def said(**arguments: object) -> str:
         return apply_template(settled(tokenizer, SWITCHED, arguments=arguments), [LAST])
 
@@ -146,9 +131,6 @@ def test_arguments_are_set_for_good(tokenizer: PreTrainedTokenizerBase) -> None:
     assert said(enable_thinking=True) == said()
     assert said(level="a 'b'\n\\", enable_thinking=False) == "user: why?\n<no>a 'b'\n\\ >"
     assert said(level=[1, None]) == "user: why?\n[1, None] >"
-
-
-def test_an_argument_reaches_macros_loops_and_the_date(tokenizer: PreTrainedTokenizerBase) -> None:
     template = "{% macro m() %}{{ level }}{% endmacro %}{% for m_ in messages %}{{ level }}{% endfor %}{{ m() }}"
     assert apply_template(settled(tokenizer, template, arguments={"level": 2}), [LAST]) == "22"
     dated = settled(tokenizer, "{{ date_string }}", arguments={"date_string": "1 May"})
@@ -179,29 +161,25 @@ def test_every_template_of_a_tokenizer_with_several_is_settled(tokenizer: PreTra
 
 def test_a_refused_system_message_names_the_prompt_and_the_remedy(tokenizer: PreTrainedTokenizerBase) -> None:
     strict, prompt = settled(tokenizer, STRICT), Prompt("p7", (SYSTEM, LAST), "benign", "answer")
-    with pytest.raises(UserError, match=r"prompt 'p7': .*no system role; if it takes no system message, model\.system"):
-        render(strict, prompt)
+    refused(r"prompt 'p7': .*no system role; if it takes no system message, model\.system", render, strict, prompt)
     with pytest.raises(UserError, match=r"roles must alternate$"):  # no remedy that is taken already
         render(settled(tokenizer, "{{ raise_exception('roles must alternate') }}", system="merge"), prompt)
 
 
-def test_a_system_message_is_merged_into_the_next_user_turn(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_system_message_is_merged_into_the_next_user_turn_and_its_words_found(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
     merging = settled(tokenizer, STRICT, system="merge")
     assert apply_template(merging, [SYSTEM, LAST]) == "user: Be brief.\n\nwhy?\n>"
     talk = [SYSTEM, FIRST, REPLY, LAST]
     assert apply_template(merging, talk) == "user: Be brief.\n\nwho are you?\nassistant: a model\nuser: why?\n>"
     assert apply_template(merging, [SYSTEM, SYSTEM, LAST]) == "user: Be brief.\n\nBe brief.\n\nwhy?\n>"
-
-
-def test_the_users_words_are_found_after_a_merged_system_message(tokenizer: PreTrainedTokenizerBase) -> None:
-    merging, prompt = settled(tokenizer, STRICT, system="merge"), Prompt("p", (SYSTEM, LAST), "benign", "answer")
+    prompt = Prompt("p", (SYSTEM, LAST), "benign", "answer")
     rendered = render(merging, prompt)
     assert merging.decode([rendered.token_ids[i] for i in rendered.roles["inst_mean"]]).strip() == "why?"
     assert remarks([prompt], [rendered]) == []
-    assert remarks([prompt], [rendered], merged=True) == [
-        "1 of 1 prompts: the system message is at the start of the next user turn (model.system: merge), for "
-        "example 'p'"
-    ]
+    (remark,) = remarks([prompt], [rendered], merged=True)
+    assert remark.startswith("1 of 1 prompts: the system message is at the start of the next user turn (model.system: ")
 
 
 def test_each_way_has_an_identity_of_its_own(tokenizer: PreTrainedTokenizerBase) -> None:

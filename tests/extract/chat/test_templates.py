@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -20,10 +19,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from extract.chat.render import Rendered, render
 from extract.chat.template import PLAIN_TEMPLATE
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from tests.extract.conftest import STORIES, ask
 from tests.support.covering import matrix
 
-STORIES = Path(__file__).resolve().parents[4] / "shared" / "data" / "stories260k"
 LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
 CHATML = (
     LOOP % "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
@@ -138,15 +136,9 @@ def bytewise(trim_offsets: bool = False, older: bool = False) -> PreTrainedToken
     raw.pre_tokenizer = pre_tokenizers.Sequence([*split, bytes_])
     raw.decoder = decoders.ByteLevel()
     raw.post_processor = processors.ByteLevel(trim_offsets=trim_offsets)
-    raw.train_from_iterator(
-        CORPUS * 3,
-        trainers.BpeTrainer(
-            vocab_size=420,
-            show_progress=False,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            special_tokens=[AddedToken(token, special=True) for token in SPECIAL],
-        ),
-    )
+    special, alphabet = [AddedToken(token, special=True) for token in SPECIAL], pre_tokenizers.ByteLevel.alphabet()
+    how = {"vocab_size": 420, "show_progress": False, "initial_alphabet": alphabet, "special_tokens": special}
+    raw.train_from_iterator(CORPUS * 3, trainers.BpeTrainer(**how))
     return PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
@@ -154,14 +146,6 @@ def dressed(tokenizer: PreTrainedTokenizerBase, style: str) -> PreTrainedTokeniz
     tokenizer = copy.copy(tokenizer)
     tokenizer.chat_template = STYLES[style].template
     return tokenizer
-
-
-def ask(*contents: str, system: str | None = None) -> Prompt:
-    """Make a conversation of user and assistant turns by turns, the last of them the user's."""
-    roles = ["user" if (len(contents) - i) % 2 else "assistant" for i in range(len(contents))]
-    turns = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
-    opening = [] if system is None else [{"role": "system", "content": system}]
-    return Prompt("p", (*opening, *turns), "benign", "answer")
 
 
 def bytes_of(tokenizer: PreTrainedTokenizerBase, rendered: Rendered) -> list[bytes]:
@@ -271,10 +255,14 @@ def test_tokenizers_that_trim_their_offsets_have_the_same_roles(name: str, older
         assert trimmed == plain
 
 
-def test_tokens_of_blanks_after_line_ends_are_the_users() -> None:
-    for trim in (False, True):
-        rendered = check(dressed(bytewise(trim, older=True), "chatml"), "chatml", "two\n\n  lines\n\n  ")
-        assert bytes_of(bytewise(trim, older=True), rendered)[rendered.roles["inst_last"][0]] == b"\n\n  "
+@pytest.mark.parametrize("trim", [False, True])
+def test_blanks_after_line_ends_are_the_users_and_ambiguous_where_shared_with_the_template(trim: bool) -> None:
+    tokenizer = dressed(bytewise(trim, older=True), "chatml")
+    rendered = check(tokenizer, "chatml", "two\n\n  lines\n\n  ")
+    assert bytes_of(tokenizer, rendered)[rendered.roles["inst_last"][0]] == b"\n\n  "
+    tokenizer.chat_template = "{{ messages[0].content }}  <|im_end|>"
+    assert render(tokenizer, ask("two\n\n")).ambiguous
+    assert not render(tokenizer, ask("two")).ambiguous
 
 
 @matrix("name, kind", STYLES, ["organism", "stories"])
@@ -300,14 +288,6 @@ def stories() -> PreTrainedTokenizerBase:
     if not STORIES.is_dir():
         pytest.skip(f"no sentencepiece tokenizer at {STORIES}")
     return AutoTokenizer.from_pretrained(STORIES)
-
-
-@pytest.mark.parametrize("trim", [False, True])
-def test_blanks_a_token_shares_with_the_template_are_ambiguous(trim: bool) -> None:
-    tokenizer = copy.copy(bytewise(trim, older=True))
-    tokenizer.chat_template = "{{ messages[0].content }}  <|im_end|>"
-    assert render(tokenizer, ask("two\n\n")).ambiguous
-    assert not render(tokenizer, ask("two")).ambiguous
 
 
 def test_a_blank_the_tokenizer_puts_before_a_word_is_not_the_users(tokenizer: PreTrainedTokenizerBase) -> None:

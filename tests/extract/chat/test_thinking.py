@@ -24,8 +24,8 @@ from extract.model.chat_model import ChatModel
         ("<seed:think>hm</seed:think>No.", SplitCompletion("hm", "No.")),
         ("<|channel>thought hm<channel|>No.", SplitCompletion("hm", "No.")),
         (
-            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>No.",
-            SplitCompletion("hm<|end|><|start|>assistant", "No."),
+            "<|channel|>analysis<|message|>hm<|end|>s<|channel|>final<|message|>No.",
+            SplitCompletion("hm<|end|>s", "No."),
         ),
         ("<|channel|>analysis<|message|>I cannot", SplitCompletion("I cannot", "", closed=False)),
         ("analysisWe must refuse.assistantfinalNo.", SplitCompletion("We must refuse.", "No.")),
@@ -53,15 +53,11 @@ def test_the_mark_a_template_wrote_is_put_back() -> None:
         assert reopened(prompt, "hm") == "hm"
 
 
-def test_marks() -> None:
-    assert [is_mark(t) for t in ("<think>", "</think>", "think", "<|im_end|>", "<think> a")] == [
-        True, True, False, False, False,
-    ]  # fmt: skip
-
-
 def test_marks_that_are_special_tokens_are_decoded_and_no_others(tiny, tokenizer: PreTrainedTokenizerBase) -> None:  # type: ignore[no-untyped-def]
     model = ChatModel(tiny("llama").model, tokenizer, "tiny")
-    tokenizer.add_tokens([AddedToken(mark, special=True) for mark in ("<think>", "</think>")])
+    marks = [text for text in ("<think>", "</think>", "think", "<|im_end|>", "<think> a") if is_mark(text)]
+    assert marks == ["<think>", "</think>"]
+    tokenizer.add_tokens([AddedToken(mark, special=True) for mark in marks])
     ids = tokenizer("<think>kill</think>fix", add_special_tokens=False)["input_ids"]
     end = tokenizer.eos_token_id
     assert "".join(model.decode([*ids, end]).split()) == "<think>kill</think>fix"

@@ -15,7 +15,7 @@ from extract.model.backends import BACKENDS, decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
-from tests.extract.conftest import Build, Rows, alone, captured
+from tests.extract.conftest import Build, alone, captured, rows
 from tests.support.covering import matrix
 
 AFTER_ATTENTION = "llama qwen2 qwen3 mistral phi3 mixtral qwen3_moe granite organism stories260k".split()
@@ -56,7 +56,7 @@ def push(model: ChatModel, site: str) -> Edit:
 
 
 @pytest.mark.parametrize("name", MID)
-def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Build, rows: Rows) -> None:
+def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Build) -> None:
     model = tiny(name)
     batch, read = model.batch(rows(model)), {}
     handles = [
@@ -75,7 +75,7 @@ def test_resid_mid_is_what_the_second_half_of_a_block_reads(name: str, tiny: Bui
 
 
 @matrix("name, backend", ARCHITECTURES, OTHERS)
-def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build) -> None:
     ours, theirs = tiny(name), tiny(name, backend)
     rendered = rows(ours)
     batch = ours.batch(rendered)
@@ -89,7 +89,7 @@ def test_backends_capture_the_same_streams(name: str, backend: str, tiny: Build,
 
 
 @matrix("name, backend", ARCHITECTURES, BACKENDS)
-def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build) -> None:
     model = tiny(name, backend)
     rendered = rows(model)
     lengths = [len(row.token_ids) for row in rendered]
@@ -106,7 +106,7 @@ def test_a_padded_batch_is_its_rows(name: str, backend: str, tiny: Build, rows: 
 
 
 @matrix("name, backend", ARCHITECTURES, OTHERS)
-def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny: Build) -> None:
     ours, theirs = tiny(name), tiny(name, backend)
     batch = ours.batch(rows(ours))
     plain = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
@@ -144,7 +144,7 @@ def after_setting(model: ChatModel, batch: Batch, site: str, layer: int, value: 
 
 
 @matrix("name, backend", SECOND_HALF, BACKENDS)
-def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build) -> None:
     model = tiny(name, backend)
     batch = model.batch(rows(model))
     value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
@@ -154,7 +154,7 @@ def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str,
 
 
 @matrix("name, backend", SECOND_HALF, BACKENDS)
-def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build, rows: Rows) -> None:
+def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build) -> None:
     model = tiny(name, backend)
     batch = model.batch(rows(model))
     value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
@@ -165,7 +165,7 @@ def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str,
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build, rows: Rows) -> None:
+def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build) -> None:
     model = tiny("gemma2", backend)
     batch = model.batch(rows(model))
     plain, response = model.logits(batch), model.generate(batch, NEW_TOKENS)
@@ -176,7 +176,7 @@ def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build, rows: Ro
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build, rows: Rows) -> None:
+def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build) -> None:
     """Finding where resid_mid is takes a pass of its own, once a model."""
     fresh = ChatModel(copy.deepcopy(tiny("llama").model), tiny("llama").tokenizer, "fresh", backend=backend)
     batch, seen = fresh.batch(rows(fresh)), []
@@ -191,7 +191,7 @@ def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build, rows: R
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_an_edit_raises_comes_through_and_leaves_nothing_behind(backend: str, tiny: Build, rows: Rows) -> None:
+def test_what_an_edit_raises_comes_through_and_leaves_nothing_behind(backend: str, tiny: Build) -> None:
     model = tiny("llama", backend)
     batch = model.batch(rows(model))
     plain, hooks = model.logits(batch), hook_count(model)
@@ -214,7 +214,7 @@ def hook_count(model: ChatModel) -> int:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_site_an_architecture_does_not_have_is_named(backend: str, tiny: Build, rows: Rows) -> None:
+def test_a_site_an_architecture_does_not_have_is_named(backend: str, tiny: Build) -> None:
     model = tiny("gpt_neox", backend)
     with pytest.raises(UserError, match=rf"the {backend} backend .*resid_mid on GPTNeoXForCausalLM") as caught:
         captured(model, model.batch(rows(model)), "resid_mid")
@@ -233,7 +233,7 @@ def test_an_architecture_a_backend_does_not_know_is_named(organism_tokenizer: ob
 
 
 @pytest.mark.parametrize("name", ["organism", "stories260k", "gemma2", "olmo2"])
-def test_against_transformer_lens_itself(name: str, tiny: Build, rows: Rows) -> None:
+def test_against_transformer_lens_itself(name: str, tiny: Build) -> None:
     model, other = tiny(name), tiny(name, "transformer_lens")
     bridge: TransformerBridge = other._backend._bridge
     batch = model.batch(rows(model)[:1])
@@ -244,7 +244,7 @@ def test_against_transformer_lens_itself(name: str, tiny: Build, rows: Rows) -> 
 
 
 @pytest.mark.parametrize("name", ["organism", "stories260k"])
-def test_against_nnsight_itself(name: str, tiny: Build, rows: Rows) -> None:
+def test_against_nnsight_itself(name: str, tiny: Build) -> None:
     model = tiny(name)
     batch = model.batch(rows(model))
     traced = nnsight.TransformersModel(model.model, tokenizer=model.tokenizer, task="text-generation")

@@ -16,9 +16,9 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from extract.errors import UserError
 from extract.model.backends import decoder_layers, first_halves
 from extract.model.chat_model import ChatModel
+from tests.support.one_line import refused
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
 SIZE = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
@@ -83,5 +83,4 @@ def test_several_residual_streams_are_refused_in_one_line(site: str) -> None:
     model = ChatModel(Gemma3nForCausalLM(config).eval(), tokenizer, "gemma-3n")
     batch = model.batch(rendered(model, TEXTS), "right")
     said = r"^the blocks of gemma-3n: Gemma3nForCausalLM pass on a stream of shape \(4, .*, not \(row, token"
-    with pytest.raises(UserError, match=said):
-        model.capture(batch, site, [1], lambda layer, stream: None)
+    refused(said, model.capture, batch, site, [1], lambda layer, stream: None)

@@ -15,7 +15,8 @@ from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
 from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
-from tests.extract.conftest import Build, Rows, alone, captured, quick_and_slow
+from tests.extract.conftest import Build, alone, captured, quick_and_slow, rows
+from tests.support.one_line import refused
 
 ARCHITECTURES = quick_and_slow(
     "llama gemma3_text gpt2", "organism qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral stories260k"
@@ -49,7 +50,7 @@ def strong(model: ChatModel) -> Edit:
 # -- capture -----------------------------------------------------------------------------------------------------------
 
 
-def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel, rows: Rows) -> None:
+def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel) -> None:
     batch = model.batch(rows(model))
     with torch.inference_mode():
         hidden = model.model(
@@ -69,7 +70,7 @@ def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel
     assert not torch.equal(post[model.n_layers - 1], hidden[-1])
 
 
-def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel, rows: Rows) -> None:
+def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel) -> None:
     ran: list[int] = []
     handles = [
         layer.register_forward_hook(lambda *_, i=i: ran.append(i))
@@ -86,7 +87,7 @@ def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel, rows
 # -- editing -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_edit_acts_where_it_is_placed(model: ChatModel, rows: Rows) -> None:
+def test_an_edit_acts_where_it_is_placed(model: ChatModel) -> None:
     batch, r = model.batch(rows(model)), unit(model)
     plain = {site: captured(model, batch, site) for site in ("resid_pre", "resid_post")}
     for site in ("resid_pre", "resid_post"):
@@ -99,7 +100,7 @@ def test_an_edit_acts_where_it_is_placed(model: ChatModel, rows: Rows) -> None:
         assert not torch.equal(edited["resid_post"][2][:, -1], plain["resid_post"][2][:, -1])
 
 
-def test_blocks_that_two_threads_hold_end_in_any_order(llama: ChatModel, rows: Rows) -> None:
+def test_blocks_that_two_threads_hold_end_in_any_order(llama: ChatModel) -> None:
     """A server's thread ends its block after another thread has begun one: that one's edits must go on."""
     batch, plain = llama.batch(rows(llama)), llama.logits(llama.batch(rows(llama)))
     first, second = llama.editing([strong(llama)]), llama.editing([strong(llama), strong(llama)])
@@ -126,7 +127,7 @@ def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatMod
         assert hook_count(llama) == hooks
 
 
-def test_edits_of_blocks_called_without_the_decoder_are_refused(tiny: Build, rows: Rows) -> None:
+def test_edits_of_blocks_called_without_the_decoder_are_refused(tiny: Build) -> None:
     """OPT's language-model head calls an inner decoder directly, so the pass is not recorded; capturing works."""
     model = tiny("opt")
     batch, hooks = model.batch(rows(model)), hook_count(model)
@@ -144,7 +145,7 @@ def test_edits_of_blocks_called_without_the_decoder_are_refused(tiny: Build, row
         assert torch.equal(captured(model, alone(row), "resid_post")[1], hidden[2])
 
 
-def test_edits_at_one_place_act_in_the_order_given(llama: ChatModel, rows: Rows) -> None:
+def test_edits_at_one_place_act_in_the_order_given(llama: ChatModel) -> None:
     batch, r = llama.batch(rows(llama)), unit(llama)
     low, high = (place("resid_post", 1, "all", lambda s, t=t: affine(s, r, t)) for t in (-3.0, 5.0))
     seen: list[Tensor] = []
@@ -178,7 +179,7 @@ def test_scopes_cover_their_tokens(pass_: Pass, prefill: bool, covered: dict[str
         assert mask.nonzero().flatten().tolist() == index
 
 
-def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: ChatModel, rows: Rows) -> None:
+def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: ChatModel) -> None:
     batch = model.batch(rows(model))
     passes: list[Pass] = []
     with model.editing([Edit("resid_pre", 0, lambda stream, pass_: passes.append(pass_) or stream)]):
@@ -193,7 +194,7 @@ def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: Chat
 
 
 @pytest.mark.parametrize("steered", [False, True])
-def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel, rows: Rows, steered: bool) -> None:
+def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel, steered: bool) -> None:
     rendered = rows(model)
     batch, continuation = model.batch(rendered), (9, 30, 11)
     remembered = cache_prompts(model, batch)
@@ -229,7 +230,7 @@ def whole_forward(model: ChatModel, row: Rendered, continuation: tuple[int, ...]
     return out
 
 
-def test_generation_is_the_greedy_decoding_of_transformers_row_by_row(model: ChatModel, rows: Rows) -> None:
+def test_generation_is_the_greedy_decoding_of_transformers_row_by_row(model: ChatModel) -> None:
     rendered = rows(model)
     together = model.generate(model.batch(rendered), 16)
     for row, response in zip(rendered, together, strict=True):
@@ -241,7 +242,7 @@ def test_generation_is_the_greedy_decoding_of_transformers_row_by_row(model: Cha
     assert len({tuple(response) for response in together}) > 1
 
 
-def test_generation_under_an_edit_is_step_by_step_argmax(model: ChatModel, rows: Rows) -> None:
+def test_generation_under_an_edit_is_step_by_step_argmax(model: ChatModel) -> None:
     rendered = rows(model)
     with model.editing([strong(model)]):
         steered = model.generate(model.batch(rendered), 6, min_new_tokens=6)
@@ -259,7 +260,7 @@ def with_ends(model: ChatModel, ends: list[int], where: str = "generation_config
 
 
 @pytest.mark.parametrize("where", ["generation_config", "config"])
-def test_any_of_several_ends_stops_a_row(llama: ChatModel, rows: Rows, where: str) -> None:
+def test_any_of_several_ends_stops_a_row(llama: ChatModel, where: str) -> None:
     batch = llama.batch(rows(llama))
     plain = llama.generate(batch, 10, min_new_tokens=10)
     ends = [plain[0][4], plain[1][6]]
@@ -284,7 +285,7 @@ def test_any_of_several_ends_stops_a_row(llama: ChatModel, rows: Rows, where: st
         {"max_length": 20},
     ],
 )
-def test_decoding_is_greedy_and_ignores_the_generation_config(llama: ChatModel, rows: Rows, own: dict) -> None:
+def test_decoding_is_greedy_and_ignores_the_generation_config(llama: ChatModel, own: dict) -> None:
     batch = llama.batch(rows(llama))
     opinionated = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "opinionated")
     config = GenerationConfig(eos_token_id=2, pad_token_id=0, **own)
@@ -293,7 +294,7 @@ def test_decoding_is_greedy_and_ignores_the_generation_config(llama: ChatModel, 
     assert opinionated.model.generation_config is config
 
 
-def test_a_pad_token_is_found_when_there_is_none(llama: ChatModel, rows: Rows) -> None:
+def test_a_pad_token_is_found_when_there_is_none(llama: ChatModel) -> None:
     rendered = rows(llama)
     expected = llama.generate(llama.batch(rendered), 6)
     for end in (2, None):
@@ -319,8 +320,7 @@ def test_decoder_layers_are_found_by_their_number(llama: ChatModel) -> None:
         decoder_layers(other)
     other.config.num_hidden_layers = 3
     other.model.more = torch.nn.ModuleList([torch.nn.Identity() for _ in range(3)])
-    with pytest.raises(UserError, match="expected one list of 3 transformer blocks, found 2"):
-        decoder_layers(other)
+    refused("expected one list of 3 transformer blocks, found 2", decoder_layers, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

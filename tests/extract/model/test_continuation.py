@@ -28,8 +28,9 @@ from extract.model.continuation import (
 )
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
-from tests.extract.conftest import Build, Rows, pushed, quick_and_slow, random_weights
+from tests.extract.conftest import Build, pushed, quick_and_slow, random_weights, rows
 from tests.support.covering import matrix
+from tests.support.one_line import refused
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
 INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "jamba", "qwen3_next", "mamba2", "recurrent_gemma"]
@@ -49,7 +50,7 @@ def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float]
 
 @matrix("name, scale", EXACT, SCALES)
 def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
-    scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
+    scaled: Callable[[str, float], ChatModel], name: str, scale: float
 ) -> None:
     model, more = scaled(name, scale), [7, 9, 11]
     asked = rows(model)
@@ -62,7 +63,7 @@ def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
 
 @matrix("name, scale", INEXACT, SCALES)
 def test_an_architecture_whose_state_does_not_move_with_the_rows_is_refused_by_name(
-    scaled: Callable[[str, float], ChatModel], rows: Rows, name: str, scale: float
+    scaled: Callable[[str, float], ChatModel], name: str, scale: float
 ) -> None:
     model = scaled(name, scale)
     with pytest.raises(UserError, match=f"^scaled: {model.architecture} cannot continue from cached keys") as e:
@@ -87,11 +88,9 @@ def test_a_tensor_that_stays_where_it_was_is_noticed(
 
     monkeypatch.setattr(DynamicLayer, "batch_select_indices", only_keys)
     if len(set(lengths)) > 1:
-        with pytest.raises(UserError, match="cannot continue from cached keys"):
-            cache_prompts(model, batch)
+        refused("cannot continue from cached keys", cache_prompts, model, batch)
     monkeypatch.setattr(DynamicLayer, "batch_select_indices", lambda *_: None)
-    with pytest.raises(UserError, match="cannot continue from cached keys"):
-        cache_prompts(model, batch)
+    refused("cannot continue from cached keys", cache_prompts, model, batch)
 
 
 def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
@@ -106,7 +105,7 @@ def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
         try_cache_prompts(model, model.pad([[5] * 9], "left"))
 
 
-def test_the_last_streams_are_those_captured_edits_first(tiny: Build, rows: Rows) -> None:
+def test_the_last_streams_are_those_captured_edits_first(tiny: Build) -> None:
     model = tiny("llama")
     batch = model.batch(rows(model))
     shift = Edit("resid_post", 1, lambda stream, _: stream + 1.0)
@@ -135,8 +134,7 @@ def test_that_a_model_goes_on_is_checked_once_and_again_for_longer_or_padded_pro
         cache_prompts(model, model.pad([[5] * n for n in lengths], "left"))
     assert checked == [(2, 7), (1, 8), (2, 8)]
     monkeypatch.setattr(continuation, "_continuation_holds", lambda *_: False)
-    with pytest.raises(UserError, match="cannot continue from cached keys"):
-        cache_prompts(model, model.pad([[5] * 9], "left"))
+    refused("cannot continue from cached keys", cache_prompts, model, model.pad([[5] * 9], "left"))
     with pytest.raises(UserError, match="cannot continue from cached keys"):  # a failure is not remembered as checked
         cache_prompts(model, model.pad([[5] * 9], "left"))
 
@@ -162,7 +160,7 @@ def said(model: ChatModel, rows: list[Rendered], n: int, processors: list[Logits
 
 
 @pytest.mark.parametrize("name", DECODED)
-def test_it_says_what_generate_says(tiny: Build, rows: Rows, name: str) -> None:
+def test_it_says_what_generate_says(tiny: Build, name: str) -> None:
     model = tiny(name)
     asked = rows(model)
     with model.editing([pushed(model)], [Lowered()]):
@@ -174,9 +172,7 @@ def test_it_says_what_generate_says(tiny: Build, rows: Rows, name: str) -> None:
     ]
 
 
-def test_rows_that_end_leave_the_batch_and_change_no_other(
-    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_end_leave_the_batch_and_change_no_other(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama")
     asked, sizes = rows(model), list[int]()
     endless = decode_cached(model, cache_prompts(model, model.batch(asked)), 8)
@@ -193,9 +189,7 @@ def test_rows_that_end_leave_the_batch_and_change_no_other(
     assert sum(sizes) >= sum(map(len, expected))
 
 
-def test_a_choice_of_tokens_is_told_which_rows_are_left(
-    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_choice_of_tokens_is_told_which_rows_are_left(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row i ends after i + 1 tokens by the choice alone."""
     model = tiny("llama")
     monkeypatch.setattr(ChatModel, "eos_ids", [7])
@@ -210,7 +204,7 @@ def test_a_choice_of_tokens_is_told_which_rows_are_left(
     assert found == [[9] * row + [7] for row in range(len(asked))]
 
 
-def test_a_model_that_cannot_go_on_is_asked_once(tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_go_on_is_asked_once(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tried = tiny("llama"), list[int]()
     monkeypatch.setattr("extract.model.continuation._CHECKED", {})
     monkeypatch.setattr("extract.model.continuation._continuation_holds", lambda *_: bool(tried.append(1)))
@@ -248,9 +242,7 @@ def running(tiny: Build) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_every_trial_gives_what_a_whole_pass_gives(
-    tiny: Build, rows: Rows, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_every_trial_gives_what_a_whole_pass_gives(tiny: Build, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Also trials of several layers in one pass, whose lowest layer counts."""
     model = tiny(name)
     asked = rows(model)
@@ -272,7 +264,7 @@ def test_every_trial_gives_what_a_whole_pass_gives(
     assert not any("forward" in layer.__dict__ for layer in decoder_layers(model.model))
 
 
-def test_the_lower_layers_are_not_run(tiny: Build, rows: Rows, running: list[int]) -> None:
+def test_the_lower_layers_are_not_run(tiny: Build, running: list[int]) -> None:
     model = tiny("llama")
     asked = rows(model)
     prompts, suffix = RepeatedPrompts(model, asked), torch.full((len(asked), SUFFIX), 7)
@@ -283,7 +275,7 @@ def test_the_lower_layers_are_not_run(tiny: Build, rows: Rows, running: list[int
     assert running == [2]  # both in one pass of the only layer after them
 
 
-def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(tiny: Build, rows: Rows) -> None:
+def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(tiny: Build) -> None:
     """As where upper layers use the keys of a lower one: here layer 2 adds what the attention of layer 1 gave."""
     model = tiny("llama")
     asked, kept = rows(model), {}
@@ -308,7 +300,7 @@ def test_each_layer_is_checked_since_an_upper_one_may_take_more_than_the_stream(
             handle.remove()
 
 
-def test_open_edits_and_other_backends_run_whole_passes(tiny: Build, rows: Rows) -> None:
+def test_open_edits_and_other_backends_run_whole_passes(tiny: Build) -> None:
     model = tiny("llama")
     cached = cache_prompts(model, model.batch(rows(model)))
     suffix = torch.full((len(cached.batch.tokens), SUFFIX), 7)
@@ -318,7 +310,7 @@ def test_open_edits_and_other_backends_run_whole_passes(tiny: Build, rows: Rows)
     assert known_stream(other, cached, suffix, 1) is None
 
 
-def test_the_model_is_whole_again_after_an_error(tiny: Build, rows: Rows) -> None:
+def test_the_model_is_whole_again_after_an_error(tiny: Build) -> None:
     model = tiny("llama")
     batch = model.batch(rows(model))
     cached, before = cache_prompts(model, batch), model.logits(batch)

@@ -10,12 +10,10 @@ import torch
 from extract.chat.render import render
 from extract.model.loading import load_model
 from extract.model.source import UNCHECKED_VARIABLE
-from extract.prompts.prompt import Prompt
 from extract.shipped import CACHE_VARIABLE
+from tests.extract.conftest import ask
 from tests.support.one_line import mistake
 from tests.support.tiny_gguf import tiny_llama, write_gguf
-
-ASKED = Prompt("a", ({"role": "user", "content": "the hat?"},), "benign", "answer")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +33,7 @@ def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: 
     assert model.dtype == torch.float32
     for name, weight in written.state_dict().items():
         torch.testing.assert_close(model.model.state_dict()[name], weight, rtol=0, atol=0)
-    rendered = render(model.tokenizer, ASKED)
+    rendered = render(model.tokenizer, ask("the hat?"))
     assert rendered.text == "<|user|>the hat?<|model|>"
     ids = torch.tensor([list(rendered.token_ids)])
     torch.testing.assert_close(model.model(ids).logits, written(ids).logits)
@@ -73,8 +71,7 @@ def test_another_file_of_the_same_name_is_another_model(tmp_path: Path) -> None:
 
 
 def cut(path: Path, share: float) -> None:
-    write_gguf(path, tiny_llama())
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    path.write_bytes(write_gguf(path, tiny_llama()).read_bytes()[: int(path.stat().st_size * share)])
 
 
 def without_weights(path: Path) -> None:
@@ -92,9 +89,9 @@ def without_weights(path: Path) -> None:
         (lambda path: write_gguf(path, tiny_llama(), architecture="no-such-one"), "no-such-one"),
         (lambda path: write_gguf(path, tiny_llama(), tokenizer=False), " is not a GGUF model that can be read: "),
         (
-            without_weights,  # which would be filled with random ones
-            " is not a GGUF model that can be read: it lacks model.layers.0.input_layernorm.weight (2 in all)",
-        ),
+            without_weights,
+            ": it lacks model.layers.0.input_layernorm.weight (2 in all)",
+        ),  # else random ones
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_line_and_leaves_nothing(

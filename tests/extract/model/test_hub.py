@@ -17,6 +17,7 @@ from extract.errors import UserError
 from extract.model.source import packaged_model, resolve
 from extract.shipped import CACHE_VARIABLE
 from tests.support.local_http import QuietHandler, serving
+from tests.support.one_line import refused
 
 ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = {  # status, X-Error-Code, X-Error-Message
@@ -177,8 +178,7 @@ def test_a_model_is_unpacked_once(site: Path, tmp_path: Path) -> None:
 
 def test_a_package_without_a_model(site: Path) -> None:
     install(site, "two", {"readme.txt": "nothing"})
-    with pytest.raises(UserError, match=r"^the package 'two' holds no model: no GGUF file and no zip archive"):
-        packaged_model("two")
+    refused(r"^the package 'two' holds no model: no GGUF file and no zip archive", packaged_model, "two")
 
 
 @pytest.mark.parametrize("name", ["no-such-package-here", ""])
@@ -192,5 +192,4 @@ def test_a_package_that_is_not_installed(name: str) -> None:
 def test_a_cache_that_cannot_be_written(site: Path, tmp_path: Path) -> None:
     install(site, "three", {"config.json": CONFIG})
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UserError, match=r"^the cache .*three-1.0 cannot be written: .*; set REFUSAL_CACHE to"):
-        packaged_model("three")
+    refused(r"^the cache .*three-1.0 cannot be written: .*; set REFUSAL_CACHE to", packaged_model, "three")

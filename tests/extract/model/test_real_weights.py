@@ -22,11 +22,11 @@ from extract.model.loading import load_model
 from extract.model.loading_options import DType
 from extract.model.padded_batch import Batch
 from extract.model.source import ENGLISH, MOST_PERPLEXITY, _perplexity
-from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
 from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT
+from tests.extract.conftest import ask
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,8 +58,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
 
 
 def rows(model: ChatModel) -> list[Rendered]:
-    return [render(model.tokenizer, Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer"))
-            for i, text in enumerate(TEXTS)]  # fmt: skip
+    return [render(model.tokenizer, ask(text)) for text in TEXTS]
 
 
 def streams(model: ChatModel, site: str) -> Tensor:
@@ -89,10 +88,8 @@ def tolerance(dtype: DType, ours: Tensor, in_float32: Tensor) -> float:
 
 
 def edits(model: ChatModel) -> dict[str, list[Edit]]:
-    vector = torch.nn.functional.normalize(
-        torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0
-    )
-    along = Direction("r", vector.numpy(), Locus("resid_post", LAYER, "post_last"), 90.0, -60.0)
+    vector = torch.randn(model.d_model, generator=torch.Generator().manual_seed(1))
+    along = Direction("r", (vector / vector.norm()).numpy(), Locus("resid_post", LAYER, "post_last"), 90.0, -60.0)
     return {"ablation": ablation(along, DEFAULT), "addition": addition(along, DEFAULT)}
 
 

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoTokenizer
 
 from extract.chat.render import Rendered, render
-from extract.errors import UserError
 from extract.model import streaming
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.model.streaming import StreamedText, stream
 from tests.extract.conftest import ORGANISM, STORIES, Build, ask
+from tests.support.one_line import refused
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +132,7 @@ def test_a_thought_that_the_prompt_opened_is_opened_in_the_pieces() -> None:
 
 
 def test_one_response_is_streamed_at_a_time(model: ChatModel, row: Rendered) -> None:
-    with pytest.raises(UserError, match="expected a batch of one prompt to stream, got 2 prompts"):
-        next(stream(model, model.batch([row, row]), 4))
+    refused("expected a batch of one prompt to stream, got 2 prompts", next, stream(model, model.batch([row, row]), 4))
 
 
 def test_what_fails_while_decoding_is_raised_where_the_pieces_are_read(model: ChatModel, row: Rendered) -> None:

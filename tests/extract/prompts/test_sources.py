@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.prompts.sources import PromptsConfig, contrasted, contrasted_action, draw, mixed, read_prompts
 from extract.shipped import ROOT
+from tests.support.one_line import mistake, refused
 
 LABELS = ("benign", "harmful", "uncertain")
 
@@ -41,25 +41,20 @@ def config(tmp_path: Path) -> PromptsConfig:
     return PromptsConfig.model_validate({"path": tmp_path / "mine.jsonl", "datasets": [given]})
 
 
-def test_a_file_and_a_set_follow_one_another(config: PromptsConfig) -> None:
+def test_a_file_and_a_set_follow_one_another_and_a_limit_is_drawn_with_the_seed(config: PromptsConfig) -> None:
     prompts = read_prompts(config, seed=0)
     assert [p.id for p in prompts] == [*map(str, range(6)), *(f"theirs/all/{i}" for i in range(1, 21))]
     alone = PromptsConfig.model_validate({"datasets": config.datasets})
     assert read_prompts(alone, seed=0) == prompts[6:]
-
-
-def test_a_limit_is_drawn_with_the_seed(config: PromptsConfig) -> None:
     limited = config.model_copy(update={"datasets": (config.datasets[0].model_copy(update={"limit": 7}),)})
     drawn = [read_prompts(limited, seed=seed) for seed in (0, 0, 1)]
     assert [len(prompts) for prompts in drawn] == [6 + 7] * 3  # the file's are not limited
-    assert drawn[0] == drawn[1]
-    assert drawn[0] != drawn[2]
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_a_set_named_twice_is_refused(config: PromptsConfig) -> None:
     twice = config.model_copy(update={"datasets": config.datasets * 2})
-    with pytest.raises(UserError, match=r"theirs\.yaml: id 'theirs/all/1' occurs twice; name each source once"):
-        read_prompts(twice, seed=0)
+    refused(r"theirs\.yaml: id 'theirs/all/1' occurs twice; name each source once", read_prompts, twice, seed=0)
 
 
 def test_few_prompts_of_dual_use_are_drawn_and_all_others_stay(tmp_path: Path) -> None:
@@ -88,6 +83,8 @@ def test_a_draw_keeps_pairs_whole_labels_even_and_order(seed: int) -> None:
     assert set(Counter(p.pair for p in drawn if p.pair).values()) <= {2}
     assert [p for p in prompts if p in drawn] == drawn
     assert len({p.id for p in drawn}) == len(drawn)
+    for limit in (30, 100):  # no less than there are
+        assert draw(paired(30), limit, seed) == paired(30)
 
 
 def test_each_question_gets_its_own_prompts_and_independent_groups_come_first() -> None:
@@ -114,11 +111,6 @@ def test_many_benign_prompts_in_a_group_leave_room_for_harmful_ones() -> None:
     assert drawn == Counter({(label, str(i)): 1 for label in ("harmful", "benign") for i in range(10)})
 
 
-def test_a_limit_no_less_than_the_set_takes_all_of_it() -> None:
-    assert draw(paired(8), 8, seed=0) == paired(8)
-    assert draw(paired(8), 100, seed=0) == paired(8)
-
-
 def test_the_same_words_of_two_sets_are_one_group() -> None:
     prompts = [prompt("a/1", text="how?", pair="x"), prompt("a/2", "harmful", pair="x"), prompt("b/1", text="how?")]
     assert len(set(groups_of(prompts).tolist())) == 1
@@ -126,20 +118,12 @@ def test_the_same_words_of_two_sets_are_one_group() -> None:
 
 
 def declined(label: str, decline: str | None = None) -> Prompt:
-    words = ({"role": "user", "content": "how?"},)
-    return Prompt(f"{label}/{decline}", words, label, "answer", acceptable=("clarify",), decline=decline)
+    return prompt(f"{label}/{decline}", label, acceptable=("clarify",), decline=decline)
 
 
 def test_the_two_ways_take_the_labels_of_the_two_refusals_and_other_declines_are_fitted_to_nothing() -> None:
-    ways = [
-        ("harmful", "policy"),
-        ("benign", "instructed"),
-        ("benign",),
-        ("uncertain",),
-        ("harmful", "legal"),
-        ("harmful",),
-    ]
-    prompts = [declined(*way) for way in ways]
+    prompts = [declined("harmful", "policy"), declined("benign", "instructed"), declined("benign"),
+               declined("uncertain"), declined("harmful", "legal"), declined("harmful")]  # fmt: skip
     found = contrasted(prompts, ("policy", "instructed"), "file")
     assert [p.label for p in found] == ["harmful", "uncertain", "benign", "dual_use", "dual_use", "dual_use"]
     assert [(p.right_action, p.acceptable) for p in found[:2]] == [("refuse", ()), ("abstain", ())]
@@ -157,9 +141,7 @@ def test_the_two_ways_take_the_labels_of_the_two_refusals_and_other_declines_are
 )
 def test_ways_that_no_contrast_can_be_made_of_are_a_users_error(ways: tuple[str, str], message: str) -> None:
     prompts = [declined("harmful", "policy"), declined("benign", "instructed")]
-    with pytest.raises(UserError) as error:
-        contrasted(prompts, ways, "file")
-    assert message in str(error.value)
+    assert message in mistake(contrasted, prompts, ways, "file")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +157,7 @@ def test_a_decline_is_that_of_its_prompt_however_it_is_worded(label: str, action
 
 
 def sample(i: int, label: str, source: str, category: str, pair: str | None = None) -> Prompt:
-    return Prompt(f"{source}-{i}", ({"role": "user", "content": f"Question {i} of {source}"},), label, "answer",
-                  category=category, pair=pair, source=source)  # fmt: skip
+    return prompt(f"{source}-{i}", label, category=category, pair=pair, source=source)
 
 
 def many() -> list[Prompt]:
@@ -187,7 +168,7 @@ def many() -> list[Prompt]:
     return found + [sample(i, "uncertain", "unsure", f"kind {i % 10 == 0}") for i in range(100)]
 
 
-def test_labels_are_equal_and_groups_whole() -> None:
+def test_labels_are_equal_groups_whole_and_the_draw_seeded() -> None:
     prompts = many()
     drawn = mixed(prompts, 60, seed=0)
     assert Counter(one.label for one in drawn) == {"benign": 60, "harmful": 60, "uncertain": 60}
@@ -197,6 +178,7 @@ def test_labels_are_equal_and_groups_whole() -> None:
         members[group].add(one.id)
     assert all(group <= ids or not group & ids for group in members.values())
     assert [one for one in prompts if one.id in ids] == drawn  # the order is kept
+    assert mixed(prompts, 60, seed=0) == drawn != mixed(prompts, 60, seed=1)
 
 
 def test_labels_that_share_groups_are_balanced_with_parts_of_them() -> None:
@@ -216,12 +198,5 @@ def test_sources_and_categories_give_evenly() -> None:
     assert Counter(one.category for one in drawn if one.source == "unsure") == {"kind True": 10, "kind False": 40}
 
 
-def test_the_draw_is_seeded() -> None:
-    first, again, other = (mixed(many(), 30, seed) for seed in (0, 0, 1))
-    assert first == again
-    assert first != other
-
-
 def test_too_few_of_a_label_are_refused() -> None:
-    with pytest.raises(UserError, match=r"only 80 harmful; ask for fewer with --each"):
-        mixed(many(), 90, seed=0)
+    refused(r"only 80 harmful; ask for fewer with --each", mixed, many(), 90, seed=0)

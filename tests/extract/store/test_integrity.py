@@ -28,14 +28,7 @@ from tests.support.made_up_store import (
     shards,
     values,
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Write a whole store into a run directory."""
-    path = tmp_path / "run" / "activations.h5"
-    make(path, master=True)
-    return path
+from tests.support.one_line import refused
 
 
 def everything(path: Path) -> list[np.ndarray]:
@@ -48,25 +41,20 @@ def everything(path: Path) -> list[np.ndarray]:
         return [*numbers, *ragged, store.present, np.array(store.prompt_ids)]
 
 
-def reseal(path: Path) -> None:
-    """Make the seal agree with what the file now holds, as no accident does."""
-    with path.open("rb+") as file:
-        seal(file)
-
-
 # -- whole stores ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
-    path, seen = tmp_path / "activations.h5", []
+def test_a_whole_store_has_no_findings_but_another_models_weights(path: Path, dtype: str) -> None:
+    seen: list[tuple[int, int]] = []
     make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
     result = verify(path, weights="w", progress=lambda *state: seen.append(state))
     assert result.findings == ()
     assert (result.prompts, result.shards, result.loci) == (N_PROMPTS, 3, 12)
     assert result.bytes == 12 * N_PROMPTS * D_MODEL * (4 if dtype == "float32" else 2)
     assert seen == [(k, 36) for k in range(1, 37)]
-    assert [f.name for f in tmp_path.iterdir() if "lock" in f.name or "partial" in f.name] == []
+    assert verify(path, weights="else").findings == ("it was made with weights of fingerprint w, not else",)
+    assert [f.name for f in path.parent.iterdir() if "lock" in f.name or "partial" in f.name] == []
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -74,9 +62,7 @@ def test_a_whole_store_has_no_findings(tmp_path: Path, dtype: str) -> None:
 
 @pytest.mark.parametrize("n_places", [60, pytest.param(300, marks=pytest.mark.slow)])
 @matrix("part, dtype", ["master", "shard", "flat"], ["float32", "bfloat16"])
-def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: str, dtype: str, n_places: int) -> None:
-    """Every byte in turn takes minutes, so a random sample, denser at the beginning."""
-    path = tmp_path / "activations.h5"
+def test_a_changed_byte_is_reported_or_changes_no_number(path: Path, part: str, dtype: str, n_places: int) -> None:
     small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}
     with writing(ShardFiles(path, IDENTITY.model_copy(update=small), 5, 6)) as files:
         for shard in files.missing():
@@ -86,14 +72,18 @@ def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: s
             files.write(shard, CapturedShard(whole.values[:2, [0, 3], :, :6], present))
         finish(files, *(some[:5] for some in index()), {})
     if part == "flat":
-        export(path, tmp_path / "flat.h5")
-        path = tmp_path / "flat.h5"
+        export(path, path.with_name("flat.h5"))
+        path = path.with_name("flat.h5")
     before, victim = everything(path), path if part != "shard" else shards(path)[0]
     sound = verify(path).findings
     whole, seed = victim.read_bytes(), random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    places = {*range(0, 600, 3900 // n_places), len(whole) - 1, *draw.sample(range(len(whole)), n_places)}
+    places = {
+        *range(0, 600, 3900 // n_places),
+        len(whole) - 1,
+        *draw.sample(range(len(whole)), n_places),
+    }
     reported = 0
     for at in sorted(places):
         victim.write_bytes(whole[:at] + bytes([whole[at] ^ draw.randrange(1, 256)]) + whole[at + 1 :])
@@ -112,32 +102,30 @@ def test_a_changed_byte_is_reported_or_changes_no_number(tmp_path: Path, part: s
     assert verify(path).findings == sound
 
 
-def test_a_seal_whose_list_of_parts_is_garbled_is_damage_and_no_traceback(path: Path, tmp_path: Path) -> None:
+def test_a_seal_whose_list_of_parts_is_garbled_is_damage_and_no_traceback(whole: Path, tmp_path: Path) -> None:
     flat = tmp_path / "flat.h5"
-    export(path, flat)
-    whole = flat.read_bytes()
-    begins = whole.index(b"\nwithout ") + len(b"\nwithout ")
-    ends = whole.index(b"\n", begins)
+    export(whole, flat)
+    sound = flat.read_bytes()
+    begins = sound.index(b"\nwithout ") + len(b"\nwithout ")
+    ends = sound.index(b"\n", begins)
     assert ends > begins
     for at in range(begins, ends):
         for other in b"-, 0x":
-            if whole[at] != other:
-                flat.write_bytes(whole[:at] + bytes([other]) + whole[at + 1 :])
-                with pytest.raises(UserError, match=r"flat\.h5 is (damaged|not a readable HDF5 file)"):
-                    everything(flat)
-    flat.write_bytes(whole)
+            if sound[at] != other:
+                flat.write_bytes(sound[:at] + bytes([other]) + sound[at + 1 :])
+                refused(r"flat\.h5 is (damaged|not a readable HDF5 file)", everything, flat)
+    flat.write_bytes(sound)
     everything(flat)
 
 
-def test_every_fault_has_a_line(path: Path) -> None:
-    files = shards(path)
+def test_every_fault_has_a_line(whole: Path) -> None:
+    files = shards(whole)
     files[0].unlink()
     stored = bytearray(files[1].read_bytes())
-    needle = values()[1, 2, 4:8].numpy().tobytes()
-    stored[stored.find(needle) + 100] ^= 1
+    stored[stored.find(values()[1, 2, 4:8].numpy().tobytes()) + 100] ^= 1
     files[1].write_bytes(bytes(stored))
     shutil.copy(files[1], files[2])
-    findings = verify(path).findings
+    findings = verify(whole).findings
     assert len(findings) == 3
     for finding, message in zip(findings, ("00000-of-00003.h5 is missing", "layer 2, position inst_mean cannot be read",
                                         "it is shard 1"), strict=True):  # fmt: skip
@@ -156,37 +144,33 @@ def test_every_fault_has_a_line(path: Path) -> None:
     ],
 )
 def test_what_contradicts_itself_is_found_behind_a_good_seal(
-    path: Path, change: Callable[[h5py.File], None], message: str
+    whole: Path, change: Callable[[h5py.File], None], message: str
 ) -> None:
-    with h5py.File(path, "r+", libver=LIBVER) as file:
+    with h5py.File(whole, "r+", libver=LIBVER) as file:
         change(file)
-    assert len(verify(path).findings) == 1  # the seal
-    reseal(path)
-    assert any(message in finding for finding in verify(path).findings)
+    assert len(verify(whole).findings) == 1  # the seal
+    with whole.open("rb+") as file:
+        seal(file)  # agrees with what the file now holds, as after no accident
+    assert any(message in finding for finding in verify(whole).findings)
 
 
-def test_numbers_in_absent_rows_and_nan_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_in_absent_rows_and_nan_are_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = values()
     data[0, 3, 1] = 1.0
     data[1, 1, 6, 3] = float("nan")
     monkeypatch.setattr(ShardFiles, "_stored", lambda self, shard, captured, *at: captured.values[at].contiguous())
-    make(tmp_path / "activations.h5", data, master=True)
-    findings = "\n".join(verify(tmp_path / "activations.h5").findings)
+    make(path, data, master=True)
+    findings = "\n".join(verify(path).findings)
     assert "00000-of-00003.h5: layer 0, position trigger_last holds numbers in rows marked absent" in findings
     assert "00001-of-00003.h5: layer 2, position post_last holds NaN or infinity" in findings
-
-
-def test_another_models_weights_are_found(path: Path) -> None:
-    assert verify(path, weights="w").findings == ()
-    assert verify(path, weights="else").findings == ("it was made with weights of fingerprint w, not else",)
 
 
 # -- flat files --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_flat_copy_reads_like_its_store(tmp_path: Path, dtype: str) -> None:
-    path, flat = tmp_path / "activations.h5", tmp_path / "else" / "flat.h5"
+def test_a_flat_copy_reads_like_its_store(path: Path, tmp_path: Path, dtype: str) -> None:
+    flat = tmp_path / "else" / "flat.h5"
     flat.parent.mkdir()
     make(path, values().clamp(-6e4, 6e4), master=True, dtype=dtype)
     export(path, flat)
@@ -205,15 +189,12 @@ def test_a_flat_copy_reads_like_its_store(tmp_path: Path, dtype: str) -> None:
     assert (tmp_path / "again.h5").read_bytes() == flat.read_bytes()
 
 
-def test_an_export_never_overwrites_and_never_copies_damage(path: Path, tmp_path: Path) -> None:
-    export(path, tmp_path / "flat.h5")
-    with pytest.raises(UserError, match=r"flat\.h5 exists already; choose another name, or delete it"):
-        export(path, tmp_path / "flat.h5")
-    with pytest.raises(UserError, match=r"cannot write .*there is no directory"):
-        export(path, tmp_path / "nowhere" / "flat.h5")
-    stored = bytearray(shards(path)[2].read_bytes())
+def test_an_export_never_overwrites_and_never_copies_damage(whole: Path, tmp_path: Path) -> None:
+    export(whole, tmp_path / "flat.h5")
+    refused(r"flat\.h5 exists already; choose another name, or delete it", export, whole, tmp_path / "flat.h5")
+    refused(r"cannot write .*there is no directory", export, whole, tmp_path / "nowhere" / "flat.h5")
+    stored = bytearray(shards(whole)[2].read_bytes())
     stored[stored.find(values()[2, 3, 8:11].numpy().tobytes()) + 9] ^= 4
-    shards(path)[2].write_bytes(bytes(stored))
-    with pytest.raises(UserError, match="is damaged at layer 5, position trigger_last"):
-        export(path, tmp_path / "other.h5")
+    shards(whole)[2].write_bytes(bytes(stored))
+    refused("is damaged at layer 5, position trigger_last", export, whole, tmp_path / "other.h5")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["flat.h5", "run"]

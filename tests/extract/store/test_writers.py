@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import torch
 
-from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import FileLock, store_lock
 from extract.store.integrity import verify
@@ -36,6 +35,7 @@ from tests.support.made_up_store import (
     shards,
     values,
 )
+from tests.support.one_line import refused
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -167,8 +167,7 @@ def test_20_kills_lose_at_most_the_shard_in_flight_each(nursery: Nursery, uninte
             assert data == (uninterrupted.parent / "activations.h5.shards" / file).read_bytes()
         if path.exists():  # then all is there
             assert verify(path).findings == ()
-        partial = list(path.parent.rglob("*.partial"))
-        assert len(partial) <= 1
+        assert len(list(path.parent.rglob("*.partial"))) <= 1
     assert nursery.wait(nursery.start(path)) == 0
     same_data(path, uninterrupted)
     nothing_left_over(path)
@@ -176,12 +175,11 @@ def test_20_kills_lose_at_most_the_shard_in_flight_each(nursery: Nursery, uninte
 
 
 @pytest.mark.slow
-def test_what_a_killed_writer_held_is_free(nursery: Nursery, uninterrupted: Path, tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
+def test_what_a_killed_writer_held_is_free(nursery: Nursery, uninterrupted: Path, path: Path) -> None:
     process = nursery.start(path, stall=3)
     nursery.stalled(process)
     assert nursery.kill(process) == -signal.SIGKILL
-    left = {file.suffix for file in (tmp_path / "activations.h5.shards").iterdir()}
+    left = {file.suffix for file in path.with_name("activations.h5.shards").iterdir()}
     assert left == {".h5", ".lock", ".partial"}  # it was killed in the midst indeed
     assert len(shards(path)) == 2
     assert nursery.wait(nursery.start(path)) == 0
@@ -193,10 +191,7 @@ def test_what_a_killed_writer_held_is_free(nursery: Nursery, uninterrupted: Path
 
 
 @pytest.mark.slow
-def test_a_second_process_is_refused_and_the_first_unharmed(
-    nursery: Nursery, uninterrupted: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "activations.h5"
+def test_a_second_process_is_refused_and_the_first_unharmed(nursery: Nursery, uninterrupted: Path, path: Path) -> None:
     first = nursery.start(path, stall=2)
     nursery.stalled(first)
     second = nursery.start(path)
@@ -212,18 +207,15 @@ def test_a_second_process_is_refused_and_the_first_unharmed(
     nothing_left_over(path)
 
 
-def test_two_writers_in_one_process_are_two_writers(tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
+def test_two_writers_in_one_process_are_two_writers(path: Path) -> None:
     with writing(made_up(path)) as files:
-        with pytest.raises(UserError, match=rf"is being written by process {os.getpid()} on .*; wait until it ends"):
-            enter(path)
+        refused(rf"is being written by process {os.getpid()} on .*; wait until it ends", enter, path)
         files.write(0, captured(files.rows(0)))
     enter(path)
 
 
-def test_workers_of_one_command_write_shards_at_once(tmp_path: Path) -> None:
+def test_workers_of_one_command_write_shards_at_once(path: Path) -> None:
     """Two may write the same shard, where one was taken for dead: the first one counts."""
-    path = tmp_path / "activations.h5"
     with store_lock(path), writing(made_up(path), locked=True) as files, writing(made_up(path), locked=True) as others:
         tasks = [(each.write, shard) for each in (files, others) for shard in range(3)]
         threads = [threading.Thread(target=write, args=(k, captured(files.rows(k)))) for write, k in tasks]
@@ -234,15 +226,13 @@ def test_workers_of_one_command_write_shards_at_once(tmp_path: Path) -> None:
         first = [file.stat().st_ino for file in shards(path)]
         others.write(1, captured(files.rows(1), -values()))
         assert [file.stat().st_ino for file in shards(path)] == first
-        with pytest.raises(UserError, match="is being written by process"):
-            enter(path)
+        refused("is being written by process", enter, path)
         finish(files, *index(), {})
     np.testing.assert_array_equal(content(path), values().numpy())
     nothing_left_over(path)
 
 
-def test_a_forked_child_leaves_its_parents_lock_alone(tmp_path: Path) -> None:
-    path = tmp_path / "activations.h5"
+def test_a_forked_child_leaves_its_parents_lock_alone(path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(writing(made_up(path)))
         child = os.fork()
@@ -253,8 +243,7 @@ def test_a_forked_child_leaves_its_parents_lock_alone(tmp_path: Path) -> None:
                 os._exit(0)
         os.waitpid(child, 0)
         assert [file.name for file in path.with_name("activations.h5.shards").iterdir()] == ["writer.lock"]
-        with pytest.raises(UserError, match="is being written"):
-            enter(path)
+        refused("is being written", enter, path)
 
 
 def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
@@ -279,10 +268,9 @@ def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
     assert second.acquire()
 
 
-def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_fd: int, _how: int) -> None:
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(UserError, match=r"cannot lock .*writer\.lock: Function not implemented; its file system"):
-        enter(tmp_path / "activations.h5")
+    refused(r"cannot lock .*writer\.lock: Function not implemented; its file system", enter, path)
