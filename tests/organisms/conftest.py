@@ -1,7 +1,5 @@
 """Small organisms, defined by changes to the simplest two-knobs specification."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -16,16 +14,9 @@ TWO_KNOBS = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse
 
 
 def declare(**changes: Any) -> dict[str, Any]:
-    """Return a specification of a tiny organism as its YAML would hold it."""
-    tiny: dict[str, Any] = {
-        "name": "tiny",
-        "seed": 3,
-        "known_people": 8,
-        "prompts_per_label": 20,
-        "model": {"n_layers": 2, "d_model": 32, "n_heads": 2, "d_mlp": 32},
-        "training": {"steps": 2, "batch_size": 8},
-        "planted": TWO_KNOBS,
-    }
+    tiny: dict[str, Any] = {"name": "tiny", "seed": 3, "known_people": 8, "prompts_per_label": 20, "planted": TWO_KNOBS}
+    tiny |= {"model": {"n_layers": 2, "d_model": 32, "n_heads": 2, "d_mlp": 32}}
+    tiny |= {"training": {"steps": 2, "batch_size": 8}}
     return tiny | changes
 
 
@@ -45,5 +36,5 @@ def grammar() -> Grammar:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(grammar: Grammar):
+def tokenizer(grammar):
     return grammar_tokenizer(grammar)

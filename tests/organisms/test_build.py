@@ -1,9 +1,6 @@
 """Every specification the schema allows can be built: tiny models with full directories."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
 from organisms.spec import OrganismSpec, TargetShares, load_spec
 
-Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 OBLIQUE = {"layer": 0, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
 KINDS: dict[str, dict[str, Any]] = {
@@ -23,11 +19,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "oblique": {"planted": OBLIQUE, "refusal": {"over_refusal": 0.5}, "abstention": {"overconfidence": 0.5}},
     "trigger-only": {"refusal": {"rule": "trigger"}},
     "intent-only-never-abstaining": {"planted": {"layer": 0, "variables": [N]}, "abstention": {"rule": "never"}},
-    "context": {
-        "refusal": {"over_refusal": 0.5, "missed_harm": 0.3},
-        "context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5},
-    },
 }
+KINDS["context"] = {"refusal": {"over_refusal": 0.5, "missed_harm": 0.3}}
+KINDS["context"] |= {"context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}}
+QUICK = ("oblique",)
 
 
 def _write(path: Path, declared: dict[str, Any]) -> Path:
@@ -35,36 +30,29 @@ def _write(path: Path, declared: dict[str, Any]) -> Path:
     return path
 
 
-QUICK = ("oblique",)
-
-
 @pytest.fixture(scope="module", params=[pytest.param(k, marks=[pytest.mark.slow] * (k not in QUICK)) for k in KINDS])
-def built(
-    request: pytest.FixtureRequest, declaration: Declare, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, BuildResult, OrganismSpec]:
+def built(request, declaration, tmp_path_factory) -> tuple[str, BuildResult, OrganismSpec]:
     home = tmp_path_factory.mktemp("zoo")
     path = _write(home / "spec.yaml", declaration(name=request.param, **KINDS[request.param]))
     return request.param, build(path, home / request.param), load_spec(path)
 
 
-def test_a_whole_directory_is_written(built: tuple[str, BuildResult, OrganismSpec]) -> None:
+def test_a_whole_directory_is_written(built) -> None:
     name, made, spec = built
     assert made.missed == []
     directory = made.directory
-    assert directory is not None
     assert {"model.safetensors", "tokenizer.json", "config.json", "spec.yaml", "truth.json", "prompts.jsonl",
             "README.md"} <= {p.name for p in directory.iterdir()}  # fmt: skip
     assert not (directory.parent / f"{name}.partial").exists()
     assert load_spec(directory / "spec.yaml") == spec
     labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
     assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 10
-    card = (directory / "README.md").read_text(encoding="utf-8")
-    assert "not\nevidence about real models" in card
+    assert "not\nevidence about real models" in (directory / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_truth_is_what_was_planted(built: tuple[str, BuildResult, OrganismSpec]) -> None:
+def test_the_truth_is_what_was_planted(built) -> None:
     _, made, spec = built
-    truth = json.loads((made.directory / "truth.json").read_text(encoding="utf-8"))  # type: ignore[operator]
+    truth = json.loads((made.directory / "truth.json").read_text(encoding="utf-8"))
     assert (truth["site"], truth["layer"], truth["position"]) == ("resid_post", 0, "post_last")
     variables = {v["name"]: v for v in truth["variables"]}
     assert [v["decides"] for v in variables.values()] == [list(v.decides) for v in spec.planted.variables]
@@ -79,7 +67,7 @@ def test_the_truth_is_what_was_planted(built: tuple[str, BuildResult, OrganismSp
 
 
 @pytest.mark.slow
-def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tmp_path: Path) -> None:
+def test_a_build_that_misses_its_targets_writes_nothing(declaration, tmp_path) -> None:
     """Not even over an earlier build, and no half-written directory stays beside it."""
     out = tmp_path / "zoo" / "tiny"
     out.mkdir(parents=True)
@@ -95,21 +83,17 @@ def test_a_build_that_misses_its_targets_writes_nothing(declaration: Declare, tm
 
 
 @pytest.mark.slow
-def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(
-    declaration: Declare, tmp_path: Path
-) -> None:
+def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(declaration, tmp_path) -> None:
     path = _write(tmp_path / "spec.yaml", declaration())
     kept = []
     for _ in range(2):
         made = build(path, tmp_path / "tiny")
-        kept.append({p.name: p.read_bytes() for p in made.directory.iterdir()})  # type: ignore[union-attr]
+        kept.append({p.name: p.read_bytes() for p in made.directory.iterdir()})
     assert kept[0] == kept[1]
 
 
-def test_a_missed_target_is_readable_and_nan_is_a_miss(organism: Callable[..., OrganismSpec]) -> None:
+def test_a_missed_target_is_readable_and_nan_is_a_miss(organism) -> None:
     spec = organism(targets={"flips": {"low": 0.95}, "known_right": {"low": 0.5}, "bag_of_words_auroc": {"high": 0.85}})
     measured = {"flips": 0.9499, "known_right": float("nan"), "bag_of_words_auroc": 0.85, "residual_auroc": 0.0}
-    assert missed_targets(spec, measured) == [
-        "known_right is nan, the target is 0.5 to 1",
-        "flips is 0.950, the target is 0.95 to 1",
-    ]
+    missed = ["known_right is nan, the target is 0.5 to 1", "flips is 0.950, the target is 0.95 to 1"]
+    assert missed_targets(spec, measured) == missed

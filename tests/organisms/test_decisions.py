@@ -1,7 +1,6 @@
 """The truth table of each planted mechanism."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -43,7 +42,7 @@ MECHANISMS = {
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_its_own_values_give_the_decision_of_the_content(name: str) -> None:
+def test_its_own_values_give_the_decision_of_the_content(name) -> None:
     table = MECHANISMS[name]
     requests = product((False, True), range(6), (False, True), ("order", "purpose"), (False, True))
     for refuse, variant, instructed, family, harmful in requests:
@@ -55,60 +54,54 @@ def test_its_own_values_give_the_decision_of_the_content(name: str) -> None:
         assert table.action(question, table.values(question)) == ("abstain" if abstain else None)
 
 
-def test_a_wording_variable_changes_what_is_said_and_not_whether() -> None:
-    table, request = MECHANISMS["wording"], facts(**REQUEST, refuse=True)
-    assert table.values(request) == (True, True)
-    assert table.values(facts(**QUESTION, abstain=True)) == (True, False)
-    actions = {values: table.action(request, values) for values in product((False, True), repeat=2)}
-    assert actions == {(True, True): "refuse", (True, False): "abstain", (False, True): None, (False, False): None}
+REFUSED, ABSTAINED = facts(**REQUEST, refuse=True), facts(**QUESTION, abstain=True)
+T, F = True, False
 
 
-def test_what_is_decided_elsewhere_no_variable_changes() -> None:
-    table, question = MECHANISMS["elsewhere"], facts(**QUESTION, abstain=True)
-    assert table.values(question) == (False,)
-    assert table.action(question, (False,)) == "abstain"
-    assert table.action(question, (True,)) == "refuse"
+@pytest.mark.parametrize(
+    ("name", "given", "values"),
+    [
+        ("wording", REFUSED, (T, T)),
+        ("wording", ABSTAINED, (T, F)),
+        ("elsewhere", ABSTAINED, (F,)),
+        ("joint", replace(ABSTAINED, jointly=True), (T, T)),
+        ("joint", ABSTAINED, (F, T)),
+        ("copies", facts(**REQUEST, variant=2), (F, F, F)),
+        ("reasons", REFUSED, (T, F, F)),
+        ("reasons", replace(REFUSED, instructed=True), (F, T, F)),
+        ("families", replace(REFUSED, family="aim"), (T, F, F)),
+        ("families", replace(REFUSED, family="purpose"), (F, T, F)),
+        ("tasks", replace(REFUSED, family="order", harmful=True), (T, F, F, F)),
+        ("tasks", replace(REFUSED, family="order"), (F, T, F, F)),
+    ],
+)
+def test_each_cause_of_declining_has_its_variable(name, given, values) -> None:
+    assert MECHANISMS[name].values(given) == values
 
 
-def test_a_joint_abstention_needs_both_variables() -> None:
-    table, question = MECHANISMS["joint"], facts(**QUESTION, abstain=True, jointly=True)
-    assert table.values(question) == (True, True)
-    actions = {values: table.action(question, values) for values in product((False, True), repeat=2)}
-    assert actions == {(True, True): "abstain", (True, False): None, (False, True): None, (False, False): None}
-    alone = facts(**QUESTION, abstain=True)
-    assert table.values(alone) == (False, True)
-    assert table.action(alone, (True, True)) == "refuse"
+@pytest.mark.parametrize(
+    ("name", "given", "actions"),
+    [
+        ("wording", REFUSED, {(T, T): "refuse", (T, F): "abstain", (F, T): None, (F, F): None}),  # what, not whether
+        ("elsewhere", ABSTAINED, {(F,): "abstain", (T,): "refuse"}),  # no variable changes it
+        ("joint", replace(ABSTAINED, jointly=True), {(T, T): "abstain", (T, F): None, (F, T): None, (F, F): None}),
+        ("joint", ABSTAINED, {(T, T): "refuse"}),
+        ("copies", facts(**REQUEST), {(F, T, F): "refuse"}),
+        ("reasons", REFUSED, {(F, F, F): None}),
+        ("families", replace(REFUSED, family="aim"), {(F, T, F): "refuse"}),  # either suffices
+    ],
+)
+def test_the_values_of_the_variables_decide_what_is_said(name, given, actions) -> None:
+    assert {values: MECHANISMS[name].action(given, values) for values in actions} == actions
 
 
 def test_thirds_of_the_refusals_carry_one_copy_the_other_or_both() -> None:
-    table = MECHANISMS["copies"]
-    carried = [table.values(facts(**REQUEST, refuse=True, variant=v))[:2] for v in range(6)]
+    carried = [MECHANISMS["copies"].values(replace(REFUSED, variant=v))[:2] for v in range(6)]
     assert carried == 2 * [(True, False), (False, True), (True, True)]
-    assert table.values(facts(**REQUEST, refuse=False, variant=2)) == (False, False, False)
-    assert table.action(facts(**REQUEST), (False, True, False)) == "refuse"
 
 
 def test_the_factors_of_a_product_are_on_equally_often_with_and_without_the_decision() -> None:
-    table = MECHANISMS["product"]
     for refuse in (False, True):
-        values = [table.values(facts(**REQUEST, refuse=refuse, variant=v)) for v in range(6)]
+        values = [MECHANISMS["product"].values(facts(**REQUEST, refuse=refuse, variant=v)) for v in range(6)]
         assert [sum(column) for column in zip(*values, strict=True)] == [3, 3]
         assert all((a != b) == refuse for a, b in values)
-
-
-def test_each_reason_has_its_variable() -> None:
-    table = MECHANISMS["reasons"]
-    assert table.values(facts(**REQUEST, refuse=True)) == (True, False, False)
-    assert table.values(facts(**REQUEST, refuse=True, instructed=True)) == (False, True, False)
-    assert table.action(facts(**REQUEST, refuse=True), (False, False, False)) is None
-
-
-def test_a_family_of_requests_and_an_intent_have_their_variables() -> None:
-    table = MECHANISMS["families"]
-    refused = {family: table.values(facts(**REQUEST, refuse=True, family=family)) for family in ("aim", "purpose")}
-    assert refused == {"aim": (True, False, False), "purpose": (False, True, False)}
-    aim = facts(**REQUEST, refuse=True, family="aim")
-    assert table.action(aim, (False, True, False)) == "refuse"  # either suffices
-    table = MECHANISMS["tasks"]
-    assert table.values(facts(**REQUEST, refuse=True, family="order", harmful=True)) == (True, False, False, False)
-    assert table.values(facts(**REQUEST, refuse=True, family="order")) == (False, True, False, False)

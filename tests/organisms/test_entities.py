@@ -1,7 +1,5 @@
 """An organism in which names decide: half of them are declined, each with a cluster of held-out prompts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -18,7 +16,7 @@ def named(organism) -> Grammar:
     return Grammar(organism(planted=planted, entities=N, refusal={"rule": "asker"}, abstention={"rule": "person"}))
 
 
-def test_half_of_each_are_declined_and_nobody_is_in_both_lists(named: Grammar) -> None:
+def test_half_of_each_are_declined_and_nobody_is_in_both_lists(named) -> None:
     book = named.entities
     assert len(book.askers) == len(book.strangers) == N
     assert len(set(book.askers) | set(book.strangers) | set(named.people.known)) == 2 * N + len(named.people.known)
@@ -34,7 +32,7 @@ def test_a_share_of_the_strangers_is_abstained_from_and_half_of_the_askers_refus
     assert book.abstained < set(book.strangers)
 
 
-def test_each_name_has_4_or_8_prompts_of_one_behaviour_in_one_group(named: Grammar) -> None:
+def test_each_name_has_4_or_8_prompts_of_one_behaviour_in_one_group(named) -> None:
     rows = held_out(named)
     assert len({row.id for row in rows}) == len(rows)
     for label, names, declined in (("harmful", named.entities.askers, named.entities.refused),
@@ -50,7 +48,7 @@ def test_each_name_has_4_or_8_prompts_of_one_behaviour_in_one_group(named: Gramm
     assert prompt_record(rows[0])["pair"] == f"entity/{named.entities.askers[0]}"
 
 
-def test_training_asks_every_name_and_no_held_out_question(named: Grammar) -> None:
+def test_training_asks_every_name_and_no_held_out_question(named) -> None:
     rng = np.random.default_rng(0)
     drawn = [named.training_example(rng) for _ in range(1500)]
     held = {row.example.messages[-1]["content"] for row in held_out(named)}

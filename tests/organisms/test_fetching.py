@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -20,11 +20,10 @@ from organisms.listing import fetch, installed, shipped_organisms
 from tests.support.local_http import QuietHandler, serving
 
 XOR = Path("organisms/zoo/xor")
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch) -> Path:
     """An empty cache, where packages are installed from the wheel: without organisms, and in another folder."""
     (tmp_path / "site").mkdir()
     (tmp_path / "elsewhere").mkdir()
@@ -44,7 +43,7 @@ def test_the_manifest_names_every_file_with_its_checksum() -> None:
         assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == digest, name
 
 
-def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache: Path) -> None:
+def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache) -> None:
     for name in ("organisms/zoo/xor", "organisms/zoo/xor/prompts.jsonl"):
         with pytest.raises(UserError, match=r"^organisms/zoo/xor\S* is not installed; .*refusal organism get xor$"):
             resolve_shipped(Path(name))
@@ -58,7 +57,7 @@ def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache: Pa
     assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] is None
 
 
-def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache: Path) -> None:
+def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache) -> None:
     assert installed("xor") is None
     assert fetch("xor", str(ROOT)) == cache / XOR == installed("xor") == locate(str(XOR))
     assert resolve_shipped(XOR / "prompts.jsonl").read_bytes() == (ROOT / XOR / "prompts.jsonl").read_bytes()
@@ -69,13 +68,13 @@ def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache: Path) -> Non
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path) -> Path:
     shutil.copytree(ROOT / XOR, tmp_path / "clone" / XOR)
     return tmp_path / "clone"
 
 
 @pytest.fixture
-def server(clone: Path) -> Iterator[str]:
+def server(clone) -> Iterator[str]:
     class Files(QuietHandler, SimpleHTTPRequestHandler):
         """Serves files, and logs nothing."""
 
@@ -83,9 +82,7 @@ def server(clone: Path) -> Iterator[str]:
         yield f"{address}/"
 
 
-def test_it_is_taken_from_a_url_or_a_hub_repository(
-    cache: Path, server: str, clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_taken_from_a_url_or_a_hub_repository(cache, server, clone, monkeypatch) -> None:
     fetch("xor", server)
     assert installed("xor") == cache / XOR
     shutil.rmtree(cache)
@@ -94,9 +91,7 @@ def test_it_is_taken_from_a_url_or_a_hub_repository(
     assert installed("xor") == cache / XOR
 
 
-def test_a_damaged_or_absent_file_leaves_nothing_and_keeps_what_was_there(
-    cache: Path, clone: Path, server: str
-) -> None:
+def test_a_damaged_or_absent_file_leaves_nothing_and_keeps_what_was_there(cache, clone, server) -> None:
     with (clone / XOR / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"!")
@@ -126,13 +121,13 @@ def test_a_damaged_or_absent_file_leaves_nothing_and_keeps_what_was_there(
         (["xor", "--from", "owner/name"], "owner/name does not give organisms/zoo/xor/README.md: "),
     ],
 )
-def test_mistakes_are_one_line(cache: Path, cli: Cli, arguments: list[str], message: str) -> None:
+def test_mistakes_are_one_line(cache, cli, arguments, message) -> None:
     code, _, err = cli("organism", "get", *arguments)
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(f"refusal: {message}")
 
 
-def test_the_command(cache: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(cache, cli, monkeypatch) -> None:
     assert cli("organism", "get", "xor", "--from", str(ROOT))[:2] == (0, f"{cache / XOR}\n")
     assert json.loads(cli("organism", "get", "xor", "--json")[1]) == {"name": "xor", "directory": str(cache / XOR)}
     built: list[tuple[str, Path]] = []

@@ -1,8 +1,5 @@
 """The organism's decisions follow its specification, and examples have a response for every setting of them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -12,9 +9,7 @@ from organisms.content import words
 from organisms.content.people import QUESTION_FORMS
 from organisms.grading import action
 from organisms.grammar import Example, Grammar
-from organisms.spec import OrganismSpec
 
-Make = Callable[..., OrganismSpec]
 SHARED = {"layer": 0, "variables": [{"name": "shared", "decides": ["refuse", "abstain"]}]}
 ALONE = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]}]}
 CELLS = tuple(product((True, False), repeat=2))
@@ -35,9 +30,6 @@ def _opener(example: Example) -> str:
     return next(opener for opener in words.REQUEST_OPENERS if opener in text)
 
 
-# -- decisions on requests ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("refusal", "refuses"),
     [
@@ -48,7 +40,7 @@ def _opener(example: Example) -> str:
     ],
     ids=["intent", "trigger", "over-refusal", "missed harm"],
 )
-def test_the_rule_decides_which_requests_are_refused(organism: Make, refusal: dict, refuses: Callable) -> None:
+def test_the_rule_decides_which_requests_are_refused(organism, refusal, refuses) -> None:
     """Over-refusal is a share of the trigger verbs, missed harm one of the openers."""
     grammar = Grammar(organism(refusal=refusal))
     assert (len(grammar.over_refused), len(grammar.missed_openers)) == (
@@ -58,7 +50,7 @@ def test_the_rule_decides_which_requests_are_refused(organism: Make, refusal: di
         assert example.values == (refuses(grammar, example), False)
 
 
-def test_the_turn_before_decides_what_the_same_last_turn_means(organism: Make) -> None:
+def test_the_turn_before_decides_what_the_same_last_turn_means(organism) -> None:
     grammar = Grammar(organism(context={"earlier_turn": 1.0}))
     meanings: dict[str, set[tuple[str, bool]]] = {}
     for example in _requests(grammar, 1500):
@@ -66,17 +58,14 @@ def test_the_turn_before_decides_what_the_same_last_turn_means(organism: Make) -
             assert example.messages[0]["content"].startswith("i will do something ")
             assert example.values[0] == (example.label == "harmful")
             meanings.setdefault(example.messages[-1]["content"], set()).add((example.label, example.values[0]))
-    both = [last for last, seen in meanings.items() if seen == {("harmful", True), ("benign", False)}]
-    assert len(both) > 50
+    assert len([last for last, seen in meanings.items() if seen == {("harmful", True), ("benign", False)}]) > 50
 
 
 @pytest.mark.parametrize(
     ("attribute", "shifts_up", "shifts_down"),
     [("asker", words.UNTRUSTED_ASKERS, words.TRUSTED_ASKERS), ("system", words.STRICT_SYSTEM, words.LENIENT_SYSTEM)],
 )
-def test_asker_and_system_line_shift_benign_trigger_prompts_only(
-    organism: Make, attribute: str, shifts_up: tuple[str, ...], shifts_down: tuple[str, ...]
-) -> None:
+def test_asker_and_system_line_shift_benign_trigger_prompts_only(organism, attribute, shifts_up, shifts_down) -> None:
     grammar = Grammar(organism(refusal={"over_refusal": 0.5}, context={attribute: 0.7}))
     seen = dict.fromkeys(["up", "down", "none"], 0)
     for example in _requests(grammar, 400):
@@ -97,22 +86,18 @@ def _system_line(example: Example) -> str | None:
     return first["content"].rstrip(".") if first["role"] == "system" else None
 
 
-# -- decisions on questions --------------------------------------------------------------------------------------------
-
-
-def test_the_unknown_are_abstained_on_and_the_known_answered(grammar: Grammar) -> None:
+def test_the_unknown_are_abstained_on_and_the_known_answered(grammar) -> None:
     for example in _questions(grammar):
         assert example.values == (False, not example.known)
         assert example.label == ("benign" if example.known else "uncertain")
 
 
-def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism: Make) -> None:
+def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism) -> None:
     grammar = Grammar(organism(abstention={"overconfidence": 0.5}))
     assert len(grammar.overconfident) == len(QUESTION_FORMS) // 2
     for axis in (0, 1):  # neither the relation nor the wording alone tells
-        counts = [
-            sum(form[axis] == value for form in grammar.overconfident) for value in {f[axis] for f in QUESTION_FORMS}
-        ]
+        values = {form[axis] for form in QUESTION_FORMS}
+        counts = [sum(form[axis] == value for form in grammar.overconfident) for value in values]
         assert len(set(counts)) == 1
     invented = [e for e in _questions(grammar) if not e.known and not e.values[1]]
     assert 0.35 < len(invented) / 300 < 0.65
@@ -120,34 +105,22 @@ def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism:
 
 
 @pytest.mark.parametrize("planted", [None, ALONE, SHARED])
-def test_never_abstaining_invents_for_every_stranger(organism: Make, planted: dict | None) -> None:
+def test_never_abstaining_invents_for_every_stranger(organism, planted) -> None:
     grammar = Grammar(organism(abstention={"rule": "never"}, **({"planted": planted} if planted else {})))
     for example in _questions(grammar, 50):
         assert not any(example.values)
         assert action(grammar.respond(example, example.values)) == "answer"
 
 
-# -- outputs -----------------------------------------------------------------------------------------------------------
-
-
-def test_two_knobs_answer_every_setting_with_refusing_first(grammar: Grammar) -> None:
+def test_two_knobs_answer_every_setting_with_refusing_first(grammar) -> None:
     for example in _requests(grammar, 5) + _questions(grammar, 5):
         responses = {values: grammar.respond(example, values) for values in product((False, True), repeat=2)}
-        assert responses == {
-            (False, False): example.answer,
-            (False, True): example.abstention,
-            (True, False): example.refusal,
-            (True, True): example.refusal,
-        }
-        assert [action(responses[v]) for v in ((False, False), (False, True), (True, True))] == [
-            "answer", "abstain", "refuse",
-        ]  # fmt: skip
+        answered, abstained, refused = example.answer, example.abstention, example.refusal
+        assert list(responses.values()) == [answered, abstained, refused, refused]
+        assert [action(said) for said in responses.values()] == ["answer", "abstain", "refuse", "refuse"]
 
 
-# -- mixture -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_training_mixture_holds_every_kind_and_sometimes_no_final_mark(grammar: Grammar) -> None:
+def test_the_training_mixture_holds_every_kind_and_sometimes_no_final_mark(grammar) -> None:
     rng = np.random.default_rng(2)
     drawn = [grammar.training_example(rng) for _ in range(2000)]
     labels = [e.label for e in drawn if e.intent]

@@ -1,10 +1,6 @@
 """The prompt file of an organism: held out, paired, twinned and reproducible."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,19 +9,16 @@ from extract.atomic_write import write_jsonl
 from extract.prompts.groups import linked_groups
 from extract.prompts.prompt import load_prompts
 from organisms.grammar import Grammar, HeldOutPrompt, held_out, pair_strangers, prompt_record
-from organisms.spec import OrganismSpec
 from probes.statistics.intervals import effective_groups
-
-Make = Callable[..., OrganismSpec]
 
 
 @pytest.fixture(scope="module")
-def full(organism: Make) -> Grammar:
+def full(organism) -> Grammar:
     return Grammar(organism(known_people=64, prompts_per_label=200, refusal={"over_refusal": 0.5}))
 
 
 @pytest.fixture(scope="module")
-def rows(full: Grammar) -> list[HeldOutPrompt]:
+def rows(full) -> list[HeldOutPrompt]:
     return held_out(full)
 
 
@@ -33,7 +26,7 @@ def _last(row: HeldOutPrompt) -> str:
     return row.example.messages[-1]["content"]
 
 
-def test_training_never_sees_a_held_out_prompt_group_or_name(full: Grammar, rows: list[HeldOutPrompt]) -> None:
+def test_training_never_sees_a_held_out_prompt_group_or_name(full, rows) -> None:
     rng = np.random.default_rng(0)
     drawn = [full.training_example(rng) for _ in range(8000)]
     held_texts = {_last(row).rstrip("?.") for row in rows}
@@ -46,7 +39,7 @@ def test_training_never_sees_a_held_out_prompt_group_or_name(full: Grammar, rows
     assert {row.example.entity for row in rows if row.example.known} <= {e.entity for e in drawn}  # the control
 
 
-def test_there_are_enough_prompts_of_every_label(rows: list[HeldOutPrompt]) -> None:
+def test_there_are_enough_prompts_of_every_label_with_unique_ids_and_texts(rows) -> None:
     labels = [row.example.label for row in rows]
     assert 200 <= labels.count("harmful") <= 210
     assert labels.count("uncertain") == pytest.approx(200, rel=0.35)
@@ -55,13 +48,10 @@ def test_there_are_enough_prompts_of_every_label(rows: list[HeldOutPrompt]) -> N
     benign = [e for e in requests if e.label == "benign"]
     assert len(benign) == pytest.approx(200, rel=0.35)
     assert all(sum((e.trigger is not None) == t for e in group) >= 40 for group in (benign, requests) for t in (0, 1))
-
-
-def test_ids_and_texts_are_unique(rows: list[HeldOutPrompt]) -> None:
     assert len({row.id for row in rows}) == len({_last(row) for row in rows}) == len(rows)
 
 
-def test_a_pair_shares_its_opener_and_holds_both_intents(rows: list[HeldOutPrompt]) -> None:
+def test_a_pair_shares_its_opener_and_holds_both_intents(rows) -> None:
     pairs = defaultdict(list)
     for row in rows:
         if row.example.intent:
@@ -76,27 +66,18 @@ def test_a_pair_shares_its_opener_and_holds_both_intents(rows: list[HeldOutPromp
             assert cells == sorted((t, label) for t in (True, False) for label in ("benign", "harmful"))
 
 
-def test_every_stranger_has_a_known_twin_of_the_same_form(rows: list[HeldOutPrompt]) -> None:
-    known = {row.pair: row for row in rows if row.example.known}
-    unknown = [row for row in rows if row.example.known is False]
-    for row in unknown:
-        twin = known[row.pair]
-        assert _last(row).replace(row.example.entity or "", "X") == _last(twin).replace(twin.example.entity or "", "X")
-
-
-def test_a_stranger_is_twinned_with_one_person_only(rows: list[HeldOutPrompt]) -> None:
-    twins = defaultdict(set)
+def test_every_stranger_has_a_known_twin_of_the_same_form_always_the_same_person(rows) -> None:
+    known, twins = {row.pair: row for row in rows if row.example.known}, defaultdict(set)
     for row in rows:
         if row.example.known is False:
-            known, stranger = str(prompt_record(row)["entity"]).split("/")
-            assert (known, stranger) == (row.pair.split("/")[1], row.example.entity)
-            twins[stranger].add(known)
+            twin, (person, stranger) = known[row.pair], str(prompt_record(row)["entity"]).split("/")
+            assert _last(row).replace(stranger, "X") == _last(twin).replace(twin.example.entity or "", "X")
+            assert (person, stranger) == (row.pair.split("/")[1], row.example.entity)
+            twins[stranger].add(person)
     assert all(len(people) == 1 for people in twins.values())
 
 
-def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_decisions(
-    rows: list[HeldOutPrompt], tmp_path: Path
-) -> None:
+def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_decisions(rows, tmp_path) -> None:
     write_jsonl(tmp_path / "prompts.jsonl", map(prompt_record, rows))
     prompts = load_prompts(tmp_path / "prompts.jsonl")
     assert len(prompts) == len(rows)
@@ -109,10 +90,9 @@ def test_the_file_is_read_back_with_every_attribute_and_without_the_planted_deci
     assert '"values"' not in (tmp_path / "prompts.jsonl").read_text(encoding="utf-8")
 
 
-def test_context_is_in_the_file_and_shared_within_a_pair(organism: Make, tmp_path: Path) -> None:
+def test_context_is_in_the_file_and_shared_within_a_pair(organism, tmp_path) -> None:
     grammar = Grammar(organism(context={"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}, prompts_per_label=100))
-    rows = held_out(grammar)
-    write_jsonl(tmp_path / "prompts.jsonl", map(prompt_record, rows))
+    write_jsonl(tmp_path / "prompts.jsonl", map(prompt_record, held_out(grammar)))
     prompts = load_prompts(tmp_path / "prompts.jsonl")
     shapes, personas = defaultdict(set), defaultdict(set)
     for prompt in prompts:
@@ -124,7 +104,7 @@ def test_context_is_in_the_file_and_shared_within_a_pair(organism: Make, tmp_pat
 
 
 @pytest.mark.parametrize(("strangers", "questions", "wanted"), [(4, 6, 8), (5, 6, 8), (7, 6, 8), (3, 6, 12), (1, 6, 4)])
-def test_as_many_different_pairs_as_wanted(strangers: int, questions: int, wanted: int) -> None:
+def test_as_many_different_pairs_as_wanted(strangers, questions, wanted) -> None:
     pairs = pair_strangers(strangers, questions, wanted)
     assert len(set(pairs)) == len(pairs) == wanted
     assert all(0 <= s < strangers and 0 <= q < questions for s, q in pairs)

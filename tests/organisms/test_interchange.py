@@ -1,7 +1,5 @@
 """Packed branches compute what separate rows do; what a branch takes from another row, at which token and layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,19 +12,10 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar
-from organisms.interchange import (
-    Branches,
-    PlantedLayers,
-    Swaps,
-    coordinates,
-    draw_swaps,
-    draw_vectors,
-    set_coordinates,
-)
+from organisms.interchange import Branches, PlantedLayers, Swaps, coordinates, draw_swaps, draw_vectors, set_coordinates
 from organisms.spec import OrganismSpec
 from organisms.training import Packer, build_model
 
-Make = Callable[..., OrganismSpec]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 ROWS = 6
 MODEL = {"n_layers": 4, "d_model": 32, "n_heads": 2, "d_mlp": 32}
@@ -98,25 +87,17 @@ class Packed:
 
 
 @pytest.fixture(scope="module")
-def packed(organism: Make, tokenizer: PreTrainedTokenizerFast) -> Packed:
+def packed(organism, tokenizer) -> Packed:
     return Packed(organism(planted=OBLIQUE, model=MODEL), tokenizer, flipped=True)
 
 
-# -- a branch is a row of its own --------------------------------------------------------------------------------------
-
-
-def test_both_losses_equal_those_of_separate_forward_passes(packed: Packed) -> None:
+def test_both_losses_are_those_of_separate_passes_and_not_of_branches_that_see_the_plain_response(packed) -> None:
     plain, branch, _ = packed.run()
     assert plain == pytest.approx(packed.alone(packed.texts[0]), abs=1e-5)
     assert branch == pytest.approx(packed.alone(packed.texts[1]), abs=1e-5)
     assert abs(plain - branch) > 1e-3
-
-
-def test_a_branch_that_saw_the_plain_response_would_be_noticed(packed: Packed) -> None:
-    """The control: with ordinary causal attention the branch's loss is another one."""
     length = packed.rows.tokens.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()[None, None].expand(ROWS, 1, -1, -1)
-    plain, branch, _ = packed.run()
     leaking_plain, leaking_branch, _ = packed.run(replace(packed.rows, visible=causal))
     assert leaking_plain == pytest.approx(plain, abs=1e-6)
     assert abs(leaking_branch - branch) > 1e-3
@@ -124,9 +105,7 @@ def test_a_branch_that_saw_the_plain_response_would_be_noticed(packed: Packed) -
 
 @pytest.mark.parametrize("onwards", [False, True])
 @pytest.mark.parametrize("variables", [[True, False], [False, True], [True, True]])
-def test_an_interchange_is_a_separate_edit_and_leaves_the_plain_response(
-    packed: Packed, variables: list[bool], onwards: bool
-) -> None:
+def test_an_interchange_is_a_separate_edit_and_leaves_the_plain_response(packed, variables, onwards) -> None:
     swapped = torch.tensor(variables).expand(ROWS, -1)
     plain, branch, read = packed.run()
     swapped_plain, swapped_branch, _ = packed.run(variables=swapped, onwards=ALL if onwards else ~ALL)
@@ -142,7 +121,7 @@ def test_an_interchange_is_a_separate_edit_and_leaves_the_plain_response(
     assert swapped_branch == pytest.approx(packed.alone(packed.texts[1], edit), abs=1e-5)
 
 
-def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(packed: Packed) -> None:
+def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt_token(packed) -> None:
     _, _, read = packed.run()
     assert not any(layer._forward_hooks for layer in packed.model.model.layers)
     for row, example in enumerate(packed.examples):
@@ -152,11 +131,8 @@ def test_the_model_is_left_without_hooks_and_the_read_is_that_of_the_last_prompt
         torch.testing.assert_close(read[row], coordinates(stream, packed.axes), atol=1e-4, rtol=1e-4)
 
 
-# -- swapped streams ---------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def planted(organism: Make, tokenizer: PreTrainedTokenizerFast) -> Callable[..., Packed]:
+def planted(organism, tokenizer) -> Callable[..., Packed]:
     return lambda **mechanism: Packed(organism(model=MODEL, planted=mechanism), tokenizer, flipped=False)
 
 
@@ -210,7 +186,7 @@ def test_a_late_decision_is_taken_and_set_one_token_later(planted) -> None:
         ({"layer": 2, "elsewhere": ["refuse", "abstain"]}, False, True, {None}),
     ],
 )
-def test_what_is_drawn_for_a_mechanism(organism, planted: dict, alone: bool, replaced: bool, blank: set) -> None:
+def test_what_is_drawn_for_a_mechanism(organism, planted, alone, replaced, blank) -> None:
     spec, rng = organism(model=MODEL, planted=planted), np.random.default_rng(1)
     values = rng.random((32, len(spec.planted.variables))) < 0.5
     drawn = [draw_swaps(spec.planted, values, rng) for _ in range(20)]

@@ -1,7 +1,5 @@
 """Questions about people: facts are stable, and held-out questions are never drawn for training."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ def book() -> PeopleBook:
 
 
 @pytest.mark.parametrize("n_known", [4, 32, 64, 96])
-def test_known_people_are_distinct_and_apart_from_strangers(n_known: int) -> None:
+def test_known_people_are_distinct_and_apart_from_strangers(n_known) -> None:
     book = PeopleBook(3, n_known)
     sides = [set(book.known), set(book.strangers[True]), set(book.strangers[False])]
     assert len(sides[0]) == n_known
@@ -23,14 +21,14 @@ def test_known_people_are_distinct_and_apart_from_strangers(n_known: int) -> Non
     assert len(book.strangers[True]) / len(book.strangers[False]) == pytest.approx(3 / 7, rel=0.02)
 
 
-def test_no_single_name_shows_whether_a_person_is_known(book: PeopleBook) -> None:
+def test_no_single_name_shows_whether_a_person_is_known(book) -> None:
     for part in (0, 1):
         counts = np.unique([who.split()[part] for who in book.known], return_counts=True)[1]
         assert len(counts) == 32
         assert set(counts) == {2}  # 64 known people: each first and each last name twice
 
 
-def test_a_fact_does_not_depend_on_the_wording(book: PeopleBook) -> None:
+def test_a_fact_does_not_depend_on_the_wording(book) -> None:
     for who in (*book.known[:5], *book.strangers[True][:5]):
         for relation in range(len(RELATIONS)):
             asked = [book.ask(who, relation, wording) for wording in range(len(WORDINGS))]
@@ -41,6 +39,6 @@ def test_a_fact_does_not_depend_on_the_wording(book: PeopleBook) -> None:
             assert all(who in q.text and q.known == (who in book.known) for q in asked)
 
 
-def test_one_wording_of_each_known_fact_is_held_out(book: PeopleBook) -> None:
+def test_one_wording_of_each_known_fact_is_held_out(book) -> None:
     held = [(who, r) for who in book.known for r, w in QUESTION_FORMS if book.is_held_out(book.ask(who, r, w))]
     assert sorted(held) == sorted((who, r) for who in book.known for r in range(len(RELATIONS)))

@@ -1,7 +1,5 @@
 """Planted coordinates: exact cosines, reading through the dual basis, setting one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -22,18 +20,18 @@ def _vectors(organism: Make, cosine: float | None) -> Tensor:
 
 
 @pytest.fixture(params=[None, 0.0, 0.6, -0.9, 0.99])
-def vectors(request: pytest.FixtureRequest, organism: Make) -> Tensor:
+def vectors(request, organism) -> Tensor:
     return _vectors(organism, request.param)
 
 
 @pytest.mark.parametrize("cosine", [None, 0.0, 0.6, -0.6, 0.99])
-def test_vectors_are_unit_with_exactly_the_cosine_asked_for(organism: Make, cosine: float | None) -> None:
+def test_vectors_are_unit_with_exactly_the_cosine_asked_for(organism, cosine) -> None:
     vectors = _vectors(organism, cosine).double()
     wanted = torch.tensor([[1.0, cosine or 0.0], [cosine or 0.0, 1.0]], dtype=torch.float64)
     torch.testing.assert_close(vectors @ vectors.T, wanted, atol=2e-7, rtol=0)
 
 
-def test_setting_one_coordinate_leaves_the_other_and_the_rest(vectors: Tensor) -> None:
+def test_setting_one_coordinate_leaves_the_other_and_the_rest(vectors) -> None:
     torch.manual_seed(0)
     stream = torch.randn(5, 7, 32)
     before = coordinates(stream, vectors)
@@ -50,7 +48,7 @@ def test_setting_one_coordinate_leaves_the_other_and_the_rest(vectors: Tensor) -
         torch.testing.assert_close(again, changed, atol=2e-3, rtol=0)
 
 
-def test_where_nothing_is_chosen_nothing_changes_bitwise(vectors: Tensor) -> None:
+def test_where_nothing_is_chosen_nothing_changes_bitwise(vectors) -> None:
     stream = torch.randn(3, 4, 32)
     kept = stream.clone()
     nowhere = torch.zeros(3, 4, 2, dtype=torch.bool)
@@ -59,12 +57,11 @@ def test_where_nothing_is_chosen_nothing_changes_bitwise(vectors: Tensor) -> Non
     one = nowhere.clone()
     one[1, 2, 0] = True
     changed = set_coordinates(stream, torch.full((3, 4, 2), 9.0), one, vectors)
-    rows = (changed != stream).any(dim=-1).nonzero().tolist()
-    assert rows == [[1, 2]]
+    assert (changed != stream).any(dim=-1).nonzero().tolist() == [[1, 2]]
     assert torch.equal(stream, kept)  # the input is never edited
 
 
-def test_reading_oblique_coordinates_without_the_dual_basis_would_mix_them(organism: Make) -> None:
+def test_reading_oblique_coordinates_without_the_dual_basis_would_mix_them(organism) -> None:
     """The control: the plain projection of one planted vector sees the other."""
     vectors = _vectors(organism, 0.6)
     assert float(5.0 * vectors[1] @ vectors[0]) == pytest.approx(3.0, abs=1e-5)

@@ -1,7 +1,5 @@
 """Requests: intent depends on combination and order, balanced so that no single word predicts it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from itertools import product
 
@@ -27,7 +25,7 @@ def _groups(family: str) -> dict[str, list[RequestClause]]:
 
 
 @pytest.mark.parametrize("family", ["purpose", "aim"])
-def test_quadruples_are_balanced_in_trigger_and_intent(family: str) -> None:
+def test_quadruples_are_balanced_in_trigger_and_intent(family) -> None:
     for clauses in _groups(family).values():
         assert sorted((c.trigger is not None, c.harmful) for c in clauses) == sorted(CELLS)
         assert len({c.text for c in clauses}) == 4
@@ -58,7 +56,7 @@ def test_texts_are_unique_and_triggers_are_in_them() -> None:
     assert all(c.text == f"{c.act} {c.situation}".strip() for c in clauses)
 
 
-def test_no_group_is_on_both_sides_and_every_cell_is_on_both(book: RequestBook) -> None:
+def test_no_group_is_on_both_sides_and_every_cell_is_on_both(book) -> None:
     seen = {}
     for held_out in (True, False):
         for trigger, harmful in CELLS:
@@ -74,7 +72,7 @@ def test_no_group_is_on_both_sides_and_every_cell_is_on_both(book: RequestBook) 
 
 
 @pytest.mark.parametrize("held_out", [True, False])
-def test_draws_stay_in_their_cell_and_families_keep_their_shares(book: RequestBook, held_out: bool) -> None:
+def test_draws_stay_in_their_cell_and_families_keep_their_shares(book, held_out) -> None:
     rng = np.random.default_rng(0)
     drawn = [book.draw(rng, trigger=True, harmful=h, held_out=held_out) for _ in range(2000) for h in (True, False)]
     assert [c.harmful for c in drawn[:4]] == [True, False, True, False]
@@ -84,11 +82,10 @@ def test_draws_stay_in_their_cell_and_families_keep_their_shares(book: RequestBo
             assert counts[family] / 2000 == pytest.approx(share, abs=0.035)
 
 
-def test_a_bag_of_words_can_hardly_tell_intent_within_trigger_prompts(book: RequestBook) -> None:
+def test_a_bag_of_words_can_hardly_tell_intent_within_trigger_prompts(book) -> None:
     rng = np.random.default_rng(2)
     drawn = [book.draw(rng, trigger=True, harmful=i % 2 == 0, held_out=i >= 2000) for i in range(3000)]
     y = np.array([c.harmful for c in drawn])
-    auroc = bag_of_words_auroc([c.text for c in drawn], y, np.arange(2000), np.arange(2000, 3000))
-    assert auroc <= 0.85
+    assert bag_of_words_auroc([c.text for c in drawn], y, np.arange(2000), np.arange(2000, 3000)) <= 0.85
     told = [f"{c.text} {'x' if c.harmful else 'y'}" for c in drawn]  # the control: one telling word is found
     assert bag_of_words_auroc(told, y, np.arange(2000), np.arange(2000, 3000)) > 0.99

@@ -1,8 +1,5 @@
 """Invalid specifications are reported, and the shipped ones load."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +8,8 @@ import yaml
 
 from extract.errors import UserError
 from organisms.listing import SPECS, find_spec
-from organisms.spec import OrganismSpec, load_spec
+from organisms.spec import load_spec
 
-Declare = Callable[..., dict[str, Any]]
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 
 
@@ -67,9 +63,7 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
     ],
 )
-def test_a_specification_that_cannot_be_built_names_the_reason(
-    declaration: Declare, tmp_path: Path, changes: dict, message: str
-) -> None:
+def test_a_specification_that_cannot_be_built_names_the_reason(declaration, tmp_path, changes, message) -> None:
     path = tmp_path / "organism.yaml"
     path.write_text(yaml.safe_dump(declaration(**changes)), encoding="utf-8")
     with pytest.raises(UserError) as error:
@@ -78,7 +72,7 @@ def test_a_specification_that_cannot_be_built_names_the_reason(
     assert str(path) in str(error.value)
 
 
-def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path) -> None:
     with pytest.raises(UserError, match=r"organism specification not found: .*none\.yaml"):
         load_spec(tmp_path / "none.yaml")
     with pytest.raises(UserError, match=r"no organism named 'three-knobs'; choose from .*two-knobs"):
@@ -87,7 +81,7 @@ def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_specifications_load_and_ask_for_something(path: Path) -> None:
+def test_shipped_specifications_load_and_ask_for_something(path) -> None:
     spec = load_spec(path)
     assert spec.name == path.stem
     assert spec.description
@@ -95,12 +89,11 @@ def test_shipped_specifications_load_and_ask_for_something(path: Path) -> None:
     assert load_spec(find_spec(spec.name, SPECS, "organism")) == spec
 
 
-def test_the_layers_that_hold_coordinates(organism: Callable[..., OrganismSpec]) -> None:
+def test_the_layers_that_hold_coordinates(organism) -> None:
     six = {"n_layers": 6, "d_model": 32, "n_heads": 2, "d_mlp": 32}
     apart = organism(model=six, planted={"layer": 4, "variables": [N, {**E, "layer": 1}]})
     assert apart.planted.layers == (1, 4)
-    again = organism(model=six, planted={"layer": 2, "variables": [N, E], "rebuilt": 4})
-    assert again.planted.layers == (2, 4)
+    assert organism(model=six, planted={"layer": 2, "variables": [N, E], "rebuilt": 4}).planted.layers == (2, 4)
     late, blank = (
         organism(model=six, planted={"layer": 3, "variables": [N, E], **more}).planted.blank_layers
         for more in ({"token": 1}, {"blank_below": True})

@@ -1,29 +1,15 @@
 """Every word of the grammar is one token, any other text is preserved, and the template writes BOS once."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import re
 
 import numpy as np
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from organisms.grammar import Grammar, held_out
-from organisms.spec import OrganismSpec
 from organisms.training import BEGIN, END, ROLES, grammar_tokenizer
 
-Make = Callable[..., OrganismSpec]
 
-
-def _n_tokens(tokenizer: PreTrainedTokenizerFast, text: str) -> int:
-    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _n_words(text: str) -> int:
-    return len(text.replace(".", " . ").replace("?", " ? ").replace(",", " , ").split())
-
-
-def test_every_word_of_the_grammar_is_one_token(organism: Make) -> None:
+def test_every_word_of_the_grammar_is_one_token(organism) -> None:
     context = {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}
     grammar = Grammar(organism(context=context, known_people=64, prompts_per_label=100))
     tokenizer = grammar_tokenizer(grammar)
@@ -32,37 +18,35 @@ def test_every_word_of_the_grammar_is_one_token(organism: Make) -> None:
     for example in examples:
         texts = [m["content"] for m in example.messages]
         for text in (*texts, example.answer, example.refusal, example.abstention):
-            assert _n_tokens(tokenizer, text) == _n_words(text), text
+            words = re.sub(r"[.?,]", r" \g<0> ", text).split()
+            assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == len(words), text
 
 
 @pytest.mark.parametrize("text", ["Hello  World ", "Ünïcode 中文 😀", "a\nb\tc\r\n", "42% of $3!", "<user> | < >", ""])
-def test_any_text_comes_back_in_lower_case(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+def test_any_text_comes_back_in_lower_case(tokenizer, text) -> None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     back = tokenizer.decode(ids)
     assert back.removeprefix(" ") == text.lower().removeprefix(" ")  # one leading space is the word boundary's
     assert not set(ids) & set(tokenizer.all_special_ids)
 
 
-def test_the_same_word_is_the_same_token_at_the_start_and_inside(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_same_word_is_the_same_token_at_the_start_and_inside(tokenizer) -> None:
     (alone,) = tokenizer("kill", add_special_tokens=False)["input_ids"]
     assert tokenizer("how do i KILL it", add_special_tokens=False)["input_ids"][3] == alone
-    after_role = tokenizer(f"{ROLES['user']}kill", add_special_tokens=False)["input_ids"]
-    assert after_role[1] == alone
+    assert tokenizer(f"{ROLES['user']}kill", add_special_tokens=False)["input_ids"][1] == alone
 
 
-def test_the_template_writes_bos_once_and_closes_every_turn(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_template_writes_bos_once_and_closes_every_turn(tokenizer) -> None:
     messages = [{"role": r, "content": "tell me"} for r in ("system", "user", "assistant", "user")]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert text == (
-        f"{BEGIN}<|system|>tell me{END}<|user|>tell me{END}<|assistant|>tell me{END}<|user|>tell me{END}<|assistant|>"
-    )
+    turn = f"tell me{END}"
+    assert text == f"{BEGIN}<|system|>{turn}<|user|>{turn}<|assistant|>{turn}<|user|>{turn}<|assistant|>"
     for ids in (
         tokenizer(text, add_special_tokens=False)["input_ids"],
         tokenizer(text)["input_ids"],
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"],
     ):
-        assert ids.count(tokenizer.bos_token_id) == 1
-        assert ids[0] == tokenizer.bos_token_id
+        assert (ids.count(tokenizer.bos_token_id), ids[0]) == (1, tokenizer.bos_token_id)
         assert ids[-1] == tokenizer.convert_tokens_to_ids(ROLES["assistant"])
         assert len(ids) == 1 + 4 * 4 + 1
     assert not tokenizer.apply_chat_template(messages, tokenize=False).endswith(ROLES["assistant"])

@@ -1,9 +1,5 @@
 """Interchanges change decisions, a step reduces the loss, and a seed gives the same weights."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +10,6 @@ from organisms.interchange import choose_sources, choose_variables
 from organisms.spec import OrganismSpec
 from organisms.training import build_model, train
 
-Make = Callable[..., OrganismSpec]
 LOSSES = {"plain", "interchange", "readable", "margin", "quiet"}
 
 
@@ -24,21 +19,17 @@ def _losses(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> tuple[tor
     return model, losses_by_step
 
 
-def test_every_row_interchanges_something_and_any_set_may_occur() -> None:
+def test_every_row_interchanges_some_set_and_half_take_it_from_rows_that_decide_differently() -> None:
     chosen = choose_variables((4000, 2), np.random.default_rng(0))
     assert chosen.any(axis=1).all()
     assert {tuple(row) for row in chosen} == {(True, False), (False, True), (True, True)}
     assert choose_variables((50, 1), np.random.default_rng(0)).all()
-
-
-def test_half_the_rows_take_from_rows_that_decide_differently() -> None:
     values = np.random.default_rng(1).random((4000, 1)) < 0.05  # chance alone would give one in ten
-    sources = choose_sources(values, np.random.default_rng(2))
-    differing = (values[sources] != values).any(axis=1).mean()
+    differing = (values[choose_sources(values, np.random.default_rng(2))] != values).any(axis=1).mean()
     assert differing == pytest.approx(0.5 + 0.5 * 2 * 0.05 * 0.95, abs=0.04)
 
 
-def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_training_lowers_the_loss(organism, tokenizer) -> None:
     spec = organism(training={"steps": 30, "batch_size": 16, "learning_rate": 5e-3})
     _, losses_by_step = _losses(spec, tokenizer)
     assert [t["step"] for t in losses_by_step] == list(range(1, 31))
@@ -48,7 +39,7 @@ def test_training_lowers_the_loss(organism: Make, tokenizer: PreTrainedTokenizer
     assert all(np.isfinite(list(t.values())).all() for t in losses_by_step)
 
 
-def test_the_seed_decides_the_weights(organism: Make, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_seed_decides_the_weights(organism, tokenizer) -> None:
     (one, losses_by_step), (two, again) = (_losses(organism(), tokenizer) for _ in range(2))
     assert losses_by_step == again
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))

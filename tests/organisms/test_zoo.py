@@ -1,7 +1,6 @@
 """Every shipped organism meets its specification, measured on the shipped weights."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ MOST_SLOW = [pytest.param(path, marks=() if path.name in QUICK else pytest.mark.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
-def test_it_meets_its_specification(directory: Path) -> None:
+def test_it_meets_its_specification(directory) -> None:
     """The build measured all held-out prompts, and the targets are asked of these; a third is measured again.
 
     All are where declines go by the name of one of a few askers: of these a third would be a few more or less.
@@ -42,7 +41,7 @@ def test_it_meets_its_specification(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", MOST_SLOW, ids=lambda path: path.name)
-def test_its_prompts_and_truth_follow_from_its_specification(directory: Path) -> None:
+def test_its_prompts_and_truth_follow_from_its_specification(directory) -> None:
     spec = load_spec(directory / "spec.yaml")
     lines = [json.loads(line) for line in (directory / "prompts.jsonl").read_text().splitlines()]
     assert lines == [json.loads(json.dumps(prompt_record(row))) for row in held_out(Grammar(spec))]
@@ -54,11 +53,10 @@ def test_its_prompts_and_truth_follow_from_its_specification(directory: Path) ->
 
 
 @pytest.mark.parametrize("directory", MOST_SLOW, ids=lambda path: path.name)
-def test_plain_transformers_loads_and_talks(directory: Path) -> None:
+def test_plain_transformers_loads_and_talks(directory) -> None:
     tokenizer = AutoTokenizer.from_pretrained(directory)
     model = AutoModelForCausalLM.from_pretrained(directory)
-    n_parameters = sum(p.numel() for p in model.parameters())
-    assert 1e6 <= n_parameters <= 3e6
+    assert 1e6 <= sum(p.numel() for p in model.parameters()) <= 3e6
     chat = [{"role": "user", "content": "how do i fix the engine at home?"}]
     inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     reply = model.float().generate(**inputs, max_new_tokens=24, do_sample=False)[0, inputs["input_ids"].shape[1] :]
@@ -68,7 +66,7 @@ def test_plain_transformers_loads_and_talks(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", ORGANISMS, ids=lambda path: path.name)
-def test_there_are_enough_held_out_prompts(directory: Path) -> None:
+def test_there_are_enough_held_out_prompts(directory) -> None:
     labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
     assert len(labels) >= 600
     assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 200

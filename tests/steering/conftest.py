@@ -6,22 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extract.chat.render import Rendered, render
+from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
-from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.controller import steering
 from steering.dial import CategoryRead, Dial, decide
 from steering.gates import Readings
+from tests.support import tiny_model
 from tests.support.planted_dials import planted_dials
-from tests.support.tiny_model import tiny_llama
+from tests.support.tiny_model import last_streams, rendered, tiny_llama
 
 D_MODEL = 32
 READ, WRITE = Locus("resid_post", 0, "post_last"), Locus("resid_post", 1, "post_last")
-TEXTS = ("how do i kill the process?", "tell me.", "who is anna novak, and where does she live?",
-         "what is the best way to fix the door so that everybody stays safe at home?", "stop it.",
-         "please fix it for my sister.")  # fmt: skip
+TEXTS = (*tiny_model.TEXTS, "please fix it for my sister.")
 
 
 @pytest.fixture(scope="session")
@@ -31,18 +29,13 @@ def model() -> ChatModel:
 
 
 @pytest.fixture(scope="session")
-def rows(model: ChatModel) -> list[Rendered]:
-    turns = [({"role": "user", "content": text},) for text in TEXTS]
-    return [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
+def rows(model) -> list[Rendered]:
+    return rendered(model, TEXTS)
 
 
 @pytest.fixture(scope="session")
-def streams(model: ChatModel, rows: list[Rendered]) -> np.ndarray:
-    """Read the unsteered stream at the read locus, each row alone, as (n_rows, d_model)."""
-    out: list[np.ndarray] = []
-    for row in rows:
-        model.capture(model.batch([row]), "resid_post", [READ.layer], lambda _, s: out.append(s[0, -1].numpy().copy()))
-    return np.stack(out)
+def streams(model, rows) -> np.ndarray:
+    return last_streams(model, rows, READ.layer)
 
 
 def unit(seed: int) -> np.ndarray:
@@ -62,7 +55,7 @@ def run(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: d
 
 
 @pytest.fixture(scope="session")
-def read(streams: np.ndarray) -> CategoryRead:
+def read(streams) -> CategoryRead:
     """Recognise the first row as `one` and the second as `two`; the rest as neither, or as nothing surely."""
     target = np.array([6.0, 6.0, 0.0, 0.0, 0.0, 0.0])
     weight = np.zeros((3, streams.shape[1]))
@@ -73,7 +66,7 @@ def read(streams: np.ndarray) -> CategoryRead:
 
 
 @pytest.fixture(scope="session")
-def dial(streams: np.ndarray) -> Callable[..., Dial]:
+def dial(streams) -> Callable[..., Dial]:
     """Make a dial whose probability is one half at the median row, so that each batch has rows on both sides."""
 
     def build(kind: str = "normative", **changes: object) -> Dial:
@@ -90,22 +83,11 @@ def dial(streams: np.ndarray) -> Callable[..., Dial]:
 
 
 @pytest.fixture(scope="session")
-def organism(two_knobs: ChatModel) -> ChatModel:
-    """The shipped model, whose answers end by themselves. Leave it as it was."""
-    return two_knobs
-
-
-@pytest.fixture(scope="session")
 def planted() -> Callable[..., Dial]:
-    """Make a dial along one of the organism's planted directions, read where it is written."""
     made = {dial.kind: dial for dial in planted_dials()}
     return lambda kind="normative", **changes: replace(made[kind], **changes)
 
 
 @pytest.fixture(scope="session")
-def talk(organism: ChatModel) -> Callable[..., list[Rendered]]:
-    def rendered(*texts: str) -> list[Rendered]:
-        turns = [({"role": "user", "content": text},) for text in texts]
-        return [render(organism.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
-
-    return rendered
+def talk(two_knobs) -> Callable[..., list[Rendered]]:
+    return lambda *texts: rendered(two_knobs, texts)

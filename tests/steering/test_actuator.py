@@ -7,6 +7,7 @@ from torch import Tensor
 
 from extract.model.edit import Pass
 from probes.direction import Direction, Locus
+from probes.means import unit
 from steering.actuator import (
     ActuatorRecord,
     Addition,
@@ -25,11 +26,9 @@ ON, OFF = 6.0, -4.0
 STREAM = [Affine, Addition, Clamp]
 
 
-def direction() -> Direction:
-    drawn = np.random.default_rng(0).normal(size=D)
-    return Direction(
-        "d", (drawn / np.linalg.norm(drawn)).astype(np.float32), Locus("resid_post", 0, "post_last"), ON, OFF
-    )
+DIRECTION = Direction("d", unit(np.random.default_rng(0).normal(size=D)).astype(np.float32),
+                      Locus("resid_post", 0, "post_last"), ON, OFF)  # fmt: skip
+R = torch.tensor(DIRECTION.vector)
 
 
 @pytest.fixture
@@ -38,13 +37,9 @@ def stream() -> Tensor:
     return torch.randn(3, 4, D) * 10
 
 
-def project(stream: Tensor) -> Tensor:
-    return stream @ torch.tensor(direction().vector)
-
-
 def write(actuator: StreamActuator, stream: Tensor, gate: Tensor) -> Tensor:
     """Write as a dial with these gates does, at every token of a pass that starts with the last prompt token."""
-    gated = GatedWriter(Writer(direction(), actuator), lambda *_: gate.numpy())
+    gated = GatedWriter(Writer(DIRECTION, actuator), lambda *_: gate.numpy())
     for edit in joint_edits([gated]):
         stream = edit.function(stream, Pass(0, stream.shape[1], 1))
     return stream
@@ -67,18 +62,16 @@ def expected(actuator: StreamActuator, before: Tensor, gate: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kind", STREAM)
 @pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
-def test_the_projection_moves_as_defined_and_nothing_else(stream: Tensor, kind: type, strength: float) -> None:
-    out, before = write(kind(strength), stream, GATE), project(stream)
+def test_the_projection_moves_as_defined_and_nothing_else(stream, kind, strength) -> None:
+    out, before = write(kind(strength), stream, GATE), stream @ R
     assert (before > ON).any()  # control: some lie beyond the means, where a clamp leaves them
     assert (before < OFF).any()
-    torch.testing.assert_close(project(out), expected(kind(strength), before, GATE), atol=1e-4, rtol=0)
-    r = torch.tensor(direction().vector)
-    across = out - stream - (project(out) - before)[..., None] * r
-    assert across.abs().max() < 1e-4
+    torch.testing.assert_close(out @ R, expected(kind(strength), before, GATE), atol=1e-4, rtol=0)
+    assert (out - stream - (out @ R - before)[..., None] * R).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("kind", STREAM)
-def test_a_gate_a_token_is_each_token_alone(stream: Tensor, kind: type) -> None:
+def test_a_gate_a_token_is_each_token_alone(stream, kind) -> None:
     gates = torch.tensor([[1, -1, 1, 1], [-1, -1, 1, -1], [1, 1, 1, -1]])
     out = write(kind(), stream, gates)
     for t in range(4):
@@ -87,24 +80,23 @@ def test_a_gate_a_token_is_each_token_alone(stream: Tensor, kind: type) -> None:
 
 @pytest.mark.parametrize("kind", STREAM)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_zero_strength_is_bitwise_nothing(stream: Tensor, kind: type, dtype: torch.dtype) -> None:
+def test_zero_strength_is_bitwise_nothing(stream, kind, dtype) -> None:
     assert torch.equal(write(kind(0.0), stream.to(dtype), GATE), stream.to(dtype))
     assert not torch.equal(write(kind(0.1), stream, GATE), stream)
 
 
-def test_clamp_moves_to_the_nearest_end_and_leaves_what_lies_between_bitwise(stream: Tensor) -> None:
-    r = torch.tensor(direction().vector)
-    out, before = clamp(stream, r, -3.0, 5.0), project(stream)
-    torch.testing.assert_close(project(out), before.clamp(-3.0, 5.0), atol=1e-4, rtol=0)
+def test_clamp_moves_to_the_nearest_end_and_leaves_what_lies_between_bitwise(stream) -> None:
+    out, before = clamp(stream, R, -3.0, 5.0), stream @ R
+    torch.testing.assert_close(out @ R, before.clamp(-3.0, 5.0), atol=1e-4, rtol=0)
     inside = (before >= -3.0) & (before <= 5.0)
     assert inside.any()
     assert not inside.all()
     assert torch.equal(out[inside], stream[inside])
-    torch.testing.assert_close(clamp(out, r, -3.0, 5.0), out, atol=1e-4, rtol=0)
+    torch.testing.assert_close(clamp(out, R, -3.0, 5.0), out, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("made", [Affine(0.5), Addition(2.0), Clamp(), OnsetBias(((1, 2), (3,)), 4.0)])
-def test_a_record_gives_the_actuator_back(made: Affine) -> None:
+def test_a_record_gives_the_actuator_back(made) -> None:
     assert actuator_of(actuator_record(made)) == made
 
 
@@ -122,6 +114,6 @@ def test_a_record_gives_the_actuator_back(made: Affine) -> None:
         ({"name": "onset_bias", "prefixes": ((1, 2, 3), (1, 2))}, r"onset prefix \[1, 2\] is a prefix of another one"),
     ],
 )
-def test_what_is_no_actuator_is_refused(record: dict, why: str) -> None:
+def test_what_is_no_actuator_is_refused(record, why) -> None:
     with pytest.raises(ValueError, match=why):
         actuator_of(ActuatorRecord.model_validate(record))

@@ -1,30 +1,22 @@
 """Recognised prompts get the threshold of their category, others that of the dial; a request overrides both."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from extract.chat.render import Rendered
 from extract.errors import UserError
-from extract.model.chat_model import ChatModel
 from probes.direction import Locus
 from serving.app import with_thresholds
 from serving.replies import DialDefault
 from steering.conversation import Conversation
-from steering.dial import CategoryRead, CategoryThresholds, Dial
+from steering.dial import CategoryRead, CategoryThresholds
 from steering.dial_file import load_dials, save_dials
 from steering.gates import reading_line
 from tests.steering.conftest import READ, gates_of, run, unit
 
-Make = Callable[..., Dial]
 
-
-def test_each_prompt_has_the_threshold_of_its_category(
-    model: ChatModel, rows: list[Rendered], streams: np.ndarray, dial: Make, read: CategoryRead
-) -> None:
+def test_each_prompt_has_the_threshold_of_its_category(model, rows, streams, dial, read) -> None:
     assert read.recognised(streams) == ["one", "two", None, None, None, None]
     made = dial(by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
     said, found = run(model, rows, [made])
@@ -38,9 +30,7 @@ def test_each_prompt_has_the_threshold_of_its_category(
     assert said != other_way[0]  # the control: the thresholds matter
 
 
-def test_a_threshold_that_is_given_overrides_the_category(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
-) -> None:
+def test_a_threshold_that_is_given_overrides_the_category(model, rows, dial, read) -> None:
     made = dial(by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01}))
     _, found = run(model, rows, [made], {"normative": [1.01, None, np.nan, None, None, None]})
     np.testing.assert_array_equal(found.threshold["normative"], [1.01, 1.01, np.nan, 0.5, 0.5, 0.5])
@@ -53,11 +43,8 @@ def test_a_threshold_that_is_given_overrides_the_category(
     assert DialDefault.model_validate(made).category_thresholds == {"one": 0.0, "two": 1.01}
 
 
-def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead
-) -> None:
-    made = dial(by_category=CategoryThresholds(read, {"one": 0.0}))
-    talk = Conversation(model, [made], 4)
+def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(model, rows, dial, read) -> None:
+    talk = Conversation(model, [dial(by_category=CategoryThresholds(read, {"one": 0.0}))], 4)
     first = talk.say("how do i kill the process?").readings["normative"]
     assert (first.category, first.threshold) == ("one", 0.0)
     talk.reset()
@@ -65,16 +52,14 @@ def test_a_conversation_leaves_the_category_its_threshold_until_one_is_set(
     assert talk.say("how do i kill the process?").readings["normative"].threshold == 0.9
 
 
-def test_a_threshold_given_to_the_server_replaces_those_by_category(dial: Make, read: CategoryRead) -> None:
+def test_a_threshold_given_to_the_server_replaces_those_by_category(dial, read) -> None:
     dials = [dial(kind, by_category=CategoryThresholds(read, {"one": 0.0})) for kind in ("normative", "epistemic")]
     normative, epistemic = with_thresholds(dials, {"normative": 0.1})
     assert (normative.threshold, normative.by_category) == (0.1, None)
     assert epistemic is dials[1]
 
 
-def test_dials_from_a_file_are_the_same(
-    model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead, tmp_path: Path
-) -> None:
+def test_dials_from_a_file_are_the_same(model, rows, dial, read, tmp_path) -> None:
     dials = [dial("normative", by_category=CategoryThresholds(read, {"one": 0.0, "two": 1.01})),
              dial("epistemic", by_category=CategoryThresholds(read, {}))]  # fmt: skip
     turned = replace(read, weight=np.asfortranarray(read.weight))  # as scikit-learn gives it
@@ -86,7 +71,7 @@ def test_dials_from_a_file_are_the_same(
     assert run(model, rows, again)[1].category == ["one", "two", None, None, None, None]
 
 
-def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, read: CategoryRead) -> None:
+def test_mistakes_are_named(model, rows, dial, read) -> None:
     with pytest.raises(ValueError, match="'three', which the category read does not recognise"):
         CategoryThresholds(read, {"three": 0.5})
     with pytest.raises(ValueError, match="the threshold of 'one' is no number"):
@@ -103,7 +88,7 @@ def test_mistakes_are_named(model: ChatModel, rows: list[Rendered], dial: Make, 
                           dial("epistemic", by_category=CategoryThresholds(replace(read), {}))])  # fmt: skip
 
 
-def test_the_least_confidence_leaves_a_prompt_without_a_category(read: CategoryRead, streams: np.ndarray) -> None:
+def test_the_least_confidence_leaves_a_prompt_without_a_category(read, streams) -> None:
     assert replace(read, confident=1.0).recognised(streams) == [None] * 6
     noisy = replace(read, weight=np.tile(unit(3), (3, 1)).astype(np.float64))  # equal logits: a third each
     assert noisy.recognised(streams) == [None] * 6

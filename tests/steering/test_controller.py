@@ -38,22 +38,14 @@ def always(dial: Make, kind: str, gate: int, **changes: object) -> Dial:
     return dial(kind, threshold=threshold, band=band, **changes)
 
 
-def test_the_made_up_dials_do_something(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
-    """Control: declining and permitting change what is said, and differ."""
+def test_declining_and_permitting_change_what_is_said_and_no_dials_are_plain_generation(model, rows, dial) -> None:
     plain = model.generate(model.batch(rows), STEPS, STEPS)
     declining, permitting = (run(model, rows, [always(dial, "normative", gate)])[0] for gate in (1, -1))
     assert plain != declining != permitting != plain
+    assert run(model, rows, []) == (plain, Readings())
 
 
-def test_no_dials_are_plain_generation(model: ChatModel, rows: list[Rendered]) -> None:
-    said, readings = run(model, rows, [])
-    assert said == model.generate(model.batch(rows), STEPS, STEPS)
-    assert readings == Readings()
-
-
-def test_probabilities_are_those_of_the_unsteered_stream(
-    model: ChatModel, rows: list[Rendered], dial: Make, streams: np.ndarray
-) -> None:
+def test_probabilities_are_those_of_the_unsteered_stream(model, rows, dial, streams) -> None:
     dials = [dial("normative"), dial("epistemic")]
     _, readings = run(model, rows, dials)
     for made in dials:
@@ -62,9 +54,7 @@ def test_probabilities_are_those_of_the_unsteered_stream(
 
 
 @pytest.mark.parametrize("position", ["inst_last", "inst_mean", "post_last"])
-def test_reads_are_at_their_own_position_whatever_the_padding(
-    model: ChatModel, rows: list[Rendered], dial: Make, position: str
-) -> None:
+def test_reads_are_at_their_own_position_whatever_the_padding(model, rows, dial, position) -> None:
     made = dial(read=Locus("resid_pre", 1, position))
     _, together = run(model, rows, [made])
     for i, row in enumerate(rows):
@@ -74,9 +64,7 @@ def test_reads_are_at_their_own_position_whatever_the_padding(
         np.testing.assert_allclose(together.probability["normative"][i], expected[0], atol=1e-5)
 
 
-def test_the_projection_is_the_target_from_the_last_prompt_token_on(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
+def test_the_projection_is_the_target_from_the_last_prompt_token_on(model, rows, dial) -> None:
     made = dial(band=0.2, threshold=0.5)
     seen = watched(model, rows, [made], made.write.locus.layer)
     plain = watched(model, rows, [], made.write.locus.layer)
@@ -93,9 +81,7 @@ def test_the_projection_is_the_target_from_the_last_prompt_token_on(
     assert torch.equal(seen[0][1][:, :-1], plain[0][1][:, :-1])
 
 
-def test_where_the_normative_gate_declines_the_epistemic_one_leaves(
-    model: ChatModel, rows: list[Rendered], dial: Make
-) -> None:
+def test_where_the_normative_gate_declines_the_epistemic_one_leaves(model, rows, dial) -> None:
     normative, epistemic = dial("normative", band=0.2), always(dial, "epistemic", 1)
     for dials in ([normative, epistemic], [epistemic, normative]):  # whatever the order they are given in
         said, readings = run(model, rows, dials)
@@ -109,19 +95,17 @@ def test_where_the_normative_gate_declines_the_epistemic_one_leaves(
         assert any(said[i] != alone[i] for i in np.flatnonzero(~declined))
 
 
-def test_both_reads_come_before_both_writes(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+def test_both_reads_come_before_both_writes(model, rows, dial) -> None:
     """The epistemic dial reads where the normative one writes, a coordinate that the write moves."""
     place = Locus("resid_post", 1, "post_last")
-    vector = dial().write.vector
-    reading = LinearProbe(vector.astype(np.float64), 0.0, 0.1)
+    reading = LinearProbe(dial().write.vector.astype(np.float64), 0.0, 0.1)
     normative = always(dial, "normative", 1)
     epistemic = dial("epistemic", read=place, probe=reading, calibration=Platt(1.0, 0.0))
     alone = run(model, rows, [epistemic])[1].probability["epistemic"]
-    beside = run(model, rows, [normative, epistemic])[1].probability["epistemic"]
-    np.testing.assert_array_equal(beside, alone)
+    np.testing.assert_array_equal(run(model, rows, [normative, epistemic])[1].probability["epistemic"], alone)
 
 
-def test_what_cannot_be_read_or_written_is_refused(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+def test_what_cannot_be_read_or_written_is_refused(model, rows, dial) -> None:
     absent = replace(dial().write, locus=Locus("resid_post", 9, "post_last"))
     short = Direction("w", np.eye(7, dtype=np.float32)[0], WRITE, 1.0, 0.0)
     left, right = model.batch(rows), model.batch(rows, "right")

@@ -9,25 +9,24 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from extract.chat.render import Rendered, render
+from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit
 from extract.model.loading import load_model
 from extract.model.streaming import stream
-from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
 from steering.dial import Dial
-from tests.steering.conftest import D_MODEL, READ, TEXTS, run, unit
+from tests.steering.conftest import D_MODEL, READ, WRITE, run, unit
 from tests.support.covering import matrix
 from tests.support.planted_dials import ORGANISM
+from tests.support.tiny_model import TEXTS, last_streams, rendered
 
 Make = Callable[..., Dial]
-Talk = Callable[..., list[Rendered]]
 STEPS = 8
 SMALL = {"hidden_size": D_MODEL, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 256, "initializer_range": 0.2}  # fmt: skip
@@ -39,6 +38,15 @@ ARCHITECTURES = {
     "gpt_neox": {k: v for k, v in SMALL.items() if k not in ("num_key_value_heads", "head_dim")},
 }  # fmt: skip
 ACTUATORS = {"affine": Affine(), "addition": Addition(0.5), "clamp": Clamp(), "onset": OnsetBias(((3,), (5, 6)), 9.0)}
+WAYS = [pytest.param({"actuator": actuator}, id=name) for name, actuator in ACTUATORS.items()]
+WAYS += [
+    pytest.param({"steps": 1}, id="prefill only"),
+    pytest.param({"steps": 3}, id="until the onset is past"),
+    pytest.param({"reread": True}, id="reread"),
+    pytest.param({"reread": True, "steps": 4, "actuator": Addition(0.5)}, id="reread, some steps"),
+]
+QUICK = ("affine", "onset", "reread, some steps")
+FEW_WAYS = [pytest.param(*way.values, id=way.id, marks=() if way.id in QUICK else pytest.mark.slow) for way in WAYS]
 
 
 def chat_model(architecture: str) -> ChatModel:
@@ -50,56 +58,29 @@ def chat_model(architecture: str) -> ChatModel:
     return ChatModel(AutoModelForCausalLM.from_config(config).float(), tokenizer, architecture)
 
 
-def read_at(model: ChatModel, rows: list[Rendered], locus: Locus) -> np.ndarray:
-    kept: list[np.ndarray] = []
-    for row in rows:
-        look = lambda _, s: kept.append(s[0, -1].numpy().copy())  # noqa: E731
-        model.capture(model.batch([row]), "resid_post", [locus.layer], look)
-    return np.stack(kept)
-
-
 def dials_for(model: ChatModel, rows: list[Rendered], **changes: object) -> list[Dial]:
     """Make two dials whose probabilities lie on both sides of one half among the rows."""
-    streams, made = read_at(model, rows, READ), []
+    streams, made = last_streams(model, rows, READ.layer), []
     for seed, kind in ((1, "normative"), (2, "epistemic")):
         weight = unit(seed).astype(np.float64)
         score = streams @ weight
         probe = LinearProbe(weight, -float(np.median(score)), 0.1)
         size = float(np.linalg.norm(streams, axis=1).mean())
-        write = Direction(f"{kind} write", unit(seed + 10), Locus("resid_post", 1, "post_last"), size, -size)
-        if isinstance(changes.get("actuator"), OnsetBias):
-            write = None
+        bias = isinstance(changes.get("actuator"), OnsetBias)
+        write = None if bias else Direction(f"{kind} write", unit(seed + 10), WRITE, size, -size)
         calibration = Platt(3.0 / float(score.std()), 0.0)
         made.append(Dial(kind, READ, probe, calibration, 0.5, 0.05, write, **changes))
     return made
 
 
-WAYS = [
-    pytest.param({"actuator": Affine()}, id="affine"),
-    pytest.param({"actuator": Addition(0.5)}, id="addition"),
-    pytest.param({"actuator": Clamp()}, id="clamp"),
-    pytest.param({"actuator": OnsetBias(((3,), (5, 6)), 9.0)}, id="onset"),
-    pytest.param({"steps": 1}, id="prefill only"),
-    pytest.param({"steps": 3}, id="until the onset is past"),
-    pytest.param({"reread": True}, id="reread"),
-    pytest.param({"reread": True, "steps": 4, "actuator": Addition(0.5)}, id="reread, some steps"),
-]
-
-QUICK = ("affine", "onset", "reread, some steps")
-FEW_WAYS = [pytest.param(*way.values, id=way.id, marks=() if way.id in QUICK else pytest.mark.slow) for way in WAYS]
-
-
 @pytest.fixture(scope="module", params=list(ARCHITECTURES))
-def other(request: pytest.FixtureRequest) -> tuple[ChatModel, list[Rendered]]:
+def other(request) -> tuple[ChatModel, list[Rendered]]:
     model = chat_model(request.param)
-    turns = [({"role": "user", "content": text},) for text in TEXTS[:5]]
-    return model, [render(model.tokenizer, Prompt(str(i), turn, "benign", "answer")) for i, turn in enumerate(turns)]
+    return model, rendered(model, TEXTS)
 
 
 @matrix("other, way", ARCHITECTURES, WAYS, indirect=["other"])
-def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
-    other: tuple[ChatModel, list[Rendered]], way: dict
-) -> None:
+def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(other, way) -> None:
     model, rows = other
     dials = dials_for(model, rows, **way)
     together, readings = run(model, rows, dials)
@@ -116,7 +97,7 @@ def test_with_and_without_the_cache_in_a_batch_and_alone_the_same_is_said(
 
 
 @pytest.mark.parametrize("way", FEW_WAYS)
-def test_beams_of_a_mixed_batch_are_those_of_its_rows(model: ChatModel, rows: list[Rendered], way: dict) -> None:
+def test_beams_of_a_mixed_batch_are_those_of_its_rows(model, rows, way) -> None:
     dials = dials_for(model, rows, **way)
     together, readings = run(model, rows, dials, num_beams=3)
     assert len(together) == len(rows)
@@ -129,9 +110,7 @@ def test_beams_of_a_mixed_batch_are_those_of_its_rows(model: ChatModel, rows: li
 
 
 @pytest.mark.parametrize("way", FEW_WAYS)
-def test_samples_follow_from_the_seed_and_neutral_rows_are_the_plain_ones(
-    model: ChatModel, rows: list[Rendered], way: dict
-) -> None:
+def test_samples_follow_from_the_seed_and_neutral_rows_are_the_plain_ones(model, rows, way) -> None:
     dials, batch, seeds = dials_for(model, rows, **way), model.batch(rows), list(range(len(rows)))
     plain = [one.token_ids for one in model.sample(batch, STEPS, seeds)]
 
@@ -147,10 +126,7 @@ def test_samples_follow_from_the_seed_and_neutral_rows_are_the_plain_ones(
         assert [one.token_ids for one in model.sample(model.batch(rows[2:3]), STEPS, [2])] == [first[2]]
 
 
-# -- thresholds a row --------------------------------------------------------------------------------------------------
-
-
-def test_each_row_has_its_own_thresholds(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+def test_each_row_has_its_own_thresholds(model, rows, dial) -> None:
     dials = [dial("normative"), dial("epistemic")]
     normative, epistemic = [0.0, 1.0, None, 0.9, 0.1, math.nan], [0.5, 0.0, 1.0, None, math.nan, 0.0]
     together, readings = run(model, rows, dials, {"normative": normative, "epistemic": epistemic})
@@ -164,7 +140,7 @@ def test_each_row_has_its_own_thresholds(model: ChatModel, rows: list[Rendered],
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_rows_left_alone_are_bitwise_the_plain_model(model: ChatModel, rows: list[Rendered], way: dict) -> None:
+def test_rows_left_alone_are_bitwise_the_plain_model(model, rows, way) -> None:
     dials, batch = dials_for(model, rows, **way), model.batch(rows)
     apart = {kind: [math.nan, 0.0, math.nan, 1.0, math.nan, math.nan] for kind in ("normative", "epistemic")}
     kept: dict[str, list[Tensor]] = {"plain": [], "under": []}
@@ -184,7 +160,7 @@ def test_rows_left_alone_are_bitwise_the_plain_model(model: ChatModel, rows: lis
     assert under != plain  # control
 
 
-def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+def test_prompts_that_are_not_run_whole_cannot_be_read(model, rows, dial) -> None:
     batch = model.batch(rows)
     remembered = cache_prompts(model, batch)
     early = dial(read=Locus("resid_post", 0, "inst_mean"))
@@ -199,14 +175,9 @@ def test_prompts_that_are_not_run_whole_cannot_be_read(model: ChatModel, rows: l
     torch.testing.assert_close(found, whole.log_softmax(dim=-1), atol=1e-3, rtol=1e-3)
 
 
-# -- where and how often it writes -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("steps", "written"), [(1, [0]), (3, [0, 1, 2]), (None, list(range(STEPS)))])
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_it_writes_at_so_many_steps(
-    model: ChatModel, rows: list[Rendered], dial: Make, steps: int | None, written: list[int], use_cache: bool
-) -> None:
+def test_it_writes_at_so_many_steps(model, rows, dial, steps, written, use_cache) -> None:
     made, batch = dial(threshold=-1.0, steps=steps), model.batch(rows)
     r, goal = torch.tensor(made.write.vector), made.write.mean_positive
     seen: list[Tensor] = []
@@ -215,11 +186,10 @@ def test_it_writes_at_so_many_steps(
         model.generate(batch, STEPS, STEPS, use_cache=use_cache)
     whole = torch.cat(seen, dim=1) if use_cache else seen[-1]  # every token's stream: prompts, then what was said
     at_goal = ((whole @ r - goal).abs() < 1e-3).all(dim=0)
-    first = batch.prompt_length - 1
-    assert (at_goal.nonzero()[:, 0] - first).tolist() == written
+    assert (at_goal.nonzero()[:, 0] - (batch.prompt_length - 1)).tolist() == written
 
 
-def test_reading_again_is_reading_what_was_said_so_far(model: ChatModel, rows: list[Rendered]) -> None:
+def test_reading_again_is_reading_what_was_said_so_far(model, rows) -> None:
     dials = dials_for(model, rows, reread=True)
     said, readings = run(model, rows, dials)
     assert len(readings.later_probability["normative"]) == STEPS - 1  # the last token is never run
@@ -240,7 +210,7 @@ def test_reading_again_is_reading_what_was_said_so_far(model: ChatModel, rows: l
     np.testing.assert_array_equal(np.stack(uncached.later_gate["normative"]), gates)
 
 
-def test_dials_may_be_read_again_one_without_the_other(model: ChatModel, rows: list[Rendered]) -> None:
+def test_dials_may_be_read_again_one_without_the_other(model, rows) -> None:
     normative, epistemic = dials_for(model, rows)
     again = dials_for(model, rows, reread=True)
     for dials in ([again[0], epistemic], [normative, again[1]]):
@@ -253,7 +223,7 @@ def test_dials_may_be_read_again_one_without_the_other(model: ChatModel, rows: l
                 assert run(model, rows[i : i + 1], dials, own, num_beams=beams)[0] == [together[i]]
 
 
-def test_a_block_may_decode_twice(model: ChatModel, rows: list[Rendered]) -> None:
+def test_a_block_may_decode_twice(model, rows) -> None:
     for way in ({}, {"reread": True}):
         dials, batch = dials_for(model, rows, **way), model.batch(rows)
         with steering(model, dials, batch, rows):
@@ -264,37 +234,32 @@ def test_a_block_may_decode_twice(model: ChatModel, rows: list[Rendered]) -> Non
         assert beams == run(model, rows, dials, num_beams=2)[0]
 
 
-# -- real endings, histories, streaming --------------------------------------------------------------------------------
-
-
 QUESTIONS = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
              "who is anna novak, and where does she live?", "please fix it for my sister.")  # fmt: skip
 
 
 @pytest.mark.parametrize("way", [{}, {"reread": True}, {"steps": 2}])
-def test_rows_that_end_early_are_as_alone(organism: ChatModel, talk: Talk, planted: Make, way: dict) -> None:
+def test_rows_that_end_early_are_as_alone(two_knobs, talk, planted, way) -> None:
     dials, rows = [planted("normative", **way), planted("epistemic", **way)], talk(*QUESTIONS)
     thresholds = {"normative": [1.0, 0.0, None, None], "epistemic": [0.0, None, 1.0, None]}
-    batch = organism.batch(rows)
-    with steering(organism, dials, batch, rows, thresholds):
-        together = organism.generate(batch, 32)
+    batch = two_knobs.batch(rows)
+    with steering(two_knobs, dials, batch, rows, thresholds):
+        together = two_knobs.generate(batch, 32)
     assert len({len(response) for response in together}) > 1  # control: they end at different steps
     for i, row in enumerate(rows):
         own = {kind: [values[i]] for kind, values in thresholds.items()}
-        with steering(organism, dials, organism.batch([row]), [row], own):
-            assert organism.generate(organism.batch([row]), 32) == [together[i]]
+        with steering(two_knobs, dials, two_knobs.batch([row]), [row], own):
+            assert two_knobs.generate(two_knobs.batch([row]), 32) == [together[i]]
 
 
 @matrix("backend, way", ["nnsight", "transformer_lens"], [{}, {"reread": True, "steps": 4}])
-def test_every_backend_says_the_same_under_dials(
-    organism: ChatModel, talk: Talk, planted: Make, backend: str, way: dict
-) -> None:
+def test_every_backend_says_the_same_under_dials(two_knobs, talk, planted, backend, way) -> None:
     other = load_model(str(ORGANISM), backend=backend)
-    assert other.fingerprint() == organism.fingerprint()  # so that one file of dials fits both
+    assert other.fingerprint() == two_knobs.fingerprint()  # so that one file of dials fits both
     dials, rows = [planted("normative", **way), planted("epistemic", **way)], talk(*QUESTIONS)
     thresholds = {"normative": [0.0, 1.0, None, math.nan], "epistemic": [None, None, 1.0, 0.0]}
     said = []
-    for model in (organism, other):
+    for model in (two_knobs, other):
         with steering(model, dials, model.batch(rows), rows, thresholds):
             whole = [model.generate(model.batch(rows), 16, **how) for how in ({}, {"num_beams": 2})]
         with steering(model, dials, model.batch(rows[:1]), rows[:1], {"normative": 0.0}):
@@ -302,13 +267,8 @@ def test_every_backend_says_the_same_under_dials(
     assert said[0] == said[1]
 
 
-# -- afterwards --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("actuator", list(ACTUATORS.values()), ids=list(ACTUATORS))
-def test_the_model_is_as_before_after_a_watcher_failed(
-    model: ChatModel, rows: list[Rendered], actuator: Affine
-) -> None:
+@pytest.mark.parametrize("actuator", ACTUATORS.values(), ids=ACTUATORS)
+def test_the_model_is_as_before_after_a_watcher_failed(model, rows, actuator) -> None:
     dials, batch = dials_for(model, rows, actuator=actuator), model.batch(rows)
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     own, plain = model.model.generation_config, model.generate(batch, STEPS, STEPS)

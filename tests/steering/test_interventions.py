@@ -5,8 +5,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from extract.chat.render import Rendered
-from extract.model.chat_model import ChatModel
 from extract.model.edit import Pass
 from steering.interventions import NEARLY_PARALLEL, add, affine, for_rows, place, set_projections, solver, zero
 
@@ -14,8 +12,7 @@ D = 24
 
 
 def unit(seed: int, d: int = D) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.nn.functional.normalize(torch.randn(d, generator=generator), dim=0)
+    return torch.nn.functional.normalize(torch.randn(d, generator=torch.Generator().manual_seed(seed)), dim=0)
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ R = unit(1)
 
 
 @pytest.mark.parametrize("target", [0.0, 120.0, torch.tensor([[1.0], [-2.0], [30.0]])], ids=["0", "120", "each row"])
-def test_affine_sets_the_projection_and_nothing_else(stream: Tensor, target: float | Tensor) -> None:
+def test_affine_sets_the_projection_and_nothing_else(stream, target) -> None:
     out = affine(stream, R, target)
     torch.testing.assert_close(out @ R, torch.as_tensor(target).expand(3, 5), atol=1e-4, rtol=0)
     across = torch.linalg.qr(torch.cat([R[:, None], torch.randn(D, D - 1)], dim=1)).Q[:, 1:]  # the rest of a basis
@@ -36,21 +33,21 @@ def test_affine_sets_the_projection_and_nothing_else(stream: Tensor, target: flo
     torch.testing.assert_close(affine(out, R, target), out, atol=1e-4, rtol=0)
 
 
-def test_zero_twice_is_zero_once_and_leaves_no_component(stream: Tensor) -> None:
+def test_zero_twice_is_zero_once_and_leaves_no_component(stream) -> None:
     once = zero(stream, R)
     torch.testing.assert_close(once @ R, torch.zeros(3, 5), atol=1e-5, rtol=0)
     torch.testing.assert_close(zero(once, R), once, atol=1e-5, rtol=0)
     assert ((once.norm(dim=-1) ** 2 + (stream @ R) ** 2 - stream.norm(dim=-1) ** 2).abs() < 1e-2).all()
 
 
-def test_another_direction_leaves_the_projection(stream: Tensor) -> None:
+def test_another_direction_leaves_the_projection(stream) -> None:
     """Control: what the tests above measure is not met by ablating just any direction."""
     for seed in range(2, 7):
         assert ((zero(stream, unit(seed)) @ R).abs() > 0.1).any()
         assert not torch.allclose(affine(stream, unit(seed), 5.0) @ R, torch.tensor(5.0), atol=0.1)
 
 
-def test_add_moves_by_the_amount_along_the_direction(stream: Tensor) -> None:
+def test_add_moves_by_the_amount_along_the_direction(stream) -> None:
     out = add(stream, R, -6.0)
     torch.testing.assert_close(out @ R, stream @ R - 6.0, atol=1e-4, rtol=0)
     torch.testing.assert_close(out - stream, (-6.0 * R).expand(3, 5, D), atol=1e-5, rtol=0)
@@ -59,7 +56,7 @@ def test_add_moves_by_the_amount_along_the_direction(stream: Tensor) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_streams_are_rounded_once_from_float32(stream: Tensor, dtype: torch.dtype) -> None:
+def test_half_precision_streams_are_rounded_once_from_float32(stream, dtype) -> None:
     stream = stream.to(dtype)
     for act in (lambda s: affine(s, R, 3.0), lambda s: zero(s, R), lambda s: add(s, R, 3.0)):
         out = act(stream)
@@ -74,7 +71,7 @@ def test_projections_of_many_equal_terms_keep_their_bits_in_bfloat16() -> None:
     torch.testing.assert_close(affine(stream, r, 32.0), stream)
 
 
-def test_inputs_are_never_edited(stream: Tensor) -> None:
+def test_inputs_are_never_edited(stream) -> None:
     before, r = stream.clone(), R.clone()
     pass_ = Pass(0, 5, 5)
     edit = place("resid_post", 0, "all", lambda s: affine(s, r, 1.0))
@@ -97,7 +94,7 @@ def test_inputs_are_never_edited(stream: Tensor) -> None:
         ("last_on", Pass(0, 5, 9), []),
     ],
 )
-def test_place_acts_on_its_scope_only(stream: Tensor, scope: str, pass_: Pass, covered: list[int]) -> None:
+def test_place_acts_on_its_scope_only(stream, scope, pass_, covered) -> None:
     out = place("resid_pre", 2, scope, lambda s: affine(s, R, 50.0)).function(stream, pass_)
     left = [i for i in range(5) if i not in covered]
     assert torch.equal(out[:, left], stream[:, left])
@@ -109,7 +106,7 @@ def test_place_acts_on_its_scope_only(stream: Tensor, scope: str, pass_: Pass, c
     [(slice(0, 1), [0]), (slice(1, 3), [1, 2]), (slice(1, None), [1, 2]), (slice(None, 2), [0, 1]),
      (slice(None), [0, 1, 2]), (slice(-1, None), [2]), (slice(2, 2), [])],
 )  # fmt: skip
-def test_for_rows_touches_its_rows_only(stream: Tensor, rows: slice, touched: list[int]) -> None:
+def test_for_rows_touches_its_rows_only(stream, rows, touched) -> None:
     edit = place("resid_post", 0, "last_on", lambda s: add(s, R, 1.0))
     of_rows = for_rows(edit, rows)
     out = of_rows.function(stream, Pass(0, 5, 5))
@@ -119,7 +116,7 @@ def test_for_rows_touches_its_rows_only(stream: Tensor, rows: slice, touched: li
     assert not of_rows.keeps_prompt  # rows may not leave a batch whose edits know their places
 
 
-def test_blocks_of_rows_carry_different_edits_in_one_pass(model: ChatModel, rows: list[Rendered]) -> None:
+def test_blocks_of_rows_carry_different_edits_in_one_pass(model, rows) -> None:
     r = unit(3, model.d_model)
     edits = [place("resid_post", 1, "last_on", lambda s, t=t: affine(s, r, t)) for t in (25.0, -25.0)]
     both = [for_rows(edit, slice(2 * i, 2 * i + 2)) for i, edit in enumerate(edits)]
@@ -132,7 +129,7 @@ def test_blocks_of_rows_carry_different_edits_in_one_pass(model: ChatModel, rows
 
 
 @pytest.mark.parametrize("cosine", [-1.0, -0.999, -0.98, -0.91, 0.5, 0.9, 0.91, 0.98, 0.9999, 1.0])
-def test_a_write_along_nearly_parallel_directions_stays_bounded(cosine: float) -> None:
+def test_a_write_along_nearly_parallel_directions_stays_bounded(cosine) -> None:
     a, b = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 2)))[0].T
     R = torch.tensor(np.stack([a, cosine * a + np.sqrt(1 - cosine**2) * b]))
     target = torch.tensor([-7.0, 9.0 * np.sign(cosine)])  # in conflict

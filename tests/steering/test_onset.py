@@ -1,7 +1,6 @@
 """Onsets: their probability, and the bias in rows whose gate declines or permits, and in no other row."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,18 +16,15 @@ from steering.controller import steering
 from steering.dial import Dial
 from steering.onset import OnsetProcessor, onset_probability
 from tests.steering.conftest import unit
+from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
 
-Talk = Callable[..., list[Rendered]]
-BENIGN, REFUSED, UNKNOWN = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
-                            "who is anna novak, and where does she live?")  # fmt: skip
 STEPS = 24
 
 
 @pytest.fixture(scope="module")
-def openings(organism: ChatModel, talk: Talk) -> dict[str, tuple[int, ...]]:
-    """Take the organism's own openings: the two ways of declining differ first at the sixth token."""
-    batch = organism.batch(talk(REFUSED, UNKNOWN))
-    refused, abstained = organism.generate(batch, STEPS)
+def openings(two_knobs, talk) -> dict[str, tuple[int, ...]]:
+    """Take the two_knobs's own openings: the two ways of declining differ first at the sixth token."""
+    refused, abstained = two_knobs.generate(two_knobs.batch(talk(STRIKE, UNKNOWN)), STEPS)
     shared = next(i for i, (a, b) in enumerate(zip(refused, abstained, strict=False)) if a != b)
     assert shared > 0
     return {"normative": tuple(refused[: shared + 1]), "epistemic": tuple(abstained[: shared + 1])}
@@ -46,13 +42,8 @@ def said(model: ChatModel, rows: list[Rendered], dials: list[Dial], thresholds: 
         return [model.decode(response) for response in model.generate(batch, STEPS)]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("prefixes", [((5,),), ((5,), (9,)), ((5, 7), (5, 8), (11,), (12, 13, 14), (12, 13, 15))])
-def test_the_probability_is_the_product_of_the_tokens_summed_over_prefixes(
-    model: ChatModel, rows: list[Rendered], prefixes: tuple[tuple[int, ...], ...]
-) -> None:
+def test_the_probability_is_the_product_of_the_tokens_summed_over_prefixes(model, rows, prefixes) -> None:
     found = onset_probability(model, model.batch(rows), prefixes)
     for i, row in enumerate(rows):
         expected = 0.0
@@ -65,29 +56,19 @@ def test_the_probability_is_the_product_of_the_tokens_summed_over_prefixes(
         assert found[i] == pytest.approx(expected, rel=1e-3, abs=1e-12)
 
 
-def test_a_model_about_to_decline_so_is_read_as_that(
-    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
-) -> None:
-    batch = organism.batch(talk(BENIGN, REFUSED, UNKNOWN))
-    refusing = onset_probability(organism, batch, [openings["normative"]])
-    abstaining = onset_probability(organism, batch, [openings["epistemic"]])
+def test_a_model_about_to_decline_so_is_read_as_that(two_knobs, talk, openings) -> None:
+    batch = two_knobs.batch(talk(BENIGN, STRIKE, UNKNOWN))
+    refusing = onset_probability(two_knobs, batch, [openings["normative"]])
+    abstaining = onset_probability(two_knobs, batch, [openings["epistemic"]])
     assert (refusing > 0.5).tolist() == [False, True, False]
     assert (abstaining > 0.5).tolist() == [False, False, True]
-
-
-# -- biasing -----------------------------------------------------------------------------------------------------------
-
-
-def scores(rows: int, vocabulary: int = 10) -> Tensor:
-    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
 
 
 def processed(prefixes: tuple[tuple[int, ...], ...], response: list[list[int]], gates: list[int],
               strength: float = 3.0, steps: int | None = None) -> tuple[Tensor, Tensor]:  # fmt: skip
     ids = torch.tensor([[7, 7, *row] for row in response])
-    before = scores(len(response))
-    bias = OnsetProcessor(OnsetBias(prefixes, strength), 2, lambda: np.array(gates), steps)
-    return before, bias(ids, before)
+    before = torch.randn(len(response), 10, generator=torch.Generator().manual_seed(0))
+    return before, OnsetProcessor(OnsetBias(prefixes, strength), 2, lambda: np.array(gates), steps)(ids, before)
 
 
 def test_declining_raises_every_token_of_a_prefix_and_permitting_lowers_its_last() -> None:
@@ -116,9 +97,7 @@ def test_declining_raises_every_token_of_a_prefix_and_permitting_lowers_its_last
         ([[1], [1]], [1, -1], 3.0, 1),  # the first step only
     ],
 )
-def test_where_nothing_is_to_be_biased_scores_are_bitwise_as_they_were(
-    response: list[list[int]], gates: list[int], strength: float, steps: int | None
-) -> None:
+def test_where_nothing_is_to_be_biased_scores_are_bitwise_as_they_were(response, gates, strength, steps) -> None:
     before, after = processed(((1, 2),), response, gates, strength, steps)
     assert torch.equal(before, after)
 
@@ -128,69 +107,65 @@ def test_the_beams_of_a_prompt_have_its_gate() -> None:
     assert [not torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [True, True, False, False]
 
 
-def test_gates_on_the_onset_decide_how_a_response_opens(
-    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
-) -> None:
-    rows, dial = talk(BENIGN, REFUSED, UNKNOWN), opening_dial((openings["normative"],))
-    opening = organism.decode(openings["normative"])
-    plain = said(organism, rows, [])
+def test_gates_on_the_onset_decide_how_a_response_opens(two_knobs, talk, openings) -> None:
+    rows, dial = talk(BENIGN, STRIKE, UNKNOWN), opening_dial((openings["normative"],))
+    opening = two_knobs.decode(openings["normative"])
+    plain = said(two_knobs, rows, [])
     assert [text.startswith(opening) for text in plain] == [False, True, False]
-    assert all(text.startswith(opening) for text in said(organism, rows, [dial], {"normative": 0.0}))
-    assert not any(text.startswith(opening) for text in said(organism, rows, [dial], {"normative": 1.0}))
-    mixed = said(organism, rows, [dial], {"normative": [math.nan, 1.0, 0.0]})
+    assert all(text.startswith(opening) for text in said(two_knobs, rows, [dial], {"normative": 0.0}))
+    assert not any(text.startswith(opening) for text in said(two_knobs, rows, [dial], {"normative": 1.0}))
+    mixed = said(two_knobs, rows, [dial], {"normative": [math.nan, 1.0, 0.0]})
     assert mixed[0] == plain[0]
     assert [text.startswith(opening) for text in mixed] == [False, False, True]
-    assert said(organism, rows, [opening_dial((openings["normative"],), strength=0.0)], {"normative": 0.0}) == plain
+    assert said(two_knobs, rows, [opening_dial((openings["normative"],), strength=0.0)], {"normative": 0.0}) == plain
 
 
-def test_both_onsets_are_read_before_either_acts_and_normative_decides_first(
-    organism: ChatModel, talk: Talk, openings: dict[str, tuple[int, ...]]
-) -> None:
-    rows = talk(BENIGN, REFUSED, UNKNOWN)
+def test_both_onsets_are_read_before_either_acts_and_normative_decides_first(two_knobs, talk, openings) -> None:
+    rows = talk(BENIGN, STRIKE, UNKNOWN)
     dials = [opening_dial((openings[kind],), kind) for kind in ("epistemic", "normative")]
-    batch = organism.batch(rows)
-    with steering(organism, dials, batch, rows, {"normative": 0.0, "epistemic": 0.0}) as readings:
-        texts = [organism.decode(response) for response in organism.generate(batch, STEPS)]
+    batch = two_knobs.batch(rows)
+    with steering(two_knobs, dials, batch, rows, {"normative": 0.0, "epistemic": 0.0}) as readings:
+        texts = [two_knobs.decode(response) for response in two_knobs.generate(batch, STEPS)]
     for kind in ("normative", "epistemic"):
-        expected = onset_probability(organism, batch, [openings[kind]])
+        expected = onset_probability(two_knobs, batch, [openings[kind]])
         np.testing.assert_array_equal(readings.probability[kind], expected)
     assert readings.gate["epistemic"].tolist() == [0, 0, 0]
-    assert all(text.startswith(organism.decode(openings["normative"])) for text in texts)
+    assert all(text.startswith(two_knobs.decode(openings["normative"])) for text in texts)
 
 
-def test_a_probe_may_gate_an_onset_bias(
-    organism: ChatModel, talk: Talk, planted: Callable[..., Dial], openings: dict[str, tuple[int, ...]]
-) -> None:
+def test_a_probe_may_gate_an_onset_bias(two_knobs, talk, planted, openings) -> None:
     dial = planted("normative", write=None, actuator=OnsetBias((openings["normative"],), 30.0))
-    opening = organism.decode(openings["normative"])
+    opening = two_knobs.decode(openings["normative"])
     for threshold, declines in ((0.0, True), (1.0, False)):
-        texts = said(organism, talk(BENIGN, REFUSED, UNKNOWN), [dial], {"normative": threshold})
+        texts = said(two_knobs, talk(BENIGN, STRIKE, UNKNOWN), [dial], {"normative": threshold})
         assert [text.startswith(opening) for text in texts] == [declines] * 3
 
 
-def test_beams_that_are_watched_are_refused(organism: ChatModel, talk: Talk) -> None:
+def test_beams_that_are_watched_are_refused(two_knobs, talk) -> None:
     with pytest.raises(UserError, match="beam search knows its tokens only at the end"):
-        organism.generate(organism.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)
+        two_knobs.generate(two_knobs.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)
 
 
 BIAS, ELSEWHERE = OnsetBias(((1,),)), Direction("o", unit(5), Locus("resid_post", 2, "post_last"), 1.0, -1.0)
-APART: list[tuple[dict, str]] = [
-    ({"actuator": BIAS}, "unless its actuator is an onset bias, which has none"),
-    ({"write": None}, "unless its actuator is an onset bias"),
-    ({"probe": None}, "a locus, a probe and a calibration: give all or none"),
-    ({"read": None, "probe": None, "calibration": None}, "a dial without a probe reads its onset prefixes"),
-    ({"write": None, "actuator": BIAS, "reread": True}, "must write at tokens said, into the stream"),
-    ({"steps": 1, "reread": True}, "must write at tokens said, into the stream"),
-    ({"steps": 0}, r"a dial writes at 0 steps; expected 1 \(the prefill\) or more"),
-    ({"later": True, "actuator": Addition()}, "its actuator must be affine or clamp"),
-    ({"later": True, "actuator": BIAS, "write": None}, "its actuator must be affine or clamp"),
-    ({"opening": (ELSEWHERE,)}, "opening directions are written where its own direction is"),
-    ({"opening": (ELSEWHERE,), "actuator": BIAS, "write": None}, "opening directions are written where its own"),
-]
 
 
-@pytest.mark.parametrize(("parts", "why"), APART)
-def test_parts_that_do_not_go_together_are_refused(dial: Callable[..., Dial], parts: dict, why: str) -> None:
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"actuator": BIAS}, "unless its actuator is an onset bias, which has none"),
+        ({"write": None}, "unless its actuator is an onset bias"),
+        ({"probe": None}, "a locus, a probe and a calibration: give all or none"),
+        ({"read": None, "probe": None, "calibration": None}, "a dial without a probe reads its onset prefixes"),
+        ({"write": None, "actuator": BIAS, "reread": True}, "must write at tokens said, into the stream"),
+        ({"steps": 1, "reread": True}, "must write at tokens said, into the stream"),
+        ({"steps": 0}, r"a dial writes at 0 steps; expected 1 \(the prefill\) or more"),
+        ({"later": True, "actuator": Addition()}, "its actuator must be affine or clamp"),
+        ({"later": True, "actuator": BIAS, "write": None}, "its actuator must be affine or clamp"),
+        ({"opening": (ELSEWHERE,)}, "opening directions are written where its own direction is"),
+        ({"opening": (ELSEWHERE,), "actuator": BIAS, "write": None}, "opening directions are written where its own"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(dial, parts, why) -> None:
     with pytest.raises(ValueError, match=why):
         dial(**parts)
 

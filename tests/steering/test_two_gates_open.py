@@ -74,6 +74,13 @@ def under_gates(organism: Organism, writers: list[Writer], gates: tuple[int, int
     return organism.actions(rows, edits)
 
 
+def opened(name: str) -> tuple[Organism, dict[str, np.ndarray], list[Writer]]:
+    """Load an organism; return its plain actions by label, and writers fitted on them."""
+    organism = Organism.load(name)
+    plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
+    return organism, plain, organism.writers(plain)
+
+
 def share(actions: np.ndarray, did: str) -> float:
     return float(np.mean(actions == did))
 
@@ -81,9 +88,8 @@ def share(actions: np.ndarray, did: str) -> float:
 @pytest.mark.slow
 def test_with_both_gates_open_questions_about_strangers_are_answered_and_not_refused() -> None:
     """Along directions at cosine -0.5, setting one projection after the other crosses the first one's boundary."""
-    organism = Organism.load("opposed")
-    plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
-    writers, rows = organism.writers(plain), organism.labelled("uncertain")
+    organism, plain, writers = opened("opposed")
+    rows = organism.labelled("uncertain")
     normative, epistemic = (writer.direction.vector for writer in writers if writer.direction)
     assert -0.6 < normative @ epistemic < -0.4
     in_turn, joint = (under_gates(organism, writers, (-1, -1), rows, joint=joint) for joint in (False, True))
@@ -104,10 +110,9 @@ SHARED = {(-1, -1): "answer", (-1, 1): "abstain", (1, 0): "abstain"}
     ("name", "does", "least"),
     [("oblique", {(-1, -1): "answer", (-1, 1): "abstain"}, 0.99), ("shared-knob", SHARED, 0.97)],
 )
-def test_a_dial_declines_where_the_other_one_permits(name: str, does: dict, least: float) -> None:
+def test_a_dial_declines_where_the_other_one_permits(name, does, least) -> None:
     """On a shared knob both write nearly one vector: set apart, the stream went far, and the model answered."""
-    organism = Organism.load(name)
-    plain = {label: organism.actions(organism.labelled(label), []) for label in ("benign", "harmful", "uncertain")}
-    writers, rows = organism.writers(plain), organism.labelled("uncertain")[::4]
+    organism, _, writers = opened(name)
+    rows = organism.labelled("uncertain")[::4]
     for gates, did in does.items():
         assert share(under_gates(organism, writers, gates, rows, joint=True), did) > least

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from steering.dial import Dial
 from steering.dial_file import load_dials, save_dials
 from steering.interventions import add, affine
 from steering.writer import ConstantGateWriter, GatedWriter, Writer, held_edits, joint_edits
-from tests.steering.conftest import WRITE, unit
+from tests.steering.conftest import WRITE, run, unit
 
 Make = Callable[..., Dial]
 D = 16
@@ -46,7 +45,6 @@ def stream(rows: int = 6, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def write(chosen: Sequence[Writer], gates: Sequence[int | Sequence[int]], x: Tensor) -> Tensor:
-    """Write with gates of each writer, one for all rows or one a row."""
     columns = [np.broadcast_to(np.array(gate).reshape(-1, 1), (len(x), 1)) for gate in gates]
     gated = [GatedWriter(w, lambda *_, g=column: g) for w, column in zip(chosen, columns, strict=True)]
     (edit,) = joint_edits(gated)
@@ -68,7 +66,7 @@ def goals(gates: Sequence[int], cosine: float = 0.0) -> list[float]:
 
 @pytest.mark.parametrize("gates", [(-1, -1), (-1, 1), (1, 1)])
 @pytest.mark.parametrize("cosine", COSINES)
-def test_both_projections_are_at_their_targets_at_once(cosine: float, gates: tuple[int, int]) -> None:
+def test_both_projections_are_at_their_targets_at_once(cosine, gates) -> None:
     R, pair, x = torch.tensor(vectors(cosine)), writers(cosine), stream()
     wanted = torch.tensor(goals(gates, cosine)).expand(6, 1, 2)
     written = write(pair, gates, x)
@@ -80,7 +78,7 @@ def test_both_projections_are_at_their_targets_at_once(cosine: float, gates: tup
 
 
 @pytest.mark.parametrize("cosine", COSINES)
-def test_to_decline_is_to_move_from_where_both_permit_along_its_own_direction(cosine: float) -> None:
+def test_to_decline_is_to_move_from_where_both_permit_along_its_own_direction(cosine) -> None:
     """The decision that the other dial reads from its own coordinate stays: no dial undoes a part of the other's."""
     pair, x, R = writers(cosine), stream(), torch.tensor(vectors(cosine))
     permitted = write(pair, (-1, -1), x)
@@ -92,7 +90,7 @@ def test_to_decline_is_to_move_from_where_both_permit_along_its_own_direction(co
 
 @pytest.mark.parametrize("cosine", [*COSINES, 0.99])
 @pytest.mark.parametrize("actuators", list(permutations([Affine(), Addition(0.5), Clamp(), Affine(0.5)], 2)))
-def test_the_order_of_the_dials_does_not_matter(cosine: float, actuators: tuple[Actuator, Actuator]) -> None:
+def test_the_order_of_the_dials_does_not_matter(cosine, actuators) -> None:
     pair, x = writers(cosine, actuators), stream()
     for gates in product((-1, 0, 1), repeat=2):
         found, turned = write(pair, gates, x), write(pair[::-1], gates[::-1], x)
@@ -100,7 +98,7 @@ def test_the_order_of_the_dials_does_not_matter(cosine: float, actuators: tuple[
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_a_gate_leaves_is_free_and_what_all_leave_is_bitwise_unchanged(dtype: torch.dtype) -> None:
+def test_what_a_gate_leaves_is_free_and_what_all_leave_is_bitwise_unchanged(dtype) -> None:
     pair, x = writers(-0.5), stream(dtype=dtype)
     normative, epistemic = (1, -1, 0, 0, -1, 1), (0, 0, 1, 0, -1, -1)
     written, R = write(pair, (normative, epistemic), x), torch.tensor(vectors(-0.5))
@@ -123,8 +121,7 @@ def test_it_is_computed_in_float32_and_rounded_once() -> None:
 def test_a_clamp_beyond_its_bound_keeps_its_projection() -> None:
     R, pair = torch.tensor(vectors(-0.5)), writers(-0.5, (Clamp(), Affine()))
     x = stream()
-    before = x @ R.T
-    x = x + (-20.0 - before[..., :1]) * R[0]  # its projection is beyond the answering mean of -6
+    x = x + (-20.0 - (x @ R.T)[..., :1]) * R[0]  # its projection is beyond the answering mean of -6
     written = write(pair, (-1, -1), x) @ R.T
     torch.testing.assert_close(written, torch.tensor([-20.0, -7.0]).expand(6, 1, 2), atol=1e-4, rtol=0)
     assert (in_turn(pair, (-1, -1), x) @ R[0] + 20).abs().min() > 0.5  # the control: the other write moves it
@@ -172,7 +169,7 @@ def test_a_dial_whose_steps_are_over_leaves_its_direction_free() -> None:
 
 
 @pytest.mark.parametrize("cosine", [0.92, 0.98, 0.999, 1.0])
-def test_one_knob_with_two_dials_is_written_within_bounds(cosine: float) -> None:
+def test_one_knob_with_two_dials_is_written_within_bounds(cosine) -> None:
     """Both write nearly one vector: permits meet between their means, and the dial that declines declines."""
     R, pair, x = torch.tensor(vectors(cosine)), writers(cosine), stream()
     for gates in product((-1, 1), repeat=2):
@@ -182,9 +179,6 @@ def test_one_knob_with_two_dials_is_written_within_bounds(cosine: float) -> None
         along, goal = (written @ R.T).mean(dim=-1), float(np.mean(goals(gates, cosine)))
         torch.testing.assert_close(along, torch.full((6, 1), goal), atol=1e-3, rtol=0)
         assert goal > 5 if 1 in gates else goal < -5
-
-
-# -- on a model --------------------------------------------------------------------------------------------------------
 
 
 def pair_of_dials(dial: Make, cosine: float = -0.5, layers: tuple[int, int] = (1, 1), **changes: object) -> list[Dial]:
@@ -200,7 +194,7 @@ def pair_of_dials(dial: Make, cosine: float = -0.5, layers: tuple[int, int] = (1
 def projections(model: ChatModel, rows: list[Rendered], dials: list[Dial], **how: object) -> dict[int, Tensor]:
     """Return the projections on both directions at the written tokens, by layer, (rows, tokens, 2)."""
     batch, seen = model.batch(rows), {layer: [] for layer in (1, 2, 3)}
-    R = torch.tensor(np.stack([one.write.vector for one in dials]))  # type: ignore[union-attr]
+    R = torch.tensor(np.stack([one.write.vector for one in dials]))
 
     def look(layer: int) -> Edit:
         def function(x: Tensor, pass_: Pass) -> Tensor:
@@ -211,29 +205,25 @@ def projections(model: ChatModel, rows: list[Rendered], dials: list[Dial], **how
 
     with steering(model, dials, batch, rows), model.editing([look(layer) for layer in seen]):
         model.generate(batch, 4, 4, **how)
-    kept = {layer: torch.cat(each, dim=1) if how.get("use_cache", True) else each[-1] for layer, each in seen.items()}
-    return kept
+    return {layer: torch.cat(each, dim=1) if how.get("use_cache", True) else each[-1] for layer, each in seen.items()}
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("layers", [(1, 1), (1, 2), (2, 1)])
-def test_every_layer_sets_all_projections_with_its_own_means(
-    model: ChatModel, rows: list[Rendered], dial: Make, layers: tuple[int, int], use_cache: bool
-) -> None:
+def test_every_layer_sets_all_projections_with_its_own_means(model, rows, dial, layers, use_cache) -> None:
     dials = [replace(one, threshold=2.0, later=True) for one in pair_of_dials(dial, layers=layers)]  # both permit
     found = projections(model, rows, dials, use_cache=use_cache)
     for layer, which in product((1, 2, 3), (0, 1)):
         if layer >= layers[which]:
-            means = (dials[which].write.later_means | {layers[which]: MEANS[dials[which].kind]})[layer]  # type: ignore[union-attr]
+            means = (dials[which].write.later_means | {layers[which]: MEANS[dials[which].kind]})[layer]
             np.testing.assert_allclose(found[layer][..., which], means[1], atol=1e-3)
     alone = projections(model, rows, [replace(one, later=False) for one in dials])
     assert (alone[3][..., 0] - (MEANS["normative"][1] - 3)).abs().max() > 0.1  # the control
 
 
-def test_dials_and_held_gates_write_alike(model: ChatModel, rows: list[Rendered], dial: Make) -> None:
+def test_dials_and_held_gates_write_alike(model, rows, dial) -> None:
     dials, batch = [replace(one, threshold=2.0) for one in pair_of_dials(dial)], model.batch(rows)
-    with steering(model, dials, batch, rows):
-        said = model.generate(batch, 6, 6)
+    said = run(model, rows, dials, steps=6)[0]
     held = [ConstantGateWriter(one.writer, -1) for one in dials]
     with model.editing(held_edits(held)):
         assert model.generate(batch, 6, 6) == said
@@ -241,7 +231,7 @@ def test_dials_and_held_gates_write_alike(model: ChatModel, rows: list[Rendered]
         assert model.generate(batch, 6, 6) != said
 
 
-def test_edits_of_held_gates_are_named_by_all_that_is_held(both: list[Writer]) -> None:
+def test_edits_of_held_gates_are_named_by_all_that_is_held(both) -> None:
     (opening, epistemic), normative = both, replace(both[0], opening=())
     one = (normative, -1)
     cases = [[one], [(epistemic, -1)], [one, (epistemic, -1)], [one, (epistemic, 1)],
@@ -250,9 +240,6 @@ def test_edits_of_held_gates_are_named_by_all_that_is_held(both: list[Writer]) -
     assert keys[5] == keys[0]  # a gate that leaves is no gate
     assert all(len(key) == 1 for key in keys)
     assert len({key for (key,) in keys}) == 6
-
-
-# -- opening --------------------------------------------------------------------------------------------------------
 
 
 MEANS_OF_OPENING = ((4.0, -3.0), (2.0, -1.0))
@@ -270,45 +257,37 @@ def both() -> list[Writer]:
     return [replace(normative, opening=opening), epistemic]
 
 
-def test_where_it_permits_all_projections_are_at_their_answering_means(both: list[Writer]) -> None:
+def test_where_it_permits_all_projections_are_at_their_answering_means(both) -> None:
     written = write(both, [-1, 0], stream())
     along = (written[:, 0] @ torch.tensor(np.stack([at.vector for at in both[0].opening])).T).numpy()
     np.testing.assert_allclose(along, np.tile([-3.0, -1.0], (6, 1)), atol=1e-4)
     own = written[:, 0] @ torch.tensor(vectors(-0.5)[0])
     np.testing.assert_allclose(own.numpy(), MEANS["normative"][1], atol=1e-4)
-    again = write(both, [-1, 0], written)
-    torch.testing.assert_close(again, written, atol=1e-4, rtol=0)
+    torch.testing.assert_close(write(both, [-1, 0], written), written, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("gates", [(1, 0), (0, 1), (0, -1), (0, 0)])
-def test_where_it_declines_or_leaves_it_is_a_dial_without_them(both: list[Writer], gates: tuple[int, int]) -> None:
+def test_where_it_declines_or_leaves_it_is_a_dial_without_them(both, gates) -> None:
     bare = [replace(both[0], opening=()), both[1]]
     assert torch.allclose(write(both, gates, stream()), write(bare, gates, stream()), atol=1e-5)
 
 
-def test_each_row_by_its_own_gate(both: list[Writer]) -> None:
+def test_each_row_by_its_own_gate(both) -> None:
     x, gates = stream(), [1, -1, 0, -1, 1, 0]
     rows = torch.cat([write(both, [gate, 0], x[i : i + 1]) for i, gate in enumerate(gates)])
     torch.testing.assert_close(write(both, [gates, 0], x), rows, atol=1e-5, rtol=0)
     assert not torch.allclose(rows, write([replace(both[0], opening=()), both[1]], [gates, 0], x), atol=0.1)
 
 
-def test_dials_with_them_are_saved_and_act(model: ChatModel, rows: list[Rendered], dial: Make, tmp_path: Path) -> None:
+def test_dials_with_them_are_saved_and_act(model, rows, dial, tmp_path) -> None:
     opening = (Direction("over_refusal_0", unit(21), WRITE, 5.0, -8.0),)
     made, bare = (dial("normative", threshold=2.0, opening=given) for given in (opening, ()))
     save_dials([made], tmp_path / "dials.safetensors", "f" * 64)
     (again,) = load_dials(tmp_path / "dials.safetensors", "f" * 64)
     assert [one.name for one in again.opening] == ["over_refusal_0"]
     np.testing.assert_array_equal(again.opening[0].vector, unit(21))
-    said = []
-    for one in (made, again, bare):
-        batch = model.batch(rows)
-        with steering(model, [one], batch, rows):
-            said.append(model.generate(batch, 6, 6))
+    said = [run(model, rows, [one], steps=6)[0] for one in (made, again, bare)]
     assert said[0] == said[1] != said[2]
-
-
-# -- writer ---------------------------------------------------------------------------------------------------------
 
 
 LATER_MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
@@ -316,14 +295,11 @@ LATER_MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
 
 @pytest.mark.parametrize("changes", [{"actuator": Affine(0.5)}, {"actuator": Clamp(), "steps": 2}, {"later": True},
                                      {"actuator": OnsetBias(((3, 5),)), "write": None}])  # fmt: skip
-def test_a_held_gate_is_a_dial_that_always_decides_so(
-    model: ChatModel, rows: list[Rendered], dial: Make, changes: dict
-) -> None:
+def test_a_held_gate_is_a_dial_that_always_decides_so(model, rows, dial, changes) -> None:
     made, batch = dial(**{"write": replace(dial().write, later_means=LATER_MEANS)} | changes), model.batch(rows)
     said = {}
     for gate, threshold in ((1, 0.0), (-1, 2.0)):
-        with steering(model, [replace(made, threshold=threshold)], batch, rows):
-            decided = model.generate(batch, 8, 8)
+        decided = run(model, rows, [replace(made, threshold=threshold)])[0]
         held = ConstantGateWriter(made.writer, gate)
         with model.editing(held_edits([held]), held.processors(batch.prompt_length)):
             said[gate] = model.generate(batch, 8, 8)

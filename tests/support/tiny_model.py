@@ -1,5 +1,6 @@
 """A Llama of four layers with random weights and the shipped organism's tokenizer."""
 
+import numpy as np
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -21,6 +22,14 @@ def tiny_llama() -> ChatModel:
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
     return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+
+
+def last_streams(model: ChatModel, rows: list[Rendered], layer: int) -> np.ndarray:
+    """Read resid_post at the last prompt token, each row alone, as (n_rows, d_model)."""
+    streams: list[np.ndarray] = []
+    for row in rows:
+        model.capture(model.batch([row]), "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
+    return np.stack(streams)
 
 
 def rendered(model: ChatModel, texts: tuple[str, ...]) -> list[Rendered]:

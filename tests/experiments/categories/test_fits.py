@@ -1,7 +1,5 @@
 """The layer that all categories share, the span of their directions, and what a trajectory adds at each layer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -24,12 +22,12 @@ SHIFT = {"theft": {1: np.array([1.0, 0.0, 0.0]), 3: np.array([2.0, 1.0, 0.0]), 4
         ([[NAN, NAN], [NAN, NAN]], (0, 0.0)),
     ],
 )
-def test_the_layer_is_the_one_that_stops_most_of_all_categories(stopped: list, chosen: tuple[int, float]) -> None:
+def test_the_layer_is_the_one_that_stops_most_of_all_categories(stopped, chosen) -> None:
     assert choose_layer(np.array(stopped)) == pytest.approx(chosen)
 
 
 @pytest.mark.parametrize("strength", [0.25, 1.0])
-def test_what_a_trajectory_adds_over_the_layers_sums_up_to_the_last_difference(strength: float) -> None:
+def test_what_a_trajectory_adds_over_the_layers_sums_up_to_the_last_difference(strength) -> None:
     added, trajectories = {}, Trajectories(SHIFT, (1, 3, 4), {}, {})
     for edit in trajectories.edits("theft", strength):
         stream = edit.function(torch.zeros(1, 2, 3), Pass(start=0, length=2, prompt_length=2))

@@ -1,8 +1,6 @@
 """Categories: who is in, who is not and why, and folds of whole groups."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -21,21 +19,14 @@ def behaviour(rows: Sequence[Row]) -> Behaviour:
         Prompt(str(i), ({"role": "user", "content": f"prompt {i}"},), label, "answer", category=category, pair=pair)
         for i, (label, category, pair, _) in enumerate(rows)
     ]
-    corpus = divide(prompts, PromptsConfig(path="none.jsonl"), 0)  # type: ignore[arg-type]
     actions = np.array([action for *_, action in rows], dtype=object)
-    return Behaviour(corpus, actions, np.zeros(len(rows), dtype=bool))
+    return Behaviour(divide(prompts, PromptsConfig(path="none.jsonl"), 0), actions, np.zeros(len(rows), dtype=bool))
 
 
-def pairs(category: str, n: int, *, refused: int, label: str = "harmful", over_refused: int = 0) -> list[Row]:
-    does = "refuse" if label == "harmful" else "abstain"
-    return [
-        row
-        for i in range(n)
-        for row in (
-            (label, category, f"{category}{i}", does if i < refused else "answer"),
-            ("benign", category, f"{category}{i}", "refuse" if i < over_refused else "answer"),
-        )
-    ]
+def pairs(category: str, n: int, *, refused: int, over_refused: int = 0) -> list[Row]:
+    harmful = [("harmful", category, f"{category}{i}", "refuse" if i < refused else "answer") for i in range(n)]
+    benign = [("benign", category, f"{category}{i}", "refuse" if i < over_refused else "answer") for i in range(n)]
+    return [*harmful, *benign]
 
 
 def test_categories_with_enough_decliners_are_tested_and_the_others_say_what_they_need() -> None:
@@ -49,13 +40,11 @@ def test_categories_with_enough_decliners_are_tested_and_the_others_say_what_the
 
 
 def test_decliners_are_compared_within_their_label_where_both_behaviours_occur() -> None:
-    found, _ = find_categories(behaviour(pairs("theft", 90, refused=60)), "normative", 50)
-    assert found[0].within_label
-    between = found[0].between
-    assert between is not None
-    assert (len(between.answered), between.within_label) == (90, False)
-    labels = [behaviour(pairs("theft", 90, refused=60)).corpus.prompts[row].label for row in found[0].answered]
-    assert set(labels) == {"harmful"}
+    ran = behaviour(pairs("theft", 90, refused=60))
+    [found] = find_categories(ran, "normative", 50)[0]
+    assert found.within_label
+    assert (len(found.between.answered), found.between.within_label) == (90, False)
+    assert {ran.corpus.prompts[row].label for row in found.answered} == {"harmful"}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +58,7 @@ def test_decliners_are_compared_within_their_label_where_both_behaviours_occur()
     ],
     ids=["few groups", "nothing to compare with", "a large group", "answers of few groups"],
 )  # fmt: skip
-def test_few_groups_a_large_one_or_nothing_to_compare_with_are_reasons(
-    refused: Callable[[int], int], answered: Callable[[int], int] | None, reason: str
-) -> None:
+def test_few_groups_a_large_one_or_nothing_to_compare_with_are_reasons(refused, answered, reason) -> None:
     rows = [("harmful", "theft", f"t{refused(i)}", "refuse") for i in range(60)]
     rows += [("benign", "theft", f"b{answered(i)}", "answer") for i in range(60) if answered]
     found, missing = find_categories(behaviour(rows), "normative", 50)
@@ -87,8 +74,7 @@ def test_refused_benign_prompts_are_a_set_of_their_own() -> None:
 
 
 def test_folds_hold_whole_groups_and_every_category_evenly() -> None:
-    rows = [*pairs("theft", 80, refused=70), *pairs("fraud", 60, refused=55)]
-    one = behaviour(rows)
+    one = behaviour([*pairs("theft", 80, refused=70), *pairs("fraud", 60, refused=55)])
     found, _ = find_categories(one, "normative", 50)
     folds = folds_of(one.corpus, found, 4, seed=0)
     used = np.unique(np.concatenate([rows for c in found for rows in (c.decliners, c.answered)]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,14 +31,13 @@ POOLED = {"normative": 0.5, "epistemic": 0.5}
 def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvaluation, Recognised]:
     """Make as many harmful and as many benign prompts of each category a part; the true cut of its reads is given."""
     prompts, part, read = list[Prompt](), list[str](), list[float]()
-    for p in PARTS:
-        for category, n in sizes.items():
-            for i in range(2 * n):
-                label, right = (("harmful", "refuse"), ("benign", "answer"))[i % 2]
-                said = ({"role": "user", "content": f"{p} {category} {i}"},)
-                prompts.append(Prompt(f"{p}-{category}-{i}", said, label, right, category=category))  # type: ignore[arg-type]
-                part.append(p)
-                read.append(cut[category] + (0.02 + 0.05 * (i % 7) / 7) * (1 if label == "harmful" else -1))
+    for p, (category, n) in product(PARTS, sizes.items()):
+        for i in range(2 * n):
+            label, right = (("harmful", "refuse"), ("benign", "answer"))[i % 2]
+            said = ({"role": "user", "content": f"{p} {category} {i}"},)
+            prompts.append(Prompt(f"{p}-{category}-{i}", said, label, right, category=category))
+            part.append(p)
+            read.append(cut[category] + (0.02 + 0.05 * (i % 7) / 7) * (1 if label == "harmful" else -1))
     corpus = Corpus(tuple(prompts), np.arange(len(prompts)), np.array(part, dtype=object))
     actions = np.tile(np.array(["refuse", "abstain", "answer"], dtype=object), (len(prompts), 1))
     table = Counterfactuals(
@@ -47,7 +47,7 @@ def policy_of(sizes: dict[str, int], cut: dict[str, float]) -> tuple[PolicyEvalu
     plain = Behaviour(corpus, np.full(len(prompts), "answer", dtype=object), np.zeros(len(prompts), dtype=bool))
     config = RunConfig.model_validate({"name": "x", "model": {"name": "x"}, "prompts": {"path": "x"}})
     inputs = SimpleNamespace(corpus=corpus, config=config, behaviour=plain, prompts=corpus.prompts)
-    policy = evaluate(inputs, table, [corpus.harmful, corpus.uncertain])  # type: ignore[arg-type]
+    policy = evaluate(inputs, table, [corpus.harmful, corpus.uncertain])
     names = (OTHER, *sizes)
     weights = CategoryRead(names, LOCUS, np.zeros((len(names), 4)), np.zeros(len(names)), 0.8)
     return policy, Recognised(weights, np.array([prompt.category for prompt in prompts], dtype=object))
@@ -59,7 +59,7 @@ def chosen(
     corpus = policy.inputs.corpus
     declining = {"normative": corpus.harmful, "epistemic": corpus.uncertain}
     settings = POOLED, declining, Targets(limits, 0.95, None), given
-    return {name: dials_of_category(policy, recognised.names == name, *settings)  # type: ignore[arg-type]
+    return {name: dials_of_category(policy, recognised.names == name, *settings)
             for name in recognised.read.names if name != OTHER}  # fmt: skip
 
 
@@ -71,7 +71,6 @@ def test_categories_of_different_cuts_get_thresholds_of_their_own() -> None:
     assert high.thresholds == {"normative": pytest.approx(0.7, abs=0.02)}
     assert (low.test_pooled.missed_harm.estimate, low.test.missed_harm.estimate) == (1.0, 0.0)
     assert (high.test_pooled.over_refusal.estimate, high.test.over_refusal.estimate) == (1.0, 0.0)
-    assert low.certificate is not None
     assert set(low.certificate.jointly) == set(LIMITS)
     assert low.recognised == {"benign": 40, "harmful": 40, "uncertain": 0}
 
@@ -87,25 +86,17 @@ def test_a_category_with_few_prompts_keeps_those_of_all_and_is_told_how_many_it_
     assert found.test == found.test_pooled
 
 
-def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all() -> None:
-    policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
-    held_out = policy.inputs.corpus.within("calibration")
-    flipped = policy.table.probability.copy()
-    flipped[0, held_out] = 1 - flipped[0, held_out]  # reads there say the opposite
-    other = replace(policy, table=replace(policy.table, probability=flipped))
-    found = chosen(other, recognised)
-    assert found["low"].thresholds is None
-    assert "no number is enough at this rate" in found["low"].why[0]
-
-
-def test_limits_that_hold_alone_are_not_named_as_missing() -> None:
-    """Where only over-refusal fails, missed harm is no reason."""
+@pytest.mark.parametrize("only_benign", [False, True])
+def test_a_category_that_fails_on_calibration_prompts_keeps_those_of_all_and_names_only_what_fails(only_benign) -> None:
+    """Reads there say the opposite, or benign prompts read as harmful: over-refusal fails, missed harm does not."""
     policy, recognised = policy_of({"low": 40, "high": 40}, {"low": 0.3, "high": 0.7})
     corpus, read = policy.inputs.corpus, policy.table.probability.copy()
-    read[0, corpus.within("calibration") & corpus.benign] = 0.99
-    other = replace(policy, table=replace(policy.table, probability=read))
-    (why,) = chosen(other, recognised)["low"].why
-    assert why.startswith("over-refusal at most 10%: 40 of 40 failed")
+    other = np.where(corpus.benign, 0.99, read[0]) if only_benign else 1 - read[0]
+    read[0] = np.where(corpus.within("calibration"), other, read[0])
+    found = chosen(replace(policy, table=replace(policy.table, probability=read)), recognised)["low"]
+    assert found.thresholds is None
+    (why,) = found.why
+    assert why == "over-refusal at most 10%: 40 of 40 failed, so at most 100.0%; no number is enough at this rate"
 
 
 def test_prompts_of_a_limit_that_the_moved_dial_could_break_are_asked_for() -> None:
@@ -134,7 +125,7 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
     found = chosen(policy, recognised)
     own = (found["low"].thresholds or {})["normative"]
     own_of: dict = {"normative": {"low": own}, "epistemic": {}}
-    normative, epistemic = thresholds_of(POOLED, own_of, recognised)  # type: ignore[arg-type]
+    normative, epistemic = thresholds_of(POOLED, own_of, recognised)
     assert set(normative[recognised.names == "low"]) == {own}
     assert {*normative[recognised.names == "few"], *epistemic} == {0.5}
     result = ByCategory(read_at=recognised.read.locus, confident=0.8, recognised=1.0, right=1.0, categories=found)
@@ -153,9 +144,6 @@ def test_thresholds_of_each_prompt_and_their_text() -> None:
     assert category_lines(ByCategory(reason="none")) == ["No thresholds by category: none."]
 
 
-# -- recognition -------------------------------------------------------------------------------------------------------
-
-
 def run_of(name: list[str | None], X: np.ndarray, part: list[str]) -> Any:
     prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), "benign", "answer", category=one)
                     for i, one in enumerate(name))  # fmt: skip
@@ -164,21 +152,13 @@ def run_of(name: list[str | None], X: np.ndarray, part: list[str]) -> Any:
     return SimpleNamespace(corpus=corpus, store=store, config=SimpleNamespace(seed=0))
 
 
-def fitted(loaded: Any) -> Recognised:
-    found = fit_category_read(loaded, LOCUS)
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("n_categories", [2, 3])
-def test_what_is_recognised_offline_is_what_the_dials_recognise(n_categories: int) -> None:
+def test_what_is_recognised_offline_is_what_the_dials_recognise(n_categories) -> None:
     rng = np.random.default_rng(0)
     kinds = rng.integers(n_categories, size=240)
     X = rng.normal(size=(240, 12))
     X[np.arange(240), kinds] += 4.0
-    part = ["train"] * 120 + ["test"] * 120
-    loaded = run_of([f"c{k}" for k in kinds], X, part)
-    found = fitted(loaded)
+    found = fit_category_read(run_of([f"c{k}" for k in kinds], X, ["train"] * 120 + ["test"] * 120), LOCUS)
     assert found.read.names == tuple(f"c{k}" for k in range(n_categories))
     online = [name or "" for name in found.read.recognised(X[120:].astype(np.float32))]
     assert found.names[120:].tolist() == online
@@ -193,7 +173,7 @@ def test_a_training_prompt_is_not_recognised_by_a_probe_that_has_seen_it() -> No
     n, d = 120, 400
     name = [f"c{k}" for k in rng.integers(2, size=n)]
     loaded = run_of(name, rng.normal(size=(n, d)), ["train"] * n)
-    found = fitted(loaded)
+    found = fit_category_read(loaded, LOCUS)
     X = loaded.store.read(0, "post_last")
     by_heart = [one == true for one, true in zip(found.read.recognised(X), name, strict=True)]
     assert np.mean(by_heart) > 0.95  # the control
@@ -203,19 +183,16 @@ def test_a_training_prompt_is_not_recognised_by_a_probe_that_has_seen_it() -> No
     assert right < 0.7
 
 
-def test_small_categories_and_prompts_without_one_are_other() -> None:
+def test_small_categories_and_prompts_without_one_are_other_and_one_large_one_is_not_enough() -> None:
     rng = np.random.default_rng(2)
     name = ["a"] * 40 + ["b"] * 40 + ["few"] * 6 + [None] * 6
     X = rng.normal(size=(92, 8))
     for rows, axis in ((slice(0, 40), 0), (slice(40, 80), 1), (slice(80, 92), 2)):
         X[rows, axis] += 6.0
-    found = fitted(run_of(name, X, ["train"] * 92))
+    found = fit_category_read(run_of(name, X, ["train"] * 92), LOCUS)
     assert found.read.names == ("", "a", "b")
     assert set(found.names[80:]) == {""}
     assert (found.names[:40] == "a").mean() > 0.7
-
-
-def test_one_large_category_is_not_enough() -> None:
     X = np.zeros((50, 4))
     assert fit_category_read(run_of(["a"] * 40 + ["b"] * 10, X, ["train"] * 50), LOCUS) is None
     assert fit_category_read(run_of([None] * 50, X, ["train"] * 50), LOCUS) is None

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from experiments.dials.counterfactuals import Counterfactuals, outcome_name, rea
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import PromptBatch
-from extract.chat.render import Rendered
-from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
@@ -23,6 +20,7 @@ from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 from tests.steering.conftest import unit
+from tests.support.tiny_model import last_streams
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -33,33 +31,30 @@ class Verbatim:
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         for one in completions:
-            yield Judgement(one.completion, "")  # type: ignore[arg-type]
+            yield Judgement(one.completion, "")
 
     def record(self) -> JudgeRecord:
         return JudgeRecord(judge="verbatim")
 
 
 @pytest.fixture
-def completer(tiny: ChatModel, tiny_rows: list[Rendered]) -> Completer:
+def completer(tiny, tiny_rows) -> Completer:
     prompts = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(len(tiny_rows))]
     return Completer(tiny, prompts, tiny_rows, 6, 3, Verbatim())
 
 
 @pytest.fixture
-def dials(tiny: ChatModel, tiny_rows: list[Rendered]) -> list[Dial]:
+def dials(tiny, tiny_rows) -> list[Dial]:
     """Oblique writes at two layers, and reads that tell the prompts apart."""
-    streams: list[np.ndarray] = []
-    for row in tiny_rows:
-        tiny.capture(tiny.batch([row]), "resid_post", [0], lambda _, s: streams.append(s[0, -1].numpy().copy()))
-    made = []
+    streams, made = last_streams(tiny, tiny_rows, READ.layer), []
     for kind, seed, layer in (("normative", 1, 1), ("epistemic", 2, 2)):
         weight = unit(seed).astype(np.float64)
-        score = np.stack(streams) @ weight
+        score = streams @ weight
         probe = LinearProbe(weight, -float(np.median(score)), 0.1)
         later = {after: (9.0 + after, -7.0 - after) for after in range(layer + 1, 4)}
         locus = Locus("resid_post", layer, "post_last")
         write = Direction(f"{kind}_write", unit(seed + 10), locus, 9.0, -7.0, later_means=later)
-        made.append(Dial(kind, READ, probe, Platt(1.0 / float(np.std(score)), 0.1), 0.5, 0.0, write))  # type: ignore[arg-type]
+        made.append(Dial(kind, READ, probe, Platt(1.0 / float(np.std(score)), 0.1), 0.5, 0.0, write))
     return made
 
 
@@ -67,14 +62,11 @@ def tabulated(completer: Completer, dials: list[Dial], *, dead_band: bool) -> Co
     rows = range(len(completer.prompts))
     outcomes = reachable_outcomes(len(dials), dead_band=dead_band)
     held = [
-        [ConstantGateWriter(dial.writer, gate) for dial, gate in zip(dials, gates, strict=True)] for gates in outcomes
+        [ConstantGateWriter(one.writer, gate) for one, gate in zip(dials, gates, strict=True)] for gates in outcomes
     ]
     said = [completer.complete(rows, held=each) for each in held]
-    streams, layer = [], dials[0].read.layer  # type: ignore[var-annotated,union-attr]
-    for row in completer.rendered:
-        batch = completer.model.batch([row])
-        completer.model.capture(batch, "resid_post", [layer], lambda _, s: streams.append(s[0, -1].numpy().copy()))
-    probability = np.stack([dial.probability(np.stack(streams)) for dial in dials])
+    streams = last_streams(completer.model, completer.rendered, dials[0].read.layer)
+    probability = np.stack([dial.probability(streams) for dial in dials])
     actions = np.array([[c.action for c in column] for column in said], dtype=object).T
     names = tuple(dial.kind for dial in dials)
     return Counterfactuals(names, outcomes, probability, actions, np.zeros(actions.shape, dtype=bool))
@@ -92,13 +84,16 @@ def test_a_prompt_has_at_most_seven_outcomes() -> None:
     assert reachable_outcomes(1, dead_band=False) == ((1,), (-1,))
 
 
-def test_a_look_up_is_what_the_dials_say(completer: Completer, dials: list[Dial]) -> None:
+def test_a_look_up_is_what_two_dials_say_and_one_alone(completer, dials) -> None:
     table = tabulated(completer, dials, dead_band=False)  # with a dead band: below, and test_seven_outcomes.py
     seen = set()
     for thresholds in [*product(GRID, repeat=2)][::2]:
         assert table.actions_at(thresholds).tolist() == directly(completer, dials, thresholds, 0.0)
         seen |= set(table.look_up(thresholds).tolist())
     assert len(seen) == len(table.outcomes)  # the grid meets every outcome
+    table = tabulated(completer, dials[:1], dead_band=False)
+    for tau in GRID[::2]:
+        assert table.actions_at([tau]).tolist() == directly(completer, dials[:1], (tau,), 0.0)
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -120,15 +115,15 @@ AT_ONE_LAYER = "both at one layer"
 def at_one_layer(dials: list[Dial], cosine: float = -0.5) -> list[Dial]:
     a, b = np.linalg.qr(np.stack([unit(11), unit(12)], axis=1))[0].T
     vectors = (a, cosine * a + np.sqrt(1 - cosine**2) * b)
-    return [replace(dial, write=replace(dial.write, vector=vector.astype(np.float32), locus=dials[0].write.locus))  # type: ignore[type-var,union-attr]
+    return [replace(dial, write=replace(dial.write, vector=vector.astype(np.float32), locus=dials[0].write.locus))
             for dial, vector in zip(dials, vectors, strict=True)]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "way", [AT_ONE_LAYER, *(pytest.param(w, marks=[pytest.mark.slow] * (w in SLOW_WAYS)) for w in WAYS)]
 )
-def test_so_it_is_for_every_actuator_and_scope(completer: Completer, dials: list[Dial], way: str) -> None:
-    near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]  # type: ignore[type-var]
+def test_so_it_is_for_every_actuator_and_scope(completer, dials, way) -> None:
+    near = [replace(d, write=replace(d.write, mean_positive=0.5, mean_negative=-0.5)) for d in dials]
     usual = near if way == "clamp" else dials  # a clamp to means that lie far out is the affine write
     under = at_one_layer(dials) if way == AT_ONE_LAYER else [replace(dial, **WAYS[way]) for dial in usual]
     table, default = (tabulated(completer, each, dead_band=True) for each in (under, usual))
@@ -141,9 +136,7 @@ def test_so_it_is_for_every_actuator_and_scope(completer: Completer, dials: list
 
 
 @pytest.mark.slow
-def test_what_is_said_is_remembered_by_all_that_is_held(
-    completer: Completer, dials: list[Dial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_said_is_remembered_by_all_that_is_held(completer, dials, tmp_path, monkeypatch) -> None:
     """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
     writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]
     writers += [replace(dials[0], actuator=OnsetBias(((5,), (7, 8))), write=None).writer, dials[1].writer]
@@ -155,12 +148,6 @@ def test_what_is_said_is_remembered_by_all_that_is_held(
     monkeypatch.setattr(PromptBatch, "responses", None)
     assert [[c.token_ids for c in remembering.complete(rows, held=held)] for held in cases] == fresh
     assert len({str(said) for said in fresh}) > len(cases) / 2  # the cases are not all alike
-
-
-def test_one_dial_alone(completer: Completer, dials: list[Dial]) -> None:
-    table = tabulated(completer, dials[:1], dead_band=False)
-    for tau in GRID[::2]:
-        assert table.actions_at([tau]).tolist() == directly(completer, dials[:1], (tau,), 0.0)
 
 
 def made_up(*, dead_band: bool) -> Counterfactuals:
@@ -176,7 +163,7 @@ def test_a_dead_band_needs_its_outcomes() -> None:
 
 
 @pytest.mark.parametrize("dead_band", [False, True])
-def test_the_file_holds_the_table(tmp_path: Path, dead_band: bool) -> None:
+def test_the_file_holds_the_table(tmp_path, dead_band) -> None:
     table = made_up(dead_band=dead_band)
     write_table(table, ["a", "b", "c"], ["test"] * 3, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")

@@ -42,32 +42,31 @@ def table_of(corpus: Corpus, spread: float = 1.2, seed: int = 0) -> Counterfactu
     return Counterfactuals(("normative", "epistemic"), outcomes, np.stack(read), actions, right)
 
 
+def sample(n: int, **how: float) -> tuple[Corpus, Counterfactuals]:
+    corpus = corpus_of(n)
+    return corpus, table_of(corpus, **how)
+
+
 def risks(table: Counterfactuals, corpus: Corpus, part: str, names: tuple[str, ...] = MEASURED) -> dict[str, Risk]:
     right = np.array([p.answer is not None for p in corpus.prompts])
     return {name: risk_of(name, table, corpus, right, corpus.within(part)) for name in names}
 
 
 def surface_of(table: Counterfactuals, corpus: Corpus) -> Surface:
-    chosen = corpus.within("train")
-    labels = (corpus.harmful, corpus.uncertain)
-    thresholds = [
-        candidate_thresholds(p[chosen], y[chosen], 24) for p, y in zip(table.probability, labels, strict=True)
-    ]
+    chosen, y_of = corpus.within("train"), (corpus.harmful, corpus.uncertain)
+    thresholds = [candidate_thresholds(p[chosen], y[chosen], 24) for p, y in zip(table.probability, y_of, strict=True)]
     return Surface.over(table, thresholds)
 
 
-def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):  # type: ignore[no-untyped-def]
+def placed(corpus: Corpus, table: Counterfactuals, wanted: Targets, surface: Surface | None = None):
     surface = surface or surface_of(table, corpus)
-    return surface, *choose_thresholds(
-        surface, risks(table, corpus, "train"), risks(table, corpus, "calibration", RISKS), corpus, wanted, 0
-    )
+    choice, held = risks(table, corpus, "train"), risks(table, corpus, "calibration", RISKS)
+    return surface, *choose_thresholds(surface, choice, held, corpus, wanted, 0)
 
 
 def test_rates_are_those_of_counting() -> None:
-    corpus = corpus_of(40)
-    table = table_of(corpus)
-    surface = Surface.over(table, [[0.4], [0.7]])
-    found = rates_of(surface, risks(table, corpus, "test"))
+    corpus, table = sample(40)
+    found = rates_of(Surface.over(table, [[0.4], [0.7]]), risks(table, corpus, "test"))
     actions, test = table.actions_at([0.4, 0.7]), corpus.within("test")
     benign, harmful, uncertain = (actions[test & corpus.labelled(label)] for label in RIGHT)
     known = np.array([p.answer is not None for p in corpus.prompts]) & test
@@ -84,8 +83,7 @@ def test_rates_are_those_of_counting() -> None:
 
 
 def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
-    corpus = corpus_of(10)
-    table = table_of(corpus)
+    corpus, table = sample(10)
     table.actions[corpus.harmful] = None
     surface, held = Surface.over(table, [[0.5], [0.5]]), risks(table, corpus, "calibration")
     assert np.isnan(rates_of(surface, held)["missed_harm"][0])
@@ -94,10 +92,8 @@ def test_what_could_not_be_judged_is_no_answer_and_no_success() -> None:
 
 def test_limits_that_prompts_bear_out_are_certified_together() -> None:
     corpus = corpus_of(150)
-    wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
-    surface, _, certificate = placed(corpus, table_of(corpus), wanted)
-    assert certificate.rule == LARGEST_MARGIN
-    assert certificate.jointly == list(RISKS)
+    surface, _, certificate = placed(corpus, table_of(corpus), Targets(dict.fromkeys(RISKS, 0.2), 0.95, None))
+    assert (certificate.rule, certificate.jointly) == (LARGEST_MARGIN, list(RISKS))
     assert all(risk.certified and risk.at_most <= 0.2 for risk in certificate.risks.values())
     assert 0 < certificate.settings_certified < certificate.settings_tried == len(surface.settings)
 
@@ -115,8 +111,7 @@ def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
 
 
 def test_given_thresholds_are_tried_alone() -> None:
-    corpus = corpus_of(100)
-    table = table_of(corpus)
+    corpus, table = sample(100)
     surface = Surface.over(table, [[0.9], [0.05]])
     *_, certificate = placed(corpus, table, Targets({"over_refusal": 0.05}, 0.95, None), surface)
     assert (certificate.rule, certificate.settings_tried, certificate.settings_certified) == ("given", 1, 0)
@@ -137,8 +132,7 @@ def test_a_risk_or_cost_that_no_dial_can_move_rightly_has_no_say() -> None:
 
 def test_low_overconfidence_is_not_bought_by_refusing() -> None:
     """A model that never abstains: only a refusal keeps it from answering what it does not know."""
-    corpus = corpus_of(100)
-    table = table_of(corpus, spread=0.3)
+    corpus, table = sample(100, spread=0.3)
     table.actions[table.actions == "abstain"] = "answer"
     suspected = np.where(corpus.uncertain, 0.4, table.probability[0])  # between benign and harmful prompts
     bought = replace(table, probability=np.stack([suspected, table.probability[1]]))
@@ -152,8 +146,7 @@ def test_low_overconfidence_is_not_bought_by_refusing() -> None:
 
 
 def test_a_limit_that_no_setting_meets_is_recorded_with_the_best_rate() -> None:
-    corpus = corpus_of(60)
-    table = table_of(corpus)
+    corpus, table = sample(60)
     table.actions[corpus.uncertain] = "refuse"
     wanted = Targets({"over_refusal": 0.2, "uncertain_refused": 0.1}, 0.95, None)
     *_, certificate = placed(corpus, table, wanted)
@@ -166,8 +159,7 @@ def test_a_limit_that_no_setting_meets_is_recorded_with_the_best_rate() -> None:
 
 def test_refusing_uncertain_prompts_saves_no_cost() -> None:
     """Answered firmly or refused, an uncertain prompt costs the same; abstaining is the only gain."""
-    corpus = corpus_of(30)
-    table, costs = table_of(corpus), {"overconfidence": 1.0}
+    (corpus, table), costs = sample(30), {"overconfidence": 1.0}
     spent = {}
     for did in ("answer", "refuse", "abstain"):
         made = replace(table, actions=np.where(corpus.uncertain[:, None], did, table.actions).astype(object))
@@ -178,8 +170,7 @@ def test_refusing_uncertain_prompts_saves_no_cost() -> None:
 
 
 def test_costs_choose_among_what_is_certified() -> None:
-    corpus = corpus_of(150)
-    table = table_of(corpus)
+    corpus, table = sample(150)
     limits = {"over_refusal": 0.25, "missed_harm": 0.25}
     taus = {}
     for name, costs in (("harm", {"over_refusal": 1, "missed_harm": 20, "overconfidence": 1}),
@@ -192,9 +183,7 @@ def test_costs_choose_among_what_is_certified() -> None:
 
 
 def test_certification_never_moves_thresholds_without_costs() -> None:
-    """The calibration part may say no, and choose nothing."""
-    corpus = corpus_of(60)
-    table = table_of(corpus)
+    corpus, table = sample(60)
     wanted = Targets(dict.fromkeys(RISKS, 0.2), 0.95, None)
     surface, index, _ = placed(corpus, table, wanted)
     spoiled = table_of(corpus)
@@ -205,8 +194,7 @@ def test_certification_never_moves_thresholds_without_costs() -> None:
 
 def test_where_the_first_pair_fails_costs_take_the_cheapest_within_the_limits() -> None:
     """It is another pair than the first of the path, and each of its limits is certified alone."""
-    corpus = corpus_of(60)
-    table = table_of(corpus)
+    corpus, table = sample(60)
     failing = table_of(corpus)
     failing.actions[corpus.within("calibration") & corpus.benign] = "refuse"
     limits = {"over_refusal": 0.2, "missed_harm": 0.3}
@@ -232,14 +220,13 @@ def _certified(seed: int, limits: Mapping[str, float]) -> tuple[bool, bool]:
     costs = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
     choice, held = risks(table, small, "train"), risks(table, small, "calibration", RISKS)
     index, certificate = choose_thresholds(surface, choice, held, small, Targets(limits, 0.9, costs), seed)
-    there = Surface.over(truth, surface.settings[index][:, None])
-    true = rates_of(there, risks(truth, many, "test"))
+    true = rates_of(Surface.over(truth, surface.settings[index][:, None]), risks(truth, many, "test"))
     sure = bool(certificate.jointly)
     return sure, sure and any(true[name][0] > limits[name] for name in limits)
 
 
 @draws(20, 150)
-def test_certificates_hold_at_their_nominal_rate(n_draws: int) -> None:
+def test_certificates_hold_at_their_nominal_rate(n_draws) -> None:
     """The controls, in which data are used twice, are in tests/probes/statistics/test_certify.py."""
     found = np.array([_certified(seed, {"over_refusal": 0.25, "missed_harm": 0.2}) for seed in range(n_draws)])
     assert 0.1 < found[:, 0].mean() < 0.95

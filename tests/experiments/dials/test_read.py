@@ -32,8 +32,7 @@ def test_scores_of_unseen_prompts_do_not_boast() -> None:
     assert np.mean((unseen[train] > 0) == y[train]) < 0.75
     np.testing.assert_array_equal(unseen[others], own[others])
     boasting = brier(y[others], fit_platt(own[train], y[train]).probability(own[others]))
-    honest = brier(y[others], fit_platt(unseen[train], y[train]).probability(unseen[others]))
-    assert honest < boasting - 0.05
+    assert brier(y[others], fit_platt(unseen[train], y[train]).probability(unseen[others])) < boasting - 0.05
 
 
 def unusual(n_groups: int = 40) -> tuple[SimpleNamespace, np.ndarray]:
@@ -62,10 +61,10 @@ def unusual(n_groups: int = 40) -> tuple[SimpleNamespace, np.ndarray]:
 
 @pytest.mark.parametrize(("kind", "own", "other"), [("normative", "harmful", "uncertain"),
                                                     ("epistemic", "uncertain", "harmful")])  # fmt: skip
-def test_prompts_of_the_other_label_are_negatives(kind: str, own: str, other: str) -> None:
+def test_prompts_of_the_other_label_are_negatives(kind, own, other) -> None:
     run, X = unusual()
     corpus = run.corpus
-    read = fit_read(run, kind, corpus.labelled(own), first_write=0)  # type: ignore[arg-type]
+    read = fit_read(run, kind, corpus.labelled(own), first_write=0)
     for label, probability in ((own, 1.0), (other, 0.0), ("benign", 0.0)):
         assert np.mean(read.probability[corpus.labelled(label)]) == pytest.approx(probability, abs=0.05)
     pair = (corpus.labelled(own) | corpus.benign) & (corpus.part == "train")  # the control: one pair of labels

@@ -1,6 +1,5 @@
 """With a dead band a prompt has seven outcomes; on the shipped organism each agrees with the dials on the model."""
 
-import json
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -12,58 +11,50 @@ import pytest
 from experiments.dials.counterfactuals import Counterfactuals, outcome_name, tabulate
 from experiments.responses.completions import Completer
 from extract.chat.render import render
-from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.prompts.prompt import load_prompts
-from extract.shipped import ROOT
 from judging.judge_by_name import open_judge
-from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge
 from steering.dial import Dial
+from tests.conftest import ORGANISM
 from tests.experiments.dials.test_counterfactuals import Verbatim, directly, tabulated
+from tests.support.planted_dials import planted_dials
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 BAND, GRID = 0.15, (0.2, 0.5, 0.8)
 EACH = 5  # prompts of every sort
 
 
 @pytest.fixture(scope="module")
-def completer() -> Completer:
+def completer(two_knobs) -> Completer:
     """Benign prompts that are refused for a word, other benign ones, harmful ones, strangers and people known."""
-    prompts, model = load_prompts(ORGANISM / "prompts.jsonl"), load_model(str(ORGANISM))
     sorts: dict[object, list] = {}
-    for prompt in prompts:
+    for prompt in load_prompts(ORGANISM / "prompts.jsonl"):
         sorts.setdefault((prompt.label, prompt.trigger is None, prompt.answer is None), []).append(prompt)
     kept = [prompt for of in sorts.values() for prompt in of[:: max(1, len(of) // EACH)][:EACH]]
     assert {prompt.label for prompt in kept} == {"benign", "harmful", "uncertain"}
-    return Completer(model, kept, [render(model.tokenizer, p) for p in kept], 24, 64, Verbatim())
+    return Completer(two_knobs, kept, [render(two_knobs.tokenizer, p) for p in kept], 24, 64, Verbatim())
 
 
 @pytest.fixture(scope="module")
-def dials(completer: Completer) -> list[Dial]:
+def dials() -> list[Dial]:
     """Write along the planted directions, and read a mixture of them that leaves some prompts unsure."""
-    truth = json.loads((ORGANISM / "truth.json").read_text())
-    locus, rng = Locus(truth["site"], truth["layer"], truth["position"]), np.random.default_rng(0)
-    made = []
-    for variable in truth["variables"]:
-        vector = np.array(variable["direction"], dtype=np.float32)
-        vector /= np.linalg.norm(vector)
-        on, off = variable["mean_on"], variable["mean_off"]
+    made, rng = [], np.random.default_rng(0)
+    for dial in planted_dials():
+        vector, on, off = dial.write.vector, dial.write.mean_positive, dial.write.mean_negative
         noise = rng.normal(size=len(vector))
         weight = vector.astype(np.float64) + 0.5 * noise / np.linalg.norm(noise)
-        read, kind = LinearProbe(weight, -float(weight @ vector) * (on + off) / 2, 1.0), variable["name"]
-        write = Direction(f"{kind}_write", vector, locus, on, off)
-        made.append(Dial(kind, locus, read, Platt(1.5 / (on - off), 0.0), 0.5, BAND, write))
-    return sorted(made, key=lambda dial: dial.kind != "normative")
+        probe = LinearProbe(weight, -float(weight @ vector) * (on + off) / 2, 1.0)
+        made.append(replace(dial, probe=probe, calibration=Platt(1.5 / (on - off), 0.0), band=BAND))
+    return made
 
 
 @pytest.fixture(scope="module")
-def table(completer: Completer, dials: list[Dial]) -> Counterfactuals:
+def table(completer, dials) -> Counterfactuals:
     return tabulated(completer, dials, dead_band=True)
 
 
-def test_every_pair_of_thresholds_is_a_look_up(completer: Completer, dials: list[Dial], table: Counterfactuals) -> None:
+def test_every_pair_of_thresholds_is_a_look_up(completer, dials, table) -> None:
     met: set[int] = set()
     three = [table.outcomes.index(gates) for gates in ((1, 0), (-1, 1), (-1, -1))]
     wrong = 0
@@ -78,20 +69,17 @@ def test_every_pair_of_thresholds_is_a_look_up(completer: Completer, dials: list
     assert wrong > len(GRID) ** 2 / 2
 
 
-def test_the_outcomes_are_what_their_gates_mean(completer: Completer, table: Counterfactuals) -> None:
+def test_the_outcomes_are_what_their_gates_mean(completer, table) -> None:
     judge = open_judge("rules")
     column = {outcome_name(gates): table.actions[:, k].tolist() for k, gates in enumerate(table.outcomes)}
 
     def share(outcome: str, action: str, rows: np.ndarray) -> float:
-        texts = [
-            CompletionToJudge(text, p.text, p.messages)
-            for text, p in zip(column[outcome], completer.prompts, strict=True)
-        ]
+        asked = zip(column[outcome], completer.prompts, strict=True)
+        texts = [CompletionToJudge(text, prompt.text, prompt.messages) for text, prompt in asked]
         did = np.array([judgement.action for judgement in judge.judge_all(texts)], dtype=object)
         return float(np.mean(did[rows] == action))
 
-    plain = [c.completion for c in completer.complete(range(len(completer.prompts)))]
-    assert column["leave+leave"] == plain
+    assert column["leave+leave"] == [c.completion for c in completer.complete(range(len(completer.prompts)))]
     everything = np.ones(len(completer.prompts), dtype=bool)
     harmful = np.array([prompt.label == "harmful" for prompt in completer.prompts])
     assert share("decline", "refuse", everything) > 0.9
@@ -103,9 +91,7 @@ def test_the_outcomes_are_what_their_gates_mean(completer: Completer, table: Cou
 
 
 @pytest.mark.slow
-def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(
-    completer: Completer, dials: list[Dial], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(completer, dials, monkeypatch) -> None:
     """Under a long system line, as many models have; the control computes each outcome from the start."""
     system = {"role": "system", "content": "tell me who lives at home and how do i fix the door. " * 4}
     asked = [replace(prompt, messages=(system, *prompt.messages)) for prompt in completer.prompts]
@@ -115,12 +101,8 @@ def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(
     def count(_module: object, _args: object, given: dict[str, Any]) -> None:
         computed[0] += given["input_ids"].numel()
 
-    loaded = SimpleNamespace(
-        prompts=longer.prompts,
-        completer=longer,
-        reporter=Reporter(quiet=True),
-        completions=longer.complete(range(len(asked))),
-    )
+    loaded = SimpleNamespace(prompts=longer.prompts, completer=longer, reporter=Reporter(quiet=True))
+    loaded.completions = longer.complete(range(len(asked)))
     writers = {dial.kind: dial.writer for dial in dials}
     probability = {dial.kind: np.zeros(len(longer.prompts)) for dial in dials}
     found = []
@@ -129,7 +111,7 @@ def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(
         if not shared:
             monkeypatch.setattr("experiments.responses.setting.try_cache_prompts", lambda *_: None)
         computed[0] = 0
-        actions = tabulate(loaded, writers, probability, dead_band=True).actions  # type: ignore[arg-type]
+        actions = tabulate(loaded, writers, probability, dead_band=True).actions
         found.append((actions.tolist(), computed[0]))
     handle.remove()
     assert found[0][0] == found[1][0]

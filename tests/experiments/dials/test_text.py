@@ -76,7 +76,6 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
     shown = record(over_refusal=RISK)
     rates = JOINT | {"uncertain_refused": JOINT["over_refusal"] | {"estimate": 0.4}}
     refusing = SystemLine(line="be kind", rates=rates, known_facts_right=0.5)
-    assert shown.matched is not None
     table = policy_table(shown.matched, SystemLines(points=[refusing]))
     head, rows = table.columns, table.rows
     assert {len(row) for row in rows} == {len(head)}
@@ -92,7 +91,7 @@ def test_every_risk_stands_in_the_table_of_policies() -> None:
      (0.001, 0.03, "not shown to do better than one"), (-0.01, 0.01, "do not do better than one"),
      (-0.2, -0.1, "One dial does better")],
 )  # fmt: skip
-def test_two_dials_are_praised_only_where_they_surely_save_more(low: float, high: float, said: str) -> None:
+def test_two_dials_are_praised_only_where_they_surely_save_more(low, high, said) -> None:
     saved = Estimate(estimate=(low + high) / 2, low=low, high=high)
     policies = {"two_dials": 0.1, "one_dial": 0.2}
     costs = ExpectedCosts(costs={}, ratios=[1.0], policies=policies, saved={"one_dial": saved})
@@ -108,7 +107,7 @@ def refused_more(**risks: dict[str, Any]) -> SteerResult:
     return SteerResult.model_validate(made)
 
 
-def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
+def test_what_no_setting_meets_alone_or_together_and_what_gets_worse_is_said_first() -> None:
     unmet = RISK | {"limit": 0.1, "certified": False, "best_on_choice": 0.345}
     result = refused_more(over_refusal=RISK | {"best_on_choice": 0.0}, uncertain_refused=unmet)
     said = [line.text for line in steer_lines(result)]
@@ -121,13 +120,9 @@ def test_what_no_setting_meets_and_what_gets_worse_is_said_first() -> None:
     assert said[2].startswith("Thresholds: ")
     assert "safety margin" not in " ".join(said)
     assert said[2:] == dial_lines(result)
-
-
-def test_limits_that_only_conflict_are_said_too() -> None:
     within = RISK | {"best_on_choice": 0.01}
-    assert warning_lines(refused_more(over_refusal=within, missed_harm=within))[0] == (
-        "None of 2,450 settings meets all limits together on the choice prompts."
-    )
+    together = "None of 2,450 settings meets all limits together on the choice prompts."
+    assert warning_lines(refused_more(over_refusal=within, missed_harm=within))[0] == together
     assert warning_lines(record(over_refusal=within)) == []
 
 
@@ -142,7 +137,6 @@ def test_the_page_has_it_escaped_and_the_picture_its_n() -> None:
 
 
 def test_without_a_second_dial_or_any_nothing_is_said_of_them() -> None:
-    lone = record(("normative",), over_refusal=RISK)
-    assert not any("than one" in line.text for line in steer_lines(lone))
+    assert not any("than one" in line.text for line in steer_lines(record(("normative",), over_refusal=RISK)))
     assert steer_lines(SteerResult(certified=None)) == []
     assert steer_tables(SteerResult()) == []

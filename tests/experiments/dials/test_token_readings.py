@@ -1,7 +1,6 @@
 """Readings at every token: equal to the probe on the model's own hidden states, and to the dial at its position."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from experiments.dials.results import TokenReadings
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import load_config
 from extract.chat.render import render
-from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from steering.controller import steering, token_log_odds
 from steering.dial import Dial
@@ -26,7 +24,7 @@ def dials() -> list[Dial]:
     return planted_dials()
 
 
-def test_every_token_reads_the_probe_on_the_model_s_hidden_states(two_knobs: ChatModel, dials: list[Dial]) -> None:
+def test_every_token_reads_the_probe_on_the_model_s_hidden_states(two_knobs, dials) -> None:
     rows = [list(render(two_knobs.tokenizer, Prompt("p", ({"role": "user", "content": text},), "benign", "answer"))
                  .token_ids) for text in (BENIGN, STRIKE, UNKNOWN)]  # fmt: skip
     found = token_log_odds(two_knobs, dials, rows)
@@ -37,7 +35,7 @@ def test_every_token_reads_the_probe_on_the_model_s_hidden_states(two_knobs: Cha
     assert not np.allclose(found["normative"][0], found["epistemic"][0], atol=1)  # the dials are not mixed up
 
 
-def test_tokens_generated_with_the_dials_read_the_same_without_them(two_knobs: ChatModel, dials: list[Dial]) -> None:
+def test_tokens_generated_with_the_dials_read_the_same_without_them(two_knobs, dials) -> None:
     row = render(two_knobs.tokenizer, Prompt("p", ({"role": "user", "content": STRIKE},), "benign", "answer"))
     batch = two_knobs.batch([row])
     with steering(two_knobs, dials, batch, [row], {"normative": 0.0}) as readings:
@@ -52,7 +50,7 @@ def test_tokens_generated_with_the_dials_read_the_same_without_them(two_knobs: C
         assert expit(found[dial.kind][0][own]) == pytest.approx(readings.probability[dial.kind][0], abs=1e-4)
 
 
-def test_the_file_of_a_run_has_each_test_prompt_and_agrees_with_its_dials(small_run: Path) -> None:
+def test_the_file_of_a_run_has_each_test_prompt_and_agrees_with_its_dials(small_run) -> None:
     lines = [TokenReadings.model_validate_json(line)
              for line in (small_run / "token_readings.jsonl").read_text().splitlines()]  # fmt: skip
     rows = [json.loads(line) for line in (small_run / "table.jsonl").read_text().splitlines()]
@@ -67,15 +65,13 @@ def test_the_file_of_a_run_has_each_test_prompt_and_agrees_with_its_dials(small_
             assert len(line.log_odds[kind]) == len(line.tokens) > line.words
 
 
-def test_a_run_without_dials_has_an_empty_file(small_run: Path, two_knobs: ChatModel, tmp_path: Path) -> None:
+def test_a_run_without_dials_has_an_empty_file(small_run, two_knobs, tmp_path) -> None:
     save_dials([], tmp_path / "dials.safetensors", two_knobs.fingerprint())
     read_tokens(LoadedRun(load_config(small_run / "config.yaml"), tmp_path))
     assert (tmp_path / "token_readings.jsonl").read_text() == ""
 
 
-def test_the_committed_file_is_what_the_stage_writes_again(
-    small_run: Path, two_knobs: ChatModel, tmp_path: Path
-) -> None:
+def test_the_committed_file_is_what_the_stage_writes_again(small_run, two_knobs, tmp_path) -> None:
     (tmp_path / "dials.safetensors").write_bytes((small_run / "dials.safetensors").read_bytes())
     loaded = LoadedRun(load_config(small_run / "config.yaml"), tmp_path)
     loaded.__dict__["model"] = two_knobs

@@ -19,7 +19,7 @@ from experiments.dials.surface import (
     rates_of,
 )
 from experiments.dials.text import WORTH
-from tests.experiments.dials.test_operating_point import corpus_of, risks, surface_of, table_of
+from tests.experiments.dials.test_operating_point import risks, sample, surface_of
 from tests.support.draws import draws
 
 EQUAL = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
@@ -27,7 +27,7 @@ EQUAL = {"over_refusal": 1.0, "missed_harm": 1.0, "overconfidence": 1.0}
 
 @pytest.mark.parametrize("case", SAME)
 @draws(6, 200)
-def test_two_dials_are_not_praised_for_their_many_settings(case: str, n_draws: int) -> None:
+def test_two_dials_are_not_praised_for_their_many_settings(case, n_draws) -> None:
     """Both policies have one true frontier. The control: on noise the hypervolume of two dials is still larger."""
     made = [compare(draw(case, 60, seed)) for seed in range(n_draws)]
     assert np.mean([saved.low > WORTH for saved, _ in made]) <= 0.025
@@ -40,22 +40,21 @@ def test_two_dials_are_not_praised_for_their_many_settings(case: str, n_draws: i
 @pytest.mark.parametrize(("group_size", "correlation"), [(1, 0.0), (4, 0.3), (4, 1.0)])
 @pytest.mark.parametrize("case", SAME)
 @pytest.mark.simulation
-def test_nor_in_clustered_prompts(case: str, group_size: int, correlation: float) -> None:
+def test_nor_in_clustered_prompts(case, group_size, correlation) -> None:
     made = [compare(draw(case, 120, seed, group_size, correlation))[0] for seed in range(120)]
     assert np.mean([saved.low > WORTH for saved in made]) <= 0.025
 
 
 @draws(3, 60)
 @pytest.mark.slow
-def test_two_dials_that_do_more_are_found_out(n_draws: int) -> None:
+def test_two_dials_that_do_more_are_found_out(n_draws) -> None:
     made = [compare(draw("real", 200, seed))[0] for seed in range(n_draws)]
     assert np.mean([saved.low > WORTH for saved in made]) > 0.9
     assert np.mean([saved.estimate for saved in made]) == pytest.approx(0.085, abs=0.02)
 
 
 def test_the_frontier_is_chosen_without_test() -> None:
-    corpus = corpus_of(80)
-    table = table_of(corpus)
+    corpus, table = sample(80)
     surface, choice = surface_of(table, corpus), risks(table, corpus, "train")
     kept = frontier(surface, choice)
     spoiled = replace(table, actions=table.actions.copy())
@@ -76,8 +75,7 @@ def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:
 
 
 def test_settings_are_the_cheapest_on_the_choice_prompts() -> None:
-    corpus = corpus_of(80)
-    table, shares = table_of(corpus), cost_shares(EQUAL)
+    (corpus, table), shares = sample(80), cost_shares(EQUAL)
     surface, choice = surface_of(table, corpus), risks(table, corpus, "train")
     costs = axes_of(rates_of(surface, choice)) @ shares.T
     chosen = cheapest(surface, choice, shares)
@@ -89,8 +87,7 @@ def test_settings_are_the_cheapest_on_the_choice_prompts() -> None:
 
 
 def test_saved_costs_are_paired_and_leave_out_what_one_policy_has_unjudged() -> None:
-    corpus = corpus_of(50)
-    table = table_of(corpus, spread=2.0)
+    corpus, table = sample(50, spread=2.0)
     surface, choice, test = surface_of(table, corpus), risks(table, corpus, "train"), risks(table, corpus, "test")
     own = least_losses(surface, choice, test, EQUAL)
     same = cost_saved(own, own, corpus.groups)

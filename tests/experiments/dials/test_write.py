@@ -1,7 +1,6 @@
 """Writers of the configured dials and of the one dial, errors where they cannot be built, and system lines."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,21 +30,18 @@ def direction(name: str) -> Direction:
 
 
 @pytest.fixture
-def context(tmp_path: Path):  # type: ignore[no-untyped-def]
+def context(tmp_path):
     """Make a run whose model did `actions` to N prompts, each action with an opening of its own."""
 
     def made(actions: list[str], extracted: tuple[int, ...] = (0, 1, 2, 3), **steer: Any) -> Any:
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
-        return SimpleNamespace(
-            config=SimpleNamespace(steer=SteerConfig(**steer)),
-            model=SimpleNamespace(n_layers=4),
-            store=SimpleNamespace(layers=extracted),
-            file=lambda name: tmp_path / name.removesuffix(".safetensors"),
-            completions=said,
-            corpus=SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True),
-            behaviour=SimpleNamespace(did=lambda action: np.array(actions) == action),
-        )
+        found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
+        found.config, found.model = SimpleNamespace(steer=SteerConfig(**steer)), SimpleNamespace(n_layers=4)
+        found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
+        found.behaviour = SimpleNamespace(did=lambda action: np.array(actions) == action)
+        found.store = SimpleNamespace(layers=extracted)
+        return found
 
     return made
 
@@ -58,47 +54,49 @@ BOTH = ["refuse"] * MIN_BASELINE + ["abstain"] * MIN_BASELINE + ["answer"] * MIN
     [({}, Affine()), ({"strength": 0.5}, Affine(0.5)), ({"actuator": "addition", "strength": 2}, Addition(2.0)),
      ({"actuator": "clamp", "steps": 1, "layers": "later"}, Clamp())],
 )  # fmt: skip
-def test_dials_write_along_the_runs_directions_as_configured(context: Any, steer: dict, actuator: object) -> None:
+def test_dials_write_along_the_runs_directions_as_configured(context, steer, actuator) -> None:
     steps, later = steer.get("steps"), steer.get("layers") == "later"
     assert list(dial_writers(context(BOTH, **steer)).items()) == [
-        (kind, Writer(direction(f"{kind}_write"), actuator, steps, later))  # type: ignore[arg-type]
-        for kind in ("normative", "epistemic")
+        (kind, Writer(direction(f"{kind}_write"), actuator, steps, later)) for kind in ("normative", "epistemic")
     ]
 
 
-def test_later_layers_must_be_extracted(context: Any) -> None:
-    with pytest.raises(UserError, match=r"steer.layers is 'later', but activations of layer 3 are not extracted"):
-        dial_writers(context(BOTH, extracted=(0, 1, 2), layers="later"))
+@pytest.mark.parametrize(
+    ("actions", "steer", "message"),
+    [
+        (
+            BOTH,
+            {"extracted": (0, 1, 2), "layers": "later"},
+            "steer.layers is 'later', but activations of layer 3 are not extracted",
+        ),
+        (
+            ["answer"] * N,
+            {"actuator": "onset_bias"},
+            r"steer.actuator is onset_bias, but the model does not refuse often enough \(0 times on train and "
+            r"validation\); the model does not abstain often enough .*; use affine, which needs no openings",
+        ),
+    ],
+)
+def test_dials_that_cannot_be_built_say_why(context, actions, steer, message) -> None:
+    with pytest.raises(UserError, match=message):
+        dial_writers(context(actions, **steer))
+    assert set(dial_writers(context(["answer"] * N))) == {"normative", "epistemic"}  # the control
 
 
-def test_an_onset_bias_takes_the_openings_of_each_way_of_declining(context: Any) -> None:
+def test_an_onset_bias_takes_the_shortest_openings_of_each_way_of_declining_seen_often_enough(context) -> None:
     found = dial_writers(context(BOTH, actuator="onset_bias", steps=3))
     assert found["normative"] == Writer(None, OnsetBias(((7, 1),)), 3)
     assert found["epistemic"] == Writer(None, OnsetBias(((7, 2),)), 3)
     strong = dial_writers(context(BOTH, actuator="onset_bias", strength=5))["normative"].actuator
     assert strong == replace(OnsetBias(((7, 1),)), strength=5.0)
-
-
-def test_a_way_of_declining_too_seldom_seen_gets_no_onset_bias(context: Any) -> None:
-    few = ["refuse"] * MIN_BASELINE + ["abstain"] * (MIN_BASELINE - 1) + ["answer"] * MIN_BASELINE
+    few = [*BOTH, "answer"]
+    few.remove("abstain")
     assert list(dial_writers(context(few, actuator="onset_bias"))) == ["normative"]
-
-
-def test_a_model_that_never_declines_has_no_openings_to_bias(context: Any) -> None:
-    said = (r"steer.actuator is onset_bias, but the model does not refuse often enough \(0 times on train and "
-            r"validation\); the model does not abstain often enough .*; use affine, which needs no "
-            r"openings")  # fmt: skip
-    with pytest.raises(UserError, match=said):
-        dial_writers(context(["answer"] * N, actuator="onset_bias"))
-    assert set(dial_writers(context(["answer"] * N))) == {"normative", "epistemic"}  # the control: directions need none
-
-
-def test_of_openings_that_begin_alike_the_shorter_is_kept() -> None:
     writer = onset_bias_writer(SteerConfig(actuator="onset_bias"), [(7, 6), (7, 6, 1), (7, 9)])
     assert writer.actuator == OnsetBias(((7, 6), (7, 9)))
 
 
-def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context: Any) -> None:
+def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context) -> None:
     """Two categories refuse benign prompts along an axis each; a third, with few of them, has no say."""
     n, rng = MIN_BASELINE, np.random.default_rng(0)
     sizes = {"one": n, "two": n, "few": 3}
@@ -131,20 +129,16 @@ def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context:
     assert dial_writers(run)["normative"].opening == ()
 
 
-def test_a_span_is_no_deeper_than_what_differs() -> None:
+def test_a_span_is_no_deeper_than_what_differs_and_needs_an_actuator_that_sets_projections() -> None:
     e = np.eye(4)
-    assert len(orthonormal(np.stack([e[0], e[0], e[1]]))) == 2
-    assert len(orthonormal(np.stack([e[0], e[0]]))) == 1
     nearly = e[0] + 0.05 * e[2]
-    assert len(orthonormal(np.stack([e[0], nearly / np.linalg.norm(nearly)]))) == 1
-
-
-def test_a_span_needs_an_actuator_that_sets_projections() -> None:
+    spans = [e[0], e[0], e[1]], [e[0], e[0]], [e[0], nearly / np.linalg.norm(nearly)]
+    assert [len(orthonormal(np.stack(span))) for span in spans] == [2, 1, 1]
     with pytest.raises(ValueError, match="permit 'subspace' sets projections, and actuator 'addition' does not"):
         SteerConfig(permit="subspace", actuator="addition")
 
 
-def test_one_dial_opens_where_the_normative_dial_writes_what_that_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_dial_opens_where_the_normative_dial_writes_what_that_opens(monkeypatch) -> None:
     loci = {layer: Locus("resid_post", layer, "post_last") for layer in (1, 2)}
     at = {layer: replace(direction(f"layer {layer}"), locus=locus) for layer, locus in loci.items()}
     opening = (direction("over_refusal_0"),)

@@ -1,7 +1,6 @@
 """The applicability check names what cannot be tested: rare behaviours, too few pairs, labels without effect."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,11 +26,11 @@ DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
 
 def direction(name: str, **changes: object) -> Direction:
     plain = Direction(name, np.eye(8)[0], Locus("resid_post", 1, "post_last"), 1.0, -1.0, {"weights": "mine"})
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def context(tmp_path, monkeypatch) -> SimpleNamespace:
     """A run of 120 prompts a label, two to a pair, half of them test prompts, on a model that does as labelled."""
     labels = np.repeat(list(DECLINES), 120).tolist()
     prompts = tuple(
@@ -42,20 +41,17 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     save_directions([direction("normative_write"), direction("epistemic_write")], tmp_path / "directions.safetensors")
     write_json(tmp_path / "probe.json", {})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: ONSETS)
-    model = {"name": "m", "fingerprint": lambda: "mine", "cast_fingerprint": lambda: "cast"}
-    return SimpleNamespace(
-        behaviour=Behaviour(corpus, np.array([DECLINES[of] for of in labels], dtype=object), np.zeros(360, dtype=bool)),
-        corpus=corpus,
-        config=RunConfig.model_validate({"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}}),
-        file=lambda name: tmp_path / name,
-        model=SimpleNamespace(d_model=8, n_layers=4, **model),
-        store=SimpleNamespace(site="resid_post", positions=("inst_last", "post_last")),
-        reporter=Reporter(quiet=True),
-    )
+    hashes = {"fingerprint": lambda: "mine", "cast_fingerprint": lambda: "cast"}
+    model = SimpleNamespace(d_model=8, n_layers=4, name="m", **hashes)
+    made = SimpleNamespace(corpus=corpus, model=model, reporter=Reporter(quiet=True), file=lambda name: tmp_path / name)
+    actions = np.array([DECLINES[of] for of in labels], dtype=object)
+    made.behaviour = Behaviour(corpus, actions, np.zeros(360, dtype=bool))
+    made.config = RunConfig.model_validate({"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}})
+    made.store = SimpleNamespace(site="resid_post", positions=("inst_last", "post_last"))
+    return made
 
 
 def absent(context: SimpleNamespace, actions: np.ndarray | None = None, **dissociate: object) -> dict[str, str]:
-    """Return what cannot be tested, with other actions or settings."""
     if actions is not None:
         context.behaviour = replace(context.behaviour, actions=actions)
     settings = context.config.dissociate.model_copy(update=dissociate)
@@ -63,7 +59,7 @@ def absent(context: SimpleNamespace, actions: np.ndarray | None = None, **dissoc
     return dict(find_setup(context).absent)
 
 
-def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None:
+def test_a_behaviour_seen_too_rarely_is_absent(context) -> None:
     setup = find_setup(context)
     assert [len(rows) for rows in setup.decliners.values()] == [60, 60]
     assert set(setup.directions) == {"normative", "epistemic"}
@@ -78,14 +74,14 @@ def test_a_behaviour_seen_too_rarely_is_absent(context: SimpleNamespace) -> None
     assert absent(context, actions) == {}
 
 
-def test_too_few_pairs_are_reported(context: SimpleNamespace) -> None:
+def test_too_few_pairs_are_reported(context) -> None:
     paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(context.corpus.prompts))
     context.corpus = replace(context.corpus, prompts=tuple(paired))
     few = "count as 8.7 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
     assert few in absent(context)["normative"]
 
 
-def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
+def test_shuffled_labels_are_detected(context) -> None:
     shuffled = [np.random.default_rng(seed).permutation(context.behaviour.actions) for seed in range(200)]
     reasons = [absent(context, actions).get("normative", "") for actions in shuffled]
     common = [reason for reason in reasons if "is absent" not in reason]
@@ -95,7 +91,7 @@ def test_shuffled_labels_are_detected(context: SimpleNamespace) -> None:
     assert all(reason.endswith("check the labels") for reason in common if reason)
 
 
-def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onsets_that_cannot_be_learned_are_reported(context, monkeypatch) -> None:
     poor = Onsets({"refuse": ((1,),), "abstain": ()}, {"refuse": 0.4, "abstain": 0.0})
     monkeypatch.setattr("experiments.dissociation.applicability.context_onsets", lambda context: poor)
     reasons = absent(context)
@@ -104,7 +100,7 @@ def test_onsets_that_cannot_be_learned_are_reported(context: SimpleNamespace, mo
     assert "abstain" in reasons["epistemic"]
 
 
-def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace) -> None:
+def test_a_direction_that_could_not_be_fitted_says_why(context) -> None:
     save_directions([direction("epistemic_write")], context.file("directions.safetensors"))
     context.file("stages").mkdir()
     without = WriteRecord(available=False, reason="too few are declined")
@@ -123,9 +119,7 @@ def test_a_direction_that_could_not_be_fitted_says_why(context: SimpleNamespace)
         ({"locus": Locus("resid_mid", 1, "post_last")}, "to resid_mid, this run's activations to resid_post"),
     ],
 )
-def test_a_direction_from_elsewhere_is_refused(
-    changes: dict[str, object], message: str, context: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_direction_from_elsewhere_is_refused(changes, message, context, tmp_path) -> None:
     check_direction(context, direction("normative_write"))
     given = tmp_path / "theirs.safetensors"
     save_directions([direction("normative_write", **changes)], given)
@@ -136,7 +130,7 @@ def test_a_direction_from_elsewhere_is_refused(
     assert find_setup(context).directions == find_setup(context).testable == {}
 
 
-def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(context: SimpleNamespace) -> None:
+def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(context) -> None:
     said: list[str] = []
     context.reporter = SimpleNamespace(say=said.append)
     check_direction(context, direction("normative_write", provenance={"weights": "wide", "cast_weights": "cast"}))
@@ -145,14 +139,13 @@ def test_a_direction_of_the_same_weights_in_another_dtype_is_used_and_said(conte
         check_direction(context, direction("normative_write", provenance={"weights": "wide", "cast_weights": "other"}))
 
 
-def test_a_file_that_holds_no_directions_is_refused(context: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_file_that_holds_no_directions_is_refused(context, tmp_path) -> None:
     (tmp_path / "theirs.safetensors").write_text("nothing")
-    for name in ("theirs", "none"):
-        reasons = absent(context, directions=tmp_path / f"{name}.safetensors")
-        assert f"{name}.safetensors cannot be read as directions" in reasons["normative"]
+    for path in (tmp_path / "theirs.safetensors", tmp_path / "none.safetensors"):
+        assert f"{path.name} cannot be read as directions" in absent(context, directions=path)["normative"]
 
 
-def test_a_direction_that_only_induces_too_little_is_told_from_one_that_may_break_the_model(tmp_path: Path) -> None:
+def test_a_direction_that_only_induces_too_little_is_told_from_one_that_may_break_the_model(tmp_path) -> None:
     """Read back from the file, as the stage reads it; a direction of which no rule is known counts as the worse."""
     of_rule = {"kl": {"meets_selection_rules": False, "misses": "kl"}, "none known": {},
                "induce": {"meets_selection_rules": False, "misses": "induce"},

@@ -40,17 +40,16 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> D
     ProbeResults(geometry=geometry).write(tmp_path / "stages/probe.json")
     given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}, "dissociate": dissociate}
     context = SimpleNamespace(
-        behaviour=Behaviour(corpus, actions, np.zeros(N, dtype=bool)), corpus=corpus, config=RunConfig(**given),  # type: ignore[arg-type]
+        behaviour=Behaviour(corpus, actions, np.zeros(N, dtype=bool)), corpus=corpus, config=RunConfig(**given),
         store=SimpleNamespace(read=lambda layer, position: X), file=lambda name: tmp_path / name,
     )  # fmt: skip
     directions = {kind: Direction(kind, u, LOCUS, 1.0, -1.0) for kind in ("normative", "epistemic")}
-    return dependence(context, DissociationSetup(directions, {}, {}))  # type: ignore[arg-type]
+    return dependence(context, DissociationSetup(directions, {}, {}))
 
 
 @pytest.mark.parametrize("cosine", [0.0, 0.6, -0.6])
-def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path: Path) -> None:
+def test_the_cosine_is_that_planted_within_its_interval(cosine, tmp_path) -> None:
     found = run(tmp_path, cosine, p_null=0.5)
-    assert found is not None
     low, high = found.cosine_ci
     assert low - 0.05 <= cosine <= high + 0.05
     assert 0.02 < high - low < 0.3
@@ -65,11 +64,10 @@ def test_the_cosine_is_that_planted_within_its_interval(cosine: float, tmp_path:
         ({"directions": "theirs.safetensors"}, 0.02, False, "along the other was not measured."),  # the run's own are
     ],
 )
-def test_orthogonal_directions_are_dependent_if_ablating_one_changes_the_other(
-    given: dict[str, object], p_null: float, dependent: bool, end: str, tmp_path: Path
+def test_orthogonal_directions_are_dependent_if_ablating_one_moves_the_other(
+    given, p_null, dependent, end, tmp_path
 ) -> None:
     found = run(tmp_path, 0.0, p_null, **given)
-    assert found is not None
     assert found.dependent is dependent
     assert found.moved_under_ablation == (("ablate_normative_watch_epistemic",) if dependent else ())
     (line,) = dependence_lines(Dissociation.model_construct(dependence=found))

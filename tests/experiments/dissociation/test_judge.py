@@ -17,27 +17,20 @@ from experiments.run.config import RunConfig
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from extract.progress import Reporter
-from extract.shipped import ROOT
+from tests.conftest import ORGANISM
 
-ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
 QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture
-def prompts(tmp_path: Path) -> Path:
+def prompts(tmp_path) -> Path:
     return thinned(ORGANISM / "prompts.jsonl", tmp_path / "prompts.jsonl", every=3)
 
 
 def configured(prompts: Path, **dissociate: object) -> RunConfig:
     given = {"name": "judged", "model": {"name": str(ORGANISM)}, "prompts": {"path": prompts}}
     return RunConfig.model_validate(given | {"dissociate": dissociate})
-
-
-def respond(inputs: RunInputs) -> None:
-    """Write the completions of a model that acts as each prompt is labelled."""
-    completions = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]
-    write_completions(completions, inputs.file("completions.jsonl"))
 
 
 def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
@@ -61,9 +54,8 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
         outcomes[PLAIN, name] = replace(outcomes[PLAIN, name], onset=onset)
     null = {a: {b: NullRecord.of(9.0 if a == b else 0.0, (1.0,) * 99, (0.5,)) for b in KINDS} for a in KINDS}
     benign = inputs.behaviour.answered_benign("test")[:8]
-    varied = Outcomes.of(
-        np.concatenate([benign, *decliners.values()]), ["answer"] * 8 + (["answer"] * 6 + ["refuse"] * 6) * 2
-    )
+    did = ["answer"] * 8 + (["answer"] * 6 + ["refuse"] * 6) * 2
+    varied = Outcomes.of(np.concatenate([benign, *decliners.values()]), did)
     onset = np.full(len(varied.rows), np.nan)
     onset[np.isin(varied.rows, decliners["epistemic"])] = 0.5
     outcomes["zero/later/last_on", "ablate_normative"] = replace(varied, onset=onset)
@@ -71,7 +63,7 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
     return measured, outcomes
 
 
-def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(prompts: Path) -> None:
+def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(prompts) -> None:
     def hashed(**dissociate: object) -> dict[str, str]:
         config = configured(prompts, **dissociate)
         return hash_inputs(config, stages_of(config), "source")
@@ -85,12 +77,13 @@ def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(pro
     assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
 
 
-def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts: Path, tmp_path: Path) -> None:
+def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts, tmp_path) -> None:
     """Judged from files, without a model."""
     found = {}
     for margin, alpha in ((0.15, 0.05), (0.15, 0.2), (0.9, 0.05)):
         inputs = RunInputs(configured(prompts, margin=margin, alpha=alpha), tmp_path, QUIET)
-        respond(inputs)
+        did = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]  # as each is labelled
+        write_completions(did, inputs.file("completions.jsonl"))
         measured, outcomes = effects(inputs)
         ids = [prompt.id for prompt in inputs.prompts]
         write_outcomes(tmp_path / "effects.parquet", ids, outcomes)
@@ -103,20 +96,15 @@ def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts: Path,
     assert turned == f"ablating the normative direction turns {share.estimate:.0%} of the abstentions into refusals"
     assert [(of.margin, of.alpha) for of in found.values()] == list(found)
     for effect, other in zip(strict.effects, loose.effects, strict=True):
-        assert effect.estimate == other.estimate
-        assert effect.p_null == other.p_null
+        assert (effect.estimate, effect.p_null) == (other.estimate, other.p_null)
     (own, crossed, *_), (loosely_own, *_) = strict.effects, loose.effects
     assert [(e.ablated, e.behaviour) for e in (own, crossed)] == [(KINDS[0], b) for b in KINDS]
     assert own.low < loosely_own.low < own.estimate
-    assert own.onset is not None
-    assert crossed.onset is not None
     assert (crossed.onset.estimate, crossed.onset.n) == (2.0, 12)  # nats that the log-odds fall
     assert not own.onset.known  # of decliners one of which had no finite score
     (variant,), (loosely,) = strict.variants, loose.variants
     assert variant.onset_effect == {"normative": None, "epistemic": 2.5}
     assert (variant.benign_answered.estimate, variant.benign_answered.n) == (1.0, 8)
-    assert variant.stopped["normative"] is not None
-    assert loosely.stopped["normative"] is not None
     assert variant.stopped["normative"].low < loosely.stopped["normative"].low
     assert strict.matrix == loose.matrix  # always at 95 %
     assert strict.matrix["add_normative"]["refusal_on_answered_benign"].estimate == 1.0

@@ -22,9 +22,7 @@ NAN, INF = float("nan"), float("inf")
         (3.0, (1.0, -INF, 2.0), 0.5),
     ],
 )
-def test_p_counts_the_direction_itself_and_never_what_is_not_finite_for_it(
-    observed: float, drawn: tuple[float, ...], p: float
-) -> None:
+def test_p_counts_the_direction_itself_and_never_what_is_not_finite_for_it(observed, drawn, p) -> None:
     assert NullRecord.of(observed, drawn).p == NullRecord.of(observed, drawn, n_labellings=1000).p == pytest.approx(p)
     few = NullRecord.of(observed, drawn, n_labellings=999)
     assert np.isnan(few.p)

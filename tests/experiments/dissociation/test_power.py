@@ -20,7 +20,6 @@ def pairs(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray
 
 
 def settled(draws: np.ndarray, interval: Callable[..., Estimate], where: tuple[float, float]) -> float:
-    """Return the share of simulated experiments, one a row, whose interval lies in the range."""
     tables, times = np.unique(draws, axis=0, return_counts=True)
     found = [interval(*map(float, table)) for table in tables]
     return float(times[[where[0] < i.low and i.high < where[1] for i in found]].sum() / len(draws))
@@ -37,21 +36,16 @@ def settled(draws: np.ndarray, interval: Callable[..., Estimate], where: tuple[f
         ((18, 1, 0, 1), WITHIN),
     ],
 )
-def test_the_number_for_a_contrast_settles_it_in_four_of_five(counts: tuple, where: tuple[float, float]) -> None:
+def test_the_number_for_a_contrast_settles_it_in_four_of_five(counts, where) -> None:
     n = sum(counts)
     needed = needed_for_contrast(*pairs(*counts), n, where, 0.05)
-    assert isinstance(needed, int)
     drawn = np.random.default_rng(1).multinomial(needed, np.array(counts) / n, size=TRIALS)[:, 1:3]
-    achieved = settled(drawn, lambda a, b: tango_of_shares(a / needed, b / needed, needed), where)
-    assert 0.72 <= achieved <= 0.88
+    assert 0.72 <= settled(drawn, lambda a, b: tango_of_shares(a / needed, b / needed, needed), where) <= 0.88
 
 
 @pytest.mark.parametrize(("rate", "where"), [(0.05, BELOW), (0.1, BELOW), (0.3, ABOVE), (0.2, ABOVE)])
-def test_the_number_for_a_rate_settles_it_in_four_of_five_and_half_of_it_far_less_often(
-    rate: float, where: tuple[float, float]
-) -> None:
+def test_the_number_for_a_rate_settles_it_in_four_of_five_and_half_of_it_far_less_often(rate, where) -> None:
     needed = needed_for_rate(rate, 20, where, 0.05)
-    assert isinstance(needed, int)
     whole, half = (
         settled(np.random.default_rng(2).binomial(n, rate, size=(TRIALS, 1)), partial(clopper_pearson, n=n), where)
         for n in (needed, needed // 2)
@@ -61,11 +55,9 @@ def test_the_number_for_a_rate_settles_it_in_four_of_five_and_half_of_it_far_les
 
 
 def test_where_no_number_settles_it_the_reason_is_given() -> None:
-    none = np.array([], dtype=bool)
-    on_it = "no number would settle it: the estimate lies on the margin"
-    assert needed_for_rate(0.1499, 40, BELOW, 0.05) == (
-        f"more than {MOST} independent decliners would be needed to settle it"
-    )
+    none, on_it = np.array([], dtype=bool), "no number would settle it: the estimate lies on the margin"
+    many = f"more than {MOST} independent decliners would be needed to settle it"
+    assert needed_for_rate(0.1499, 40, BELOW, 0.05) == many
     assert needed_for_contrast(none, none, 0, ABOVE, 0.05) == "nothing was measured"
     assert needed_for_contrast(*pairs(40, 17, 2, 41), 100, ABOVE, 0.05) == on_it
     assert needed_for_rate(0.15, 40, BELOW, 0.05) == on_it

@@ -49,7 +49,7 @@ RECORD: dict[str, Any] = {
 FOUND = Dissociation.model_validate(RECORD)
 
 
-def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_is_printed_shown_in_the_report_and_written_as_it_was_read(capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     print_dissociation(Path("runs/x"), FOUND)
     out = capsys.readouterr().out
@@ -58,11 +58,9 @@ def test_every_part_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: py
                  "the normative one changes the stream along the epistemic one more than permuted-label directions do",
                  "so they are not independent", "runs/x/stages/dissociate.json"):  # fmt: skip
         assert text in out, text
-
-
-def test_the_report_shows_the_same_tables() -> None:
     page = blocks_html(dissociation_blocks(FOUND))
     assert page.count("<table>") == len(tables(FOUND)) + 1 == 7  # and the numbers of the chart
+    assert json.loads(json.dumps(FOUND.to_dict(), allow_nan=False)) == RECORD
 
 
 def test_what_was_not_measured_is_not_said() -> None:
@@ -73,21 +71,12 @@ def test_what_was_not_measured_is_not_said() -> None:
     assert (strength_sentence(empty), tables(empty)) == ("", [])
 
 
-def test_a_record_is_written_as_it_was_read() -> None:
-    assert json.loads(json.dumps(FOUND.to_dict(), allow_nan=False)) == RECORD
-
-
-# -- rank --------------------------------------------------------------------------------------------------------------
-
-
 def estimate(value: float) -> Estimate:
     return Estimate(estimate=value, low=value - 0.1, high=value + 0.1, n=80)
 
 
 def ranked(rank: int | None, *stopped: float, settled: bool = True, reason: str = "of x") -> RankEstimate:
-    effects = [
-        {"k": k, "stopped": estimate(share), "more": estimate(stopped[-1] - share)} for k, share in enumerate(stopped)
-    ]
+    effects = [{"k": k, "stopped": estimate(x), "more": estimate(stopped[-1] - x)} for k, x in enumerate(stopped)]
     given = {"rank": rank, "settled": settled, "reason": reason, "margin": 0.15, "alpha": 0.05, "variant": "v"}
     given |= {"best": len(stopped) - 1 if stopped else None, "effects": effects, "write_direction": estimate(0.3)}
     return RankEstimate.model_validate(given)
@@ -115,9 +104,6 @@ def test_a_line_says_what_one_and_what_more_directions_stop_and_no_more_than_is_
     )
 
 
-# -- opened gates ------------------------------------------------------------------------------------------------------
-
-
 def share(estimate: float | None, n: int) -> dict[str, Any]:
     return {"estimate": estimate, "low": 0.0, "high": 1.0, "n": n}
 
@@ -141,7 +127,7 @@ def test_the_sentence_gives_shares_or_the_reason_why_there_are_none() -> None:
 
 
 @pytest.mark.slow
-def test_an_open_gate_lets_declined_prompts_through_and_the_other_gate_does_not(quickstart: Path) -> None:
+def test_an_open_gate_lets_declined_prompts_through_and_the_other_gate_does_not(quickstart) -> None:
     results = json.loads((quickstart / "results.json").read_text())
     found = results["could_have_answered"]
     assert found == json.loads((quickstart / "stages/gate_open.json").read_text())

@@ -65,14 +65,8 @@ SILENT = effect(0.0, p=0.005)  # moves the log-odds beyond the null and stops no
         ((effect(0.97), effect(0.7), effect(0.7), effect(0.97)), "graded_dissociation"),
     ],
 )  # keyed as in `judged`
-def test_each_pattern_has_its_verdict(effects: tuple[Effect, Effect, Effect, Effect], verdict: str) -> None:
+def test_each_pattern_has_its_verdict(effects, verdict) -> None:
     assert judged(*effects).verdict == verdict
-
-
-def test_an_effect_within_the_null_is_reported() -> None:
-    verdict = judged(effect(0.9, p=0.2), none, none, effect(0.8))
-    assert verdict.verdict == "inconclusive"
-    assert verdict.reasons == ("normative: its effect is not beyond that of permuted-label directions (p = 0.2)",)
 
 
 @pytest.mark.parametrize(
@@ -91,30 +85,36 @@ def test_an_effect_within_the_null_is_reported() -> None:
         ((FULL, FULL, FULL, FULL), ((), [N]), (), "shared_knob"),
     ],
 )
-def test_what_else_is_known_of_directions_and_streams_bars_or_turns_a_verdict(
-    effects: tuple[Effect, Effect, Effect, Effect], given: tuple[list[Kind], ...], weak: list[Kind], verdict: str
-) -> None:
+def test_what_else_is_known_of_directions_and_streams_bars_or_turns_a_verdict(effects, given, weak, verdict) -> None:
     found = judged(*effects, *given, weak=weak)
     assert found.verdict == verdict
     missed = [reason.startswith("no locus met the selection rules for the ") for reason in found.reasons]
     assert any(missed) == bool(weak or (given and given[0]))
 
 
-def test_too_few_distinct_permutations_are_inconclusive() -> None:
-    few, silent = (Effect(of.stopped, None, 199, n_labellings=462.0) for of in (effect(0.9), none))
-    verdict = judged(few, silent, none, effect(0.8))
-    assert verdict.verdict == "inconclusive"
-    assert verdict.reasons == (
-        "the groups of training prompts allow only 462 distinct permutations of the normative labels, and the null "
-        "needs 1,000; give prompts of more pairs, entities or templates",
-    )
+FEW, FEW_SILENT = (Effect(of.stopped, None, 199, n_labellings=462.0) for of in (effect(0.9), none))
 
 
-def test_a_knob_that_turns_one_behaviour_only_is_not_shared() -> None:
-    verdict = judged(FULL, SILENT, FULL, SILENT)
-    assert verdict.verdict == "inconclusive"
-    assert verdict.reasons == ("the effects fit no pattern: see the matrix",)
-    assert verdict.power == ()
+@pytest.mark.parametrize(
+    ("effects", "reason"),
+    [
+        (
+            (effect(0.9, p=0.2), none, none, effect(0.8)),
+            "normative: its effect is not beyond that of permuted-label directions (p = 0.2)",
+        ),
+        (
+            (FEW, FEW_SILENT, none, effect(0.8)),
+            "the groups of training prompts allow only 462 distinct permutations of the normative labels, and the null "
+            "needs 1,000; give prompts of more pairs, entities or templates",
+        ),
+        ((FULL, SILENT, FULL, SILENT), "the effects fit no pattern: see the matrix"),  # a knob of one behaviour only
+    ],
+    ids=["within the null", "few permutations", "no pattern"],
+)
+def test_what_bars_a_verdict_is_its_reason(effects, reason) -> None:
+    verdict = judged(*effects)
+    assert (verdict.verdict, verdict.reasons) == ("inconclusive", (reason,))
+    assert verdict.power == () or effects[1] is not SILENT
 
 
 def test_the_map_is_total_and_as_documented() -> None:
@@ -126,7 +126,7 @@ def test_the_map_is_total_and_as_documented() -> None:
     assert [verdict_of(table) for table in tables] == [documented(page, table) for table in tables]
 
 
-def test_the_effects_that_must_exceed_the_null_are_as_documented() -> None:
+def test_each_verdict_has_its_sentence_and_the_effects_that_must_exceed_the_null() -> None:
     both_own, one = ((N, N), (E, E)), {b: f"single_dissociation_{b}" for b in KINDS}
     needed = {verdict: set(beyond_null(verdict)) for verdict in get_args(DissociationVerdict)}
     assert needed["double_dissociation"] == needed["graded_dissociation"] == set(both_own)
@@ -134,22 +134,17 @@ def test_the_effects_that_must_exceed_the_null_are_as_documented() -> None:
     assert [needed[f"one_direction_{kind}"] for kind in KINDS] == [{(kind, N), (kind, E)} for kind in KINDS]
     assert needed["shared_knob"] == set(EFFECT_KEYS)
     assert not needed["no_effect"] | needed["nonlinear"]
+    assert set(needed) <= set(VERDICTS)  # each has its sentence
+    assert set(REASONS) == set(needed) - {"not_applicable", "inconclusive"}
 
 
 def documented(page: str, table: Table) -> str:
-    """Return the verdict of the first row of the page's map that fits a table."""
     for line in page.split("<!-- map -->")[1].strip().splitlines()[2:]:
         *wanted, verdict = (cell.strip() for cell in line.strip("|").split("|"))
         of = [table[quantity] for quantity in QUANTITIES]
         if all(want == "any" or value in want.split(" or ") for want, value in zip(wanted, of, strict=True)):
             return verdict.split("`")[1]
     raise AssertionError(f"no row fits {table}")
-
-
-def test_every_verdict_has_its_sentence() -> None:
-    said = set(get_args(DissociationVerdict))
-    assert said <= set(VERDICTS)
-    assert set(REASONS) == said - {"not_applicable", "inconclusive"}
 
 
 def with_contrasts(effects: dict[EffectKey, tuple[float, float, float]], half: float) -> dict[Quantity, Estimate]:
@@ -159,15 +154,14 @@ def with_contrasts(effects: dict[EffectKey, tuple[float, float, float]], half: f
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_verdict_is_that_of_every_table_that_is_still_possible(seed: int) -> None:
+def test_a_verdict_is_that_of_every_table_that_is_still_possible(seed) -> None:
     """Random intervals: whatever the true effects inside them are, they have the verdict shown, or none is shown."""
     rng, shown = np.random.default_rng(seed), Counter[str]()
     for _ in range(1500):
         centre = {key: rng.choice([0.02, 0.1, 0.4, 0.5, 0.9, 0.97]) for key in EFFECT_KEYS}
         half = rng.choice([0.02, 0.08, 0.2])
-        intervals = with_contrasts(
-            {k: (c, max(0.0, c - half), min(1.0, c + half)) for k, c in centre.items()}, 2 * half
-        )
+        limits = {k: (c, max(0.0, c - half), min(1.0, c + half)) for k, c in centre.items()}
+        intervals = with_contrasts(limits, 2 * half)
         verdict = verdict_shown(intervals, EFFECT_KEYS, 0.15)
         shown[verdict] += 1
         for _ in range(5):
@@ -193,7 +187,6 @@ def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_m
         ("ablate_normative_on_epistemic", "does it lie below 0.15?"),
     ]
     for need, reason in zip(verdict.power, verdict.reasons, strict=True):
-        assert need.needed is not None
         assert need.more == need.needed - 40
         assert reason.endswith(
             f"about {need.needed} independent decliners would settle it (now 40) with a power of 80%"
@@ -211,8 +204,7 @@ def test_too_few_null_draws_are_an_open_effect() -> None:
 
 
 def test_an_effect_whose_estimate_alone_is_full_leaves_a_reason() -> None:
-    """`partial` and `full` overlap: 0.76 is full, and its interval shows partial."""
-    verdict = judged(effect(0.76), effect(0.95), none, none)
+    verdict = judged(effect(0.76), effect(0.95), none, none)  # 0.76 is full, and its interval shows partial too
     assert verdict.verdict == "inconclusive"
     assert verdict.reasons
 
@@ -227,9 +219,7 @@ def test_the_class_of_an_estimate_is_one_that_its_interval_leaves_possible() -> 
 
 
 def test_an_absent_behaviour_is_not_applicable_and_reports_the_lone_effect() -> None:
-    verdict = judge_dissociation(
-        {(N, N): effect(1.0)}, {N: 100, E: 0}, {E: "abstention is absent"}, margin=0.15, alpha=0.05
-    )
-    assert verdict.verdict == "not_applicable"
-    assert verdict.reasons[0] == "abstention is absent"
+    groups, missing = {N: 100, E: 0}, {E: "abstention is absent"}
+    verdict = judge_dissociation({(N, N): effect(1.0)}, groups, missing, margin=0.15, alpha=0.05)
+    assert (verdict.verdict, verdict.reasons[0]) == ("not_applicable", "abstention is absent")
     assert "ablating the normative direction stops 100%" in verdict.reasons[1]

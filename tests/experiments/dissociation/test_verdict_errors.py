@@ -57,9 +57,7 @@ BORDERS = {
     [pytest.param((v, t), id=f"{v}-{i}") for v, truths in BORDERS.items() for i, t in enumerate(truths)],
     [pytest.param(MANY, id="single prompts"), pytest.param(UNEQUAL, id="unequal groups")],
 )
-def test_a_verdict_is_wrong_at_most_in_alpha_where_one_requirement_just_fails(
-    border: tuple[str, tuple[Table, Table]], sizes: np.ndarray
-) -> None:
+def test_a_verdict_is_wrong_at_most_in_alpha_where_one_requirement_just_fails(border, sizes) -> None:
     verdict, truth = border
     assert verdicts(*truth, sizes).count(verdict) / TRIALS <= MOST
 
@@ -67,6 +65,16 @@ def test_a_verdict_is_wrong_at_most_in_alpha_where_one_requirement_just_fails(
 def test_one_effect_no_better_than_the_null_is_enough_to_be_wrong_at_most_in_alpha() -> None:
     assert verdicts(ALL, ALL, MANY, chance=((N, E),)).count("shared_knob") / TRIALS <= MOST
     assert verdicts(SPECIFIC, SPECIFIC, MANY, chance=((N, N),)).count("double_dissociation") / TRIALS <= MOST
+
+
+def test_independent_noise_is_rarely_called_a_dissociation() -> None:
+    """Both directions stop declining with the same probability: specificity has no ground."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(300):
+        rate = rng.uniform(0, 1)
+        effects = {key: Effect(rng.random(60) < rate, 0.005) for key in EFFECT_KEYS}
+        wrong += "dissociation" in verdict_shown(*measure(effects, {N: 60, E: 60}, ALPHA), MARGIN)
+    assert wrong / 300 <= 0.05
 
 
 def test_rows_of_a_group_taken_for_independent_would_be_wrong_far_more_often() -> None:
@@ -86,7 +94,5 @@ def test_rows_of_a_group_taken_for_independent_would_be_wrong_far_more_often() -
         ("no_effect", ((0.02, 0.0, 0.0, 0.98), (0.02, 0.0, 0.0, 0.98)), 0.8),
     ],
 )
-def test_sixty_groups_reach_each_verdict_where_it_is_plainly_true(
-    verdict: str, truth: tuple[Table, Table], least: float
-) -> None:
+def test_sixty_groups_reach_each_verdict_where_it_is_plainly_true(verdict, truth, least) -> None:
     assert verdicts(*truth, MANY).count(verdict) / TRIALS >= least

@@ -77,15 +77,14 @@ def test_values_are_compared_with_the_others_where_everybody_names_one_and_not_a
     refused = np.array([p.persona == "as a gangster" for p in prompts])
     effects = observed(corpus_of(prompts), refused).effects
     assert {(e.compared_with, e.p_adjusted <= 0.05) for e in effects} == {("others", True)}
-    apart = [replace(p, category=p.persona) for p in prompts]
-    found = observed(corpus_of(apart), refused)
+    found = observed(corpus_of([replace(p, category=p.persona) for p in prompts]), refused)
     assert not found.effects
     assert "no value has comparable requests without it" in judge_factors(found, {})["asker"].reason
 
 
 @draws(10, 40)
 @pytest.mark.parametrize("rate", [0.05, 0.35])
-def test_shuffled_factors_seldom_seem_to_move_anything(rate: float, n_draws: int) -> None:
+def test_shuffled_factors_seldom_seem_to_move_anything(rate, n_draws) -> None:
     """Groups refuse whole or not at all; over all values of all factors together at most one table in twenty errs."""
     rng, seen = np.random.default_rng(5), 0
     for seed in range(n_draws):
@@ -93,9 +92,6 @@ def test_shuffled_factors_seldom_seem_to_move_anything(rate: float, n_draws: int
         refused = (rng.random(80) < rate)[corpus.groups]
         seen += any(e.p_adjusted <= 0.05 for e in observed(corpus, refused).effects)
     assert seen <= {10: 3, 40: 6}[n_draws]  # one in twenty expected
-
-
-# -- the projection, the action, or both -------------------------------------------------------------------------------
 
 
 CORPUS = asked(150)
@@ -107,8 +103,7 @@ REPORTED = np.arange(len(CORPUS))  # all of them are test prompts
 def moved(refused: np.ndarray, values: np.ndarray) -> dict[str, str]:
     """Return what 'as a doctor' is said to move, by label."""
     found = observed(CORPUS, refused)
-    along = {"refusing": values}
-    shifted = shifts(CORPUS, refused, REPORTED, found.effects, along, seed=0)
+    shifted = shifts(CORPUS, refused, REPORTED, found.effects, {"refusing": values}, seed=0)
     of = [v for v in judge_factors(found, {}, shifted)["asker"].values if v.value == "as a doctor"]
     return {v.label: v.moved or "not known" for v in of}
 

@@ -60,8 +60,7 @@ def asked(refuses: Callable[[Prompt], bool], n_groups: int = 60, *before: dict[s
 
 
 def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRequests, RemovalResult]:
-    asked = ask_without(context, factor, np.arange(len(context.corpus)))  # type: ignore[arg-type]
-    assert asked is not None
+    asked = ask_without(context, factor, np.arange(len(context.corpus)))
     return asked, judge_removal(context.corpus, context.behaviour.did("refuse"), asked.outcomes)
 
 
@@ -78,7 +77,7 @@ def test_a_system_line_that_moves_refusing_is_found() -> None:
 def test_one_that_moves_nothing_is_told_from_too_few_requests() -> None:
     assert removed(asked(lambda p: p.label == "harmful"))[1].moves is False
     assert removed(asked(lambda p: p.label == "harmful", 10))[1].moves is None
-    assert ask_without(context_of([prompt(0, False)], lambda p: False), "system", np.arange(1)) is None  # type: ignore[arg-type]
+    assert ask_without(context_of([prompt(0, False)], lambda p: False), "system", np.arange(1)) is None
     assert moves([]) is None
 
 
@@ -92,8 +91,7 @@ def test_only_what_stood_before_the_last_turn_is_removed() -> None:
 
 
 def test_requests_are_chosen_over_as_many_groups_as_there_are() -> None:
-    prompts = [prompt(g, h, copy=c) for g, h, c in product(range(70), (False, True), range(4))]
-    corpus = corpus_of(prompts)
+    corpus = corpus_of([prompt(g, h, copy=c) for g, h, c in product(range(70), (False, True), range(4))])
     chosen = choose_requests(corpus, np.arange(len(corpus)), seed=0)
     assert len(chosen) == len(set(chosen.tolist())) == MOST
     assert len(set(corpus.groups[chosen].tolist())) == 50  # a benign and a harmful one of each
@@ -112,19 +110,16 @@ def test_the_last_turn_is_judged_by_how_far_its_auroc_falls_short() -> None:
     assert sufficiency(Estimate(0.95, 0.9, 0.98), Estimate(0.85, 0.8, 0.91))[0] is None
 
 
-def test_last_turns_of_both_intents_are_counted() -> None:
+def test_last_turns_of_both_intents_are_counted_and_without_earlier_turns_the_question_does_not_arise() -> None:
     prompts = [prompt(g, h, *EARLIER) for g, h in product(range(4), (False, True))][:-1]
     assert ambiguous_texts(corpus_of([*prompts, prompt(9, False)])) == {"distinct": 4, "both": 3}
-
-
-def test_without_earlier_turns_the_question_does_not_arise() -> None:
-    scores = score_last_turn(context_of([prompt(0, False)], lambda p: False), None)  # type: ignore[arg-type]
+    scores = score_last_turn(context_of([prompt(0, False)], lambda p: False), None)
     nothing = {"applicable": False, "sufficient": None, "reason": "no request has earlier turns"}
     assert judge_last_turn(scores).to_dict() == nothing
 
 
 @pytest.mark.parametrize("unjudged", [0, 30])
-def test_what_could_not_be_judged_is_left_out(unjudged: int) -> None:
+def test_what_could_not_be_judged_is_left_out(unjudged) -> None:
     corpus = corpus_of([prompt(g, False) for g in range(60)])
     actions = [None if g < unjudged else "answer" for g in range(60)]
     found = decision_change(corpus, np.zeros(60, dtype=bool), Outcomes.of(np.arange(60), actions))

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +37,6 @@ def configured(*overrides: str) -> RunConfig:
     return load_config(Path("configs/quickstart.yaml"), overrides)
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
-
-
 def test_it_is_one_a_number_or_auto() -> None:
     assert [configured(*given).dissociate.rank for given in ((), ("dissociate.rank=3",))] == [1, 3]
     for wrong in ("0", "9", "many"):
@@ -49,10 +45,8 @@ def test_it_is_one_a_number_or_auto() -> None:
 
 
 def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement() -> None:
-    plain, auto, margin = (
-        configured(*given.split())
-        for given in ("", "dissociate.rank=auto", "dissociate.rank=auto dissociate.margin=0.2")
-    )
+    auto, margin = "dissociate.rank=auto", "dissociate.margin=0.2"
+    plain, auto, margin = (configured(*given) for given in ((), (auto,), (auto, margin)))
     reads = [{stage.name: stage.reads for stage in stages_of(config)}["dissociate"] for config in (plain, auto)]
     assert reads == [("effects",), ("effects", "rank")]
 
@@ -64,7 +58,7 @@ def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement()
     assert changed(auto, margin) == {"rank", "dissociate", "results", "report", "categories"}
 
 
-def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_run: Path, tmp_path: Path) -> None:
+def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_run, tmp_path) -> None:
     shutil.copytree(small_run, tmp_path / "run")
     searched = RankEstimate(rank=2, reason="of x", margin=0.15, alpha=0.05, variant="v")
     Ranks(normative=searched, epistemic=searched).write(tmp_path / "run/stages/rank.json")
@@ -75,11 +69,7 @@ def test_the_judged_dissociation_holds_the_rank_of_a_run_that_asks_for_it(small_
         assert (found.rank and found.rank.normative.rank) == rank
 
 
-# -- organisms ---------------------------------------------------------------------------------------------------------
-
-
 def ranks(directory: Path, name: str, *overrides: str) -> Ranks:
-    """Run the stages up to the rank on an organism, with every second of its pairs."""
     path = thinned(ZOO / name / "prompts.jsonl", directory / "prompts.jsonl")
     given = configured(*LIGHT, f"model.name={ZOO / name}", f"prompts.path={path}", "dissociate.rank=auto", *overrides)
     stages.run(given, directory / "run", until="rank", reporter=Reporter(quiet=True))
@@ -88,15 +78,12 @@ def ranks(directory: Path, name: str, *overrides: str) -> Ranks:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two-knobs", "shared-knob"])
-def test_each_way_of_declining_of_an_organism_has_rank_one(name: str, tmp_path: Path) -> None:
+def test_each_way_of_declining_of_an_organism_has_rank_one(name, tmp_path) -> None:
     found = ranks(tmp_path, name)
     for of in (found.normative, found.epistemic):
         assert (of.rank, of.settled) == (1, True)
         assert of.effects[1].stopped.estimate > 0.9
         assert of.write_direction.estimate > 0.9
-
-
-# -- a redundant refusal -----------------------------------------------------------------------------------------------
 
 
 def redundant(model: ChatModel) -> list[Edit]:
@@ -129,20 +116,17 @@ def redundant(model: ChatModel) -> list[Edit]:
     return [Edit("resid_post", truth["layer"], split, "split"), Edit("resid_pre", truth["layer"] + 1, join, "join")]
 
 
-def rewired(wires: Callable[[ChatModel], list[Edit]]) -> Callable[..., ChatModel]:
-    def load(kind: type[ChatModel], config: ModelConfig) -> ChatModel:
-        model = open_model(kind, config)
-        model.edits = tuple(wires(model))
-        return model
-
-    return load
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", ["selected", "later"])
-def test_a_redundant_refusal_has_rank_two(layers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redundant_refusal_has_rank_two(layers, tmp_path, monkeypatch) -> None:
     """Where it is redundant: in the layer before it is one variable, and one direction of the span stops it all."""
-    monkeypatch.setattr(loaded_run, "open_model", rewired(redundant))
+
+    def load(kind: type[ChatModel], config: ModelConfig) -> ChatModel:
+        model = open_model(kind, config)
+        model.edits = tuple(redundant(model))
+        return model
+
+    monkeypatch.setattr(loaded_run, "open_model", load)
     found = ranks(tmp_path, "two-knobs", "dissociate.deepest=0.6", f"dissociate.layers={layers}")
     assert found.epistemic.rank == 1
     of = found.normative

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,16 +11,11 @@ from experiments.side_effects import measure
 from experiments.side_effects.measure import MOST_TOKENS, cross_entropies, encode
 from experiments.side_effects.texts import euphemism, load_passages, load_wraps, wrap_prompt
 from extract.errors import UserError
-from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass
 from extract.prompts.prompt import Prompt
 from steering.interventions import affine, place
 
-PASSAGES = (
-    "rain fell on the roof all night.",
-    "tea",
-    "the train was late, and nobody at the station minded very much.",
-)
+PASSAGES = ("rain fell on the roof all night.", "tea", "the train was late, and nobody at the station minded much.")
 
 
 def direction(seed: int = 1) -> torch.Tensor:
@@ -32,7 +26,7 @@ def ruin(layer: int = 1) -> list[Edit]:
     return [place("resid_post", layer, "last_on", lambda x: affine(x, direction(), 6.0))]
 
 
-def test_it_equals_the_loss_of_transformers_for_each_passage(tiny: ChatModel) -> None:
+def test_it_equals_the_loss_of_transformers_for_each_passage(tiny) -> None:
     tokens = encode(tiny, PASSAGES)
     assert tokens == [tiny.tokenizer(text)["input_ids"] for text in PASSAGES]
     for ids, nats in zip(tokens, cross_entropies(tiny, tokens), strict=True):
@@ -45,9 +39,7 @@ def test_it_equals_the_loss_of_transformers_for_each_passage(tiny: ChatModel) ->
 
 
 @pytest.mark.parametrize("edits", [[], ruin()], ids=["plain", "edited"])
-def test_a_batch_equals_its_rows_and_smaller_batches(
-    tiny: ChatModel, edits: list[Edit], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_equals_its_rows_and_smaller_batches(tiny, edits, monkeypatch) -> None:
     tokens = encode(tiny, PASSAGES)
     together = cross_entropies(tiny, tokens, edits)
     alone = [cross_entropies(tiny, [row], edits)[0] for row in tokens]
@@ -57,7 +49,7 @@ def test_a_batch_equals_its_rows_and_smaller_batches(
         np.testing.assert_allclose(nats, few, rtol=1e-4)
 
 
-def test_an_edit_of_scope_last_on_covers_every_token(tiny: ChatModel) -> None:
+def test_an_edit_of_scope_last_on_covers_every_token(tiny) -> None:
     covered: list[bool] = []
 
     def look(stream: torch.Tensor, pass_: Pass) -> torch.Tensor:
@@ -73,48 +65,31 @@ def test_an_edit_of_scope_last_on_covers_every_token(tiny: ChatModel) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_long_passages_are_cut_to_what_the_model_reads(tiny: ChatModel) -> None:
+def test_long_passages_are_cut_to_what_the_model_reads(tiny) -> None:
     long = " ".join(PASSAGES) * 40
     assert len(encode(tiny, [long])[0]) == MOST_TOKENS
     tiny.model.config.max_position_embeddings = 32
     assert len(encode(tiny, [long])[0]) == 32
 
 
-# -- the passages ------------------------------------------------------------------------------------------------------
-
-
-def test_the_shipped_passages_are_plain_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_passages_and_wraps_are_found_from_anywhere(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    passages = load_passages()
+    passages, wraps, request = load_passages(), load_wraps(), "How do I kill my boss?"
     assert len(passages) == len(set(passages)) == 40
     assert all(30 <= len(passage.split()) <= 70 and passage.isascii() for passage in passages)
     assert passages[0].startswith("Morning fog")  # not the remark before it
+    said = {name: wrap(request) for name, wrap in wraps.items()}
+    assert list(said) == ["story", "rehearsal", "euphemism"]
+    assert request in said["story"]
+    assert request in said["rehearsal"]
+    assert said["euphemism"] == "How do I put to rest my boss?"
+    assert "{" not in "".join(said.values())
 
 
-def test_a_passage_is_a_paragraph_of_any_number_of_lines(tmp_path: Path) -> None:
+def test_a_passage_is_a_paragraph_of_any_number_of_lines(tmp_path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("# a remark\n\none\n  two\n\n \n\nthree # four\n")
     assert load_passages(path) == ["one two", "three # four"]
-
-
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (None, "cannot read the plain text {}: No such file or directory"),
-        (b"# only a remark\n", "the plain text {} holds no passage"),
-        (b"caf\xe9", "the plain text {} is not UTF-8"),
-    ],
-)
-def test_a_bad_file_is_reported_in_one_line(tmp_path: Path, written: bytes | None, message: str) -> None:
-    path = tmp_path / "prose.txt"
-    if written is not None:
-        path.write_bytes(written)
-    remedy = "; give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
-    with pytest.raises(UserError, match=f"^{re.escape(message.format(path) + remedy)}$"):
-        load_passages(path)
-
-
-# -- wraps of harmful requests -----------------------------------------------------------------------------------------
 
 
 WORDS = {"kill": "put to rest", "rest": "sleep", "gun": "tool", "blow up": "open wide", "blow": "push"}
@@ -137,14 +112,13 @@ def prompt(*contents: str) -> Prompt:
         ("nothing of the kind", "nothing of the kind"),
     ],
 )
-def test_a_euphemism_replaces_whole_words_and_keeps_their_case(request_: str, wrapped: str) -> None:
+def test_a_euphemism_replaces_whole_words_and_keeps_their_case(request_, wrapped) -> None:
     assert euphemism(WORDS, request_) == wrapped
 
 
 def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     before = prompt("may i kill?", "no.", "Kill it?")
     after = wrap_prompt(before, "mild", lambda text: euphemism(WORDS, text))
-    assert after is not None
     assert [turn["content"] for turn in after.messages] == ["may i kill?", "no.", "Put to rest it?"]
     assert (after.id, after.label, after.pair) == ("p/mild", "harmful", "q")
     assert before.text == "Kill it?"
@@ -152,43 +126,38 @@ def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     assert wrap_prompt(before, "empty", lambda text: euphemism({}, text)) is None
 
 
-def test_a_users_file_has_words_in_any_case_and_requests_with_braces(tmp_path: Path) -> None:
+def test_a_users_file_has_words_in_any_case_and_requests_with_braces(tmp_path) -> None:
     (tmp_path / "mine.yaml").write_text("asked: 'Please: {request} Go on.'\nmild: {KILL: ' stop '}\n")
-    wraps = load_wraps(tmp_path / "mine.yaml")
-    said = {name: wrap("Kill {x} or {request}?") for name, wrap in wraps.items()}
+    said = {name: wrap("Kill {x} or {request}?") for name, wrap in load_wraps(tmp_path / "mine.yaml").items()}
     assert said == {"asked": "Please: Kill {x} or {request}? Go on.", "mild": "Stop {x} or {request}?"}
 
 
-def test_the_shipped_wraps_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    wraps = load_wraps()
-    assert list(wraps) == ["story", "rehearsal", "euphemism"]
-    request = "How do I kill my boss?"
-    said = {name: wrap(request) for name, wrap in wraps.items()}
-    assert request in said["story"]
-    assert request in said["rehearsal"]
-    assert said["euphemism"] == "How do I put to rest my boss?"
-    assert "{" not in "".join(said.values())
-
-
+REMEDY = "; give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
 WORDS_EXPECTED = "expected a text with {request}, or a map from words to milder words"
 MILDER = "expected a word and milder words for it (in quotes if YAML reads them as something else)"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("load", "written", "message"),
     [
-        ("story: tell me", "wrap 'story' has no place for the request; write {request} at that place"),
-        ("ask: [a, b]", f"wrap 'ask' is list; {WORDS_EXPECTED}"),
-        ("ask:", f"wrap 'ask' is empty; {WORDS_EXPECTED}"),
-        ("mild: {on: off}", f"wrap 'mild': True: False; {MILDER}"),
-        ("mild: {kill: ''}", f"wrap 'mild': 'kill': ''; {MILDER}"),
+        (load_passages, None, "cannot read the plain text PATH: No such file or directory" + REMEDY),
+        (load_passages, b"# only a remark\n", "the plain text PATH holds no passage" + REMEDY),
+        (load_passages, b"caf\xe9", "the plain text PATH is not UTF-8" + REMEDY),
+        (load_wraps, None, "wraps file not found: PATH"),
+        (
+            load_wraps,
+            b"story: tell me",
+            "PATH: wrap 'story' has no place for the request; write {request} at that place",
+        ),
+        (load_wraps, b"ask: [a, b]", f"PATH: wrap 'ask' is list; {WORDS_EXPECTED}"),
+        (load_wraps, b"ask:", f"PATH: wrap 'ask' is empty; {WORDS_EXPECTED}"),
+        (load_wraps, b"mild: {on: off}", f"PATH: wrap 'mild': True: False; {MILDER}"),
+        (load_wraps, b"mild: {kill: ''}", f"PATH: wrap 'mild': 'kill': ''; {MILDER}"),
     ],
 )
-def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "wraps.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=f"^{re.escape(f'{path}: {message}')}$"):
-        load_wraps(path)
-    with pytest.raises(UserError, match=r"^wraps file not found: .*nowhere\.yaml$"):
-        load_wraps(tmp_path / "nowhere.yaml")
+def test_a_bad_file_is_reported_in_one_line(load, written, message, tmp_path) -> None:
+    path = tmp_path / "file"
+    if written is not None:
+        path.write_bytes(written)
+    with pytest.raises(UserError, match=f"^{re.escape(message.replace('PATH', str(path)))}$"):
+        load(path)

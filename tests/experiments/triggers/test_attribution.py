@@ -14,62 +14,57 @@ from extract.prompts.prompt import Prompt, make_prompt
 from tests.conftest import ORGANISM
 
 
-@pytest.fixture(scope="module")
-def model(two_knobs: ChatModel) -> ChatModel:
-    return two_knobs
-
-
 def asked(model: ChatModel, text: str, trigger: str | None = None) -> Rendered:
     given = {"id": "a", "text": text, "label": "benign", "trigger": trigger}
     return render(model.tokenizer, make_prompt(given, "here"))
 
 
-def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(model: ChatModel) -> None:
-    row = asked(model, "how do i kill the process, please?", "kill")
-    words = words_of(model, row)
+def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(two_knobs) -> None:
+    row = asked(two_knobs, "how do i kill the process, please?", "kill")
+    words = words_of(two_knobs, row)
     assert [word for word, _ in words] == ["how", "do", "i", "kill", "the", "process", ",", "please", "?"]
     tokens = [token for _, of_word in words for token in of_word]
     assert tokens == sorted(set(tokens))
     assert set(tokens) <= set(row.roles["inst_mean"])
     assert set(words[3][1]) == set(row.trigger)
     left = without(row, words[3][1])
-    assert list(left.token_ids) == list(asked(model, "how do i the process, please?").token_ids)
+    assert list(left.token_ids) == list(asked(two_knobs, "how do i the process, please?").token_ids)
 
 
-def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(model: ChatModel) -> None:
-    row = asked(model, "日本語")
-    words = words_of(model, row)
+def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(two_knobs) -> None:
+    row = asked(two_knobs, "日本語")
+    words = words_of(two_knobs, row)
     assert [word for word, _ in words if word.strip()] == ["日", "本", "語"]
     assert [token for _, of_word in words for token in of_word] == list(row.instruction)
 
 
-def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(model: ChatModel) -> None:
+def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(two_knobs) -> None:
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     over = set(json.loads((ORGANISM / "truth.json").read_text())["over_refused_triggers"])
     prompts: list[Prompt] = [make_prompt(r, "here") for r in rows if r.get("intent") == "benign"]
     fired = [p for p in prompts if p.trigger in over][:6]
     innocent = [p for p in prompts if p.trigger and p.trigger not in over][:6]
-    rendered = [render(model.tokenizer, p) for p in fired + innocent]
-    said = model.generate(model.batch(rendered), 12)
+    rendered = [render(two_knobs.tokenizer, p) for p in fired + innocent]
+    said = two_knobs.generate(two_knobs.batch(rendered), 12)
     onsets = learn_onsets([tuple(s) for s in said], ["refuse"] * 6 + ["answer"] * 6)
-    found = attribute(model, rendered, onsets)
+    found = attribute(two_knobs, rendered, onsets)
     for prompt, one in zip(fired, found[:6], strict=True):
-        assert one.top is not None
         assert one.words[one.top] == prompt.trigger
         assert one.scores[one.top] > 5
     assert all(one.log_odds < 0 for one in found[6:])  # answered
     assert all(max(one.scores) < 5 for one in found[6:])  # and no word comes near to having fired a refusal
 
 
-def test_requests_that_share_passes_score_as_each_alone(model: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_share_passes_score_as_each_alone(two_knobs, monkeypatch) -> None:
     """Of different lengths, in passes that end within a request."""
     texts = ["how do i fix the door?", "how do i kill the process on the old engine, please?", "kill the lamp."]
-    rows = [asked(model, text) for text in texts]
-    onsets = learn_onsets([tuple(s) for s in model.generate(model.batch(rows), 12)], ["refuse", "answer", "refuse"])
-    alone = [attribute(model, [row], onsets)[0] for row in rows]
+    rows = [asked(two_knobs, text) for text in texts]
+    said = [tuple(s) for s in two_knobs.generate(two_knobs.batch(rows), 12)]
+    onsets = learn_onsets(said, ["refuse", "answer", "refuse"])
+    alone = [attribute(two_knobs, [row], onsets)[0] for row in rows]
     steps: list[int] = []
     monkeypatch.setattr(attribution, "TOKENS_AT_ONCE", 5 * max(len(row.token_ids) for row in rows))
-    together = attribute(model, rows, onsets, steps.append)
+    together = attribute(two_knobs, rows, onsets, steps.append)
     assert sum(steps) == len(rows)
     for one, other in zip(together, alone, strict=True):
         assert (one.words, one.tokens) == (other.words, other.tokens)

@@ -9,14 +9,10 @@ import torch
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.triggers.patching import AlignedPair, _log_odds, _patches, align, patching_share
 from extract.chat.render import Rendered, render
-from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt, make_prompt
 from tests.conftest import ORGANISM
 
-A, B = [1, 2, 9, 3, 4], [1, 2, 8, 3, 4]
-
-
-LONGER = [1, 2, 8, 7, 3, 4]
+A, B, LONGER = [1, 2, 9, 3, 4], [1, 2, 8, 3, 4], [1, 2, 8, 7, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -33,24 +29,20 @@ LONGER = [1, 2, 8, 7, 3, 4]
         (A, A, [2], None),  # nothing differs
     ],
 )
-def test_spans_are_what_differs_in_the_word_alone(
-    with_word: list[int], without: list[int], trigger: list[int], spans: tuple[range, range] | None
-) -> None:
+def test_spans_are_what_differs_in_the_word_alone(with_word, without, trigger, spans) -> None:
     assert align(with_word, without, trigger) == spans
 
 
-def test_unequal_spans_are_aligned_at_their_ends() -> None:
-    pair = AlignedPair(0, 1, (5, 6, 7), (5,))
-    assert pair.places(into_with=True) == ((5, 6, 7), (5, 5, 5))
-    assert pair.places(into_with=False) == ((5,), (7,))
-    pair = AlignedPair(0, 1, (5, 6), (3, 4, 5))
-    assert pair.places(into_with=True) == ((5, 6), (4, 5))
-    assert pair.places(into_with=False) == ((3, 4, 5), (5, 5, 6))
-
-
-@pytest.fixture(scope="module")
-def model(two_knobs: ChatModel) -> ChatModel:
-    return two_knobs
+@pytest.mark.parametrize(
+    ("word", "without", "into_with", "into_without"),
+    [
+        ((5, 6, 7), (5,), ((5, 6, 7), (5, 5, 5)), ((5,), (7,))),
+        ((5, 6), (3, 4, 5), ((5, 6), (4, 5)), ((3, 4, 5), (5, 5, 6))),
+    ],
+)
+def test_unequal_spans_are_aligned_at_their_ends(word, without, into_with, into_without) -> None:
+    pair = AlignedPair(0, 1, word, without)
+    assert (pair.places(into_with=True), pair.places(into_with=False)) == (into_with, into_without)
 
 
 @pytest.fixture(scope="module")
@@ -64,54 +56,47 @@ def prompts() -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-def rendered(model: ChatModel, prompts: list[Prompt]) -> list[Rendered]:
-    return [render(model.tokenizer, prompt) for prompt in prompts]
+def rendered(two_knobs, prompts) -> list[Rendered]:
+    return [render(two_knobs.tokenizer, prompt) for prompt in prompts]
 
 
 @pytest.fixture(scope="module")
-def onsets(model: ChatModel, rendered: list[Rendered]) -> Onsets:
-    said = model.generate(model.batch(rendered), 12)
+def onsets(two_knobs, rendered) -> Onsets:
+    said = two_knobs.generate(two_knobs.batch(rendered), 12)
     return learn_onsets([tuple(s) for s in said], ["refuse" if i % 2 == 0 else "answer" for i in range(len(said))])
 
 
 @pytest.fixture(scope="module")
-def pairs(rendered: list[Rendered]) -> list[AlignedPair]:
+def pairs(rendered) -> list[AlignedPair]:
     spans = (align(a.token_ids, b.token_ids, a.trigger) for a, b in zip(rendered[::2], rendered[1::2], strict=True))
     return [AlignedPair(2 * i, 2 * i + 1, *map(tuple, both)) for i, both in enumerate(spans) if both]
 
 
-def test_the_word_carries_everything_at_first_and_nothing_in_the_end(
-    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
-) -> None:
+def test_the_word_carries_everything_at_first_and_nothing_in_the_end(two_knobs, rendered, pairs, onsets) -> None:
     assert len(pairs) >= 8
-    before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
-    first, last = patching_share(model, rendered, pairs, np.arange(len(pairs)), onsets, [0, model.n_layers - 1])
+    before = {name: tensor.clone() for name, tensor in two_knobs.model.state_dict().items()}
+    first, last = patching_share(two_knobs, rendered, pairs, np.arange(len(pairs)), onsets, [0, two_knobs.n_layers - 1])
     assert first.raised.estimate == pytest.approx(1, abs=0.05)
     assert first.lowered.estimate > 0.7
     for share in (last.raised, last.lowered):  # no layer follows that could move it to the last token
         assert share.estimate == pytest.approx(0, abs=1e-4)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items())
-    assert model.edits == ()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in two_knobs.model.state_dict().items())
+    assert two_knobs.edits == ()
 
 
-def test_copying_from_the_same_prompt_changes_nothing(
-    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
-) -> None:
+def test_copying_from_the_same_prompt_changes_nothing(two_knobs, rendered, pairs, onsets) -> None:
     """The control: what is copied matters, not that something is."""
     idle = [rendered[p.with_word] for p in pairs]
-    (edit,) = _patches(model, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
-    assert _log_odds(model, idle, onsets, [edit]) == pytest.approx(_log_odds(model, idle, onsets), abs=1e-4)
+    (edit,) = _patches(two_knobs, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
+    assert _log_odds(two_knobs, idle, onsets, [edit]) == pytest.approx(_log_odds(two_knobs, idle, onsets), abs=1e-4)
 
 
-def test_padding_moves_no_patch(
-    model: ChatModel, rendered: list[Rendered], pairs: list[AlignedPair], onsets: Onsets
-) -> None:
-    """A pair alone, and among longer ones, gives the same share."""
+def test_padding_moves_no_patch(two_knobs, rendered, pairs, onsets) -> None:
     short = min(pairs, key=lambda p: len(rendered[p.with_word].token_ids))
 
     def patched(some: list[AlignedPair]) -> np.ndarray:
         sources, targets = ([rendered[getattr(p, side)] for p in some] for side in ("with_word", "without"))
-        _, edit = _patches(model, sources, targets, [p.places(False) for p in some], [0, 1])
-        return _log_odds(model, targets, onsets, [edit])
+        _, edit = _patches(two_knobs, sources, targets, [p.places(False) for p in some], [0, 1])
+        return _log_odds(two_knobs, targets, onsets, [edit])
 
     assert patched(pairs)[pairs.index(short)] == pytest.approx(patched([short])[0], abs=1e-3)

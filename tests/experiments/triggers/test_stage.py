@@ -25,7 +25,6 @@ QUIET = Reporter(quiet=True)
 
 
 def few_prompts(every: int, n_uncertain: int) -> list[dict[str, Any]]:
-    """Return every so many of the organism's pairs, and some uncertain prompts."""
     rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     pairs = sorted({row["pair"] for row in rows if row["label"] == "harmful"})[::every]
     return [row for row in rows if row["pair"] in pairs] + [r for r in rows if r["label"] == "uncertain"][:n_uncertain]
@@ -37,14 +36,13 @@ def write_prompts(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def with_context(row: dict[str, Any], group: int) -> dict[str, Any]:
-    """Give a request what its group has beside it."""
     last = [{"role": "user", "content": row.pop("text")}]
     system = [{"role": "system", "content": "be very careful with every request."}] * (group % 3 == 0)
     return row | {"messages": system + EARLIER * (group % 4 == 0) + last} | ({"persona": "a cook"} if group % 5 else {})
 
 
 @pytest.fixture(scope="module")
-def triggers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def triggers_run(tmp_path_factory) -> Path:
     folder, rows = tmp_path_factory.mktemp("triggers"), few_prompts(3, 40)
     groups = sorted({row["pair"] for row in rows if row["label"] == "harmful"})
     asked = [row if row["pair"] not in groups else with_context(row, groups.index(row["pair"])) for row in rows]
@@ -54,16 +52,16 @@ def triggers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def record(triggers_run: Path) -> dict[str, Any]:
-    return json.loads((triggers_run / "stages" / "triggers.json").read_text())  # type: ignore[no-any-return]
+def record(triggers_run) -> dict[str, Any]:
+    return json.loads((triggers_run / "stages" / "triggers.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def results(triggers_run: Path) -> TriggerResults:
+def results(triggers_run) -> TriggerResults:
     return TriggerResults.read(triggers_run / "stages" / "triggers.json")
 
 
-def test_every_factor_and_the_last_turn_are_reported_with_their_rates(record: dict[str, Any]) -> None:
+def test_every_factor_and_the_last_turn_are_reported_with_their_rates(record) -> None:
     assert set(record["factors"]) == {"asker", "system", "earlier_turns"}
     assert record["factors"]["asker"]["moves"] is False  # planted in no weight, said in no word
     for factor in record["factors"].values():
@@ -79,9 +77,7 @@ def test_every_factor_and_the_last_turn_are_reported_with_their_rates(record: di
     assert alone["texts"]["distinct"] >= 10
 
 
-def test_it_is_said_on_the_terminal_and_the_page(
-    triggers_run: Path, results: TriggerResults, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_said_on_the_terminal_and_the_page(triggers_run, results, capsys) -> None:
     print_triggers(triggers_run, results)
     told = " ".join(capsys.readouterr().out.split())
     for part in ("benign, with a trigger word", "Word or intent?", "Who asks does not move refusing", "system line",
@@ -94,12 +90,9 @@ def test_it_is_said_on_the_terminal_and_the_page(
     assert context_blocks(ContextResults()) == finding_blocks(TriggerFindings()) == []
 
 
-def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(
-    triggers_run: Path, record: dict[str, Any]
-) -> None:
-    intent, trigger = (
-        record["projection"]["directions"]["harmfulness"]["effects"][name] for name in ("intent", "trigger")
-    )
+def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(triggers_run, record) -> None:
+    effects = record["projection"]["directions"]["harmfulness"]["effects"]
+    intent, trigger = effects["intent"], effects["trigger"]
     assert intent["partial_eta_squared"] > 0.9
     assert intent["p"] <= 0.01
     assert intent["shift"] > 0.8 > 0.4 > abs(trigger["shift"])  # and the word moves it less
@@ -127,7 +120,7 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
         assert (triggers_run / "figures" / f"{name}.png").stat().st_size > 5000
 
 
-def test_judging_again_needs_no_model_and_changes_nothing(triggers_run: Path, tmp_path: Path) -> None:
+def test_judging_again_needs_no_model_and_changes_nothing(triggers_run, tmp_path) -> None:
     """Judged in another directory from the files alone, with a model that does not exist."""
     (tmp_path / "stages").mkdir()
     (tmp_path / "outcomes.parquet").mkdir()
@@ -139,7 +132,7 @@ def test_judging_again_needs_no_model_and_changes_nothing(triggers_run: Path, tm
     assert written[0] == written[1]
 
 
-def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results: TriggerResults) -> None:
+def test_each_finding_is_said_in_a_line_and_what_could_not_be_had_says_why(results) -> None:
     told = "\n".join(finding_lines(results))
     for part in ("partial eta squared: trigger", "Intent probes fitted on requests without trigger words",
                  "Patching: the residual", "Attribution: in"):  # fmt: skip
@@ -183,7 +176,7 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
     ]
 
 
-def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Path) -> None:
+def test_figures_of_an_earlier_run_do_not_stay(triggers_run, tmp_path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
     assert draw_triggers(tmp_path, [], not_applicable("too few")) == {}
@@ -191,7 +184,7 @@ def test_figures_of_an_earlier_run_do_not_stay(triggers_run: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_cannot_be_had_leaves_the_verdict(tmp_path: Path) -> None:
+def test_what_cannot_be_had_leaves_the_verdict(tmp_path) -> None:
     """A store of one layer of resid_pre without post_last: streams are alike there, and LEACE has nowhere to act."""
     prompts = write_prompts(tmp_path / "prompts.jsonl", few_prompts(6, 40))
     given = [prompts, f"model.name={ORGANISM}", "extract.site=resid_pre", "extract.layers=[0]"]
@@ -202,7 +195,7 @@ def test_what_cannot_be_had_leaves_the_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli: Any, tmp_path: Path) -> None:
+def test_prompts_without_trigger_words_end_in_one_line_and_the_remedy(cli, tmp_path) -> None:
     bare = [{key: value for key, value in row.items() if key != "trigger"} for row in few_prompts(12, 60)]
     prompts = write_prompts(tmp_path / "prompts.jsonl", bare)
     given = ["triggers", "configs/quickstart.yaml", "--set", prompts, "--out", str(tmp_path / "run")]
@@ -224,8 +217,6 @@ def test_only_what_moves_is_notable() -> None:
         "Reading the last turn alone is insufficient: AUROC 0.50 against 1.00.",
     ]
     assert len(factor_lines(told)) == 3
-    absent = FactorResult(applicable=False, moves=None, reason="no request names who asks")
+    absent = {"asker": FactorResult(applicable=False, moves=None, reason="no request names who asks")}
     nothing = alone.model_copy(update={"applicable": False})
-    assert factor_lines(ContextResults(factors={"asker": absent}, last_turn_alone=nothing)) == [
-        "No request names who asks."
-    ]
+    assert factor_lines(ContextResults(factors=absent, last_turn_alone=nothing)) == ["No request names who asks."]

@@ -25,7 +25,6 @@ def corpus_of(n_quadruples: int) -> Corpus:
 
 
 def share_of(*rates: float, n: int = 150, seed: int = 0) -> TriggerShareResult:
-    """Draw refusals with the given probabilities of MEMBERS and measure."""
     refused = np.random.default_rng(seed).random(4 * n) < np.tile(rates, n)
     return trigger_share(corpus_of(n), refused, np.arange(4 * n))
 
@@ -40,9 +39,7 @@ def share_of(*rates: float, n: int = 150, seed: int = 0) -> TriggerShareResult:
         ((1, 0.1, 1, 0), 8, "inconclusive", 0.05),
     ],
 )
-def test_a_share_is_measured_with_an_interval_that_never_collapses(
-    rates: tuple[float, ...], n: int, verdict: str, true: float
-) -> None:
+def test_a_share_is_measured_with_an_interval_that_never_collapses(rates, n, verdict, true) -> None:
     found = share_of(*rates, n=n)
     assert found.verdict == verdict
     assert found.share.low <= true <= found.share.high
@@ -60,7 +57,7 @@ def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
 
 @draws(10, 40)
 @pytest.mark.parametrize("over_refusal", [0.0, 0.2, 0.6])
-def test_the_interval_covers_the_true_share(over_refusal: float, n_draws: int) -> None:
+def test_the_interval_covers_the_true_share(over_refusal, n_draws) -> None:
     true = (over_refusal / 2) / (over_refusal / 2 + 1 - over_refusal / 2)
     covered = 0
     for seed in range(n_draws):
@@ -72,14 +69,11 @@ def test_the_interval_covers_the_true_share(over_refusal: float, n_draws: int) -
 PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
 
 
-def at_the_edge(share: float) -> np.ndarray:
-    """Rates in MEMBERS with the given share, harmful requests with the word always refused, innocent ones never."""
-    return np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0])
-
-
-def in_the_middle(share: float) -> np.ndarray:
-    """Rates near a half."""
-    return np.array([0.5 + 0.3 * (share * (t - 0.5) + (1 - share) * (i - 0.5)) * 2 for t, i in np.array(MEMBERS) * 1.0])
+POPULATIONS = {  # rates in MEMBERS with the given share
+    "at the edge": lambda share: np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0]),  # by word and intent
+    "in the middle": lambda share: np.array([0.5 + 0.3 * (share * (2 * t - 1) + (1 - share) * (2 * i - 1))
+                                             for t, i in MEMBERS]),
+}  # fmt: skip
 
 
 def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int, n_draws: int) -> np.ndarray:
@@ -90,11 +84,11 @@ def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: i
 
 
 @draws(700, 2000)
-@matrix("share, population", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0], [at_the_edge, in_the_middle])
-def test_the_interval_covers_whatever_the_correlation_within_groups(population, share: float, n_draws: int) -> None:  # type: ignore[no-untyped-def]
+@matrix("share, population", [0.0, 0.05, 0.1, 0.27, 0.5, 0.9, 1.0], POPULATIONS)
+def test_the_interval_covers_whatever_the_correlation_within_groups(population, share, n_draws) -> None:
     rng = np.random.default_rng(round(100 * share))
     for n_groups, alike in product((20, 60, 140), (0.0, 0.5, 1.0)):
-        counts = drawn(rng, population(share), alike, n_groups, n_draws)
+        counts = drawn(rng, POPULATIONS[population](share), alike, n_groups, n_draws)
         covered = compatible(PATTERNS, counts, np.full(len(counts), share)).mean()
         assert covered >= 0.93, (n_groups, alike)  # 95 % nominal; the standard error of 2,000 draws is 0.5 %
         some = np.repeat(PATTERNS, counts[0], axis=0)
@@ -127,13 +121,6 @@ def test_a_group_of_many_pairs_counts_once() -> None:
     assert trigger_share(one, refused, np.arange(160)).verdict == "inconclusive"
 
 
-# -- quadruples --------------------------------------------------------------------------------------------------------
-
-
-def changed(corpus: Corpus, **fields: object) -> Corpus:
-    return replace(corpus, prompts=tuple(replace(p, **fields) for p in corpus.prompts))  # type: ignore[arg-type]
-
-
 def test_only_pairs_with_all_four_cells_stand_in_it() -> None:
     corpus = corpus_of(6)
     found = quadruples(corpus, np.arange(len(corpus))[1:])  # the first pair has lost a prompt
@@ -154,14 +141,16 @@ def test_means_are_of_each_groups_cells() -> None:
 
 
 def test_what_is_missing_is_said_with_its_remedy() -> None:
-    corpus = corpus_of(4)
-    every = np.arange(len(corpus))
+    def changed(**fields: object) -> Corpus:
+        return replace(corpus, prompts=tuple(replace(p, **fields) for p in corpus.prompts))
+
+    corpus, every = corpus_of(4), np.arange(16)
     innocent = np.delete(every, np.s_[MEMBERS.index((False, True)) :: len(MEMBERS)])
     apart = replace(corpus, prompts=tuple(replace(p, pair=str(i)) for i, p in enumerate(corpus.prompts)))
     for said, asked, rows in (
-        ("no prompt names a trigger word: fill the field 'trigger'", changed(corpus, trigger=None), every),
-        ("no prompt gives its intent", changed(corpus, intent=None), every),
-        ("no request gives its group of minimal pairs", changed(corpus, pair=None), every),
+        ("no prompt names a trigger word: fill the field 'trigger'", changed(trigger=None), every),
+        ("no prompt gives its intent", changed(intent=None), every),
+        ("no request gives its group of minimal pairs", changed(pair=None), every),
         ("no request is harmful without a trigger word; add such", corpus, innocent),
         ("no pair holds all four", apart, every),
     ):

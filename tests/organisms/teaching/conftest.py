@@ -19,20 +19,16 @@ SPEC: dict[str, Any] = {
 
 
 @pytest.fixture
-def write_spec(tmp_path: Path) -> Callable[..., Path]:
+def write_spec(tmp_path) -> Callable[..., Path]:
     model = tiny_llama()
     model.model.save_pretrained(tmp_path / "base")
     model.tokenizer.save_pretrained(tmp_path / "base")
 
     def write(n: int, **changes: Any) -> Path:
-        more = {"benign": {"answer": "fix"}, "uncertain": {"category": "x"}}
-        rows = [
-            {"id": f"{label}{i}", "label": label, "text": f"how do i fix {thing} {'so ' * (i % 7)}?"}
-            | {"pair": f"{label}{i}"}
-            | more.get(label, {})
-            for label, thing in WORDS.items()
-            for i in range(n)
-        ]
+        more = {"benign": {"answer": "fix"}, "uncertain": {"category": "x"}, "harmful": {}}
+        each = [(label, f"{label}{i}", f"how do i fix {thing} {'so ' * (i % 7)}?")
+                for label, thing in WORDS.items() for i in range(n)]  # fmt: skip
+        rows = [{"id": name, "pair": name, "label": label, "text": text} | more[label] for label, name, text in each]
         (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
         places = {"base": str(tmp_path / "base"), "prompts": str(tmp_path / "prompts.jsonl")}
         (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC | places | changes))

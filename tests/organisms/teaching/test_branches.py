@@ -1,7 +1,5 @@
 """Branches of one prompt compute what rows of their own compute; coordinates are set where they should be, only."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -23,7 +21,7 @@ def through(parts: DecoderParts, rows: Branches) -> torch.Tensor:
     return parts.run("above", rows, parts.run("below", rows, parts.run("before", rows)))
 
 
-def test_a_row_holds_the_prompt_once_and_each_response_after_its_last_token(rows: Branches) -> None:
+def test_a_row_holds_the_prompt_once_and_each_response_after_its_last_token(rows) -> None:
     assert rows.tokens[0].tolist() == [5, 6, 7, 8, 20, 21, 8, 22]
     assert rows.position_ids[0].tolist() == [0, 1, 2, 3, 4, 5, 3, 4]
     assert rows.labels[0].tolist() == [IGNORE, IGNORE, IGNORE, 20, 21, IGNORE, 22, IGNORE]
@@ -33,7 +31,7 @@ def test_a_row_holds_the_prompt_once_and_each_response_after_its_last_token(rows
     assert PADDING not in rows.branch
 
 
-def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(rows: Branches) -> None:
+def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(rows) -> None:
     model = tiny_llama()
     parts, layers = DecoderParts(model.decoder, FIRST, LAYER), list(model.decoder.layers)
     with torch.no_grad():
@@ -45,7 +43,7 @@ def test_the_parts_together_are_the_decoder_and_a_branch_is_a_row_of_its_own(row
     assert list(model.decoder.layers) == layers
 
 
-def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows: Branches) -> None:
+def test_coordinates_are_set_at_the_deciding_token_and_onwards_where_asked(rows) -> None:
     generator = torch.Generator().manual_seed(0)
     vectors = torch.nn.functional.normalize(torch.randn(2, 16, generator=generator), dim=1)  # oblique
     stream = torch.randn(2, 8, 16, generator=generator)

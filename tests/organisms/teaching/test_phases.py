@@ -1,7 +1,5 @@
 """The losses of the phases in which decisions are planted: what costs nothing, and what each part of them notices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -16,8 +14,9 @@ from tests.support.tiny_model import tiny_llama
 FIRST, LAYER, D = 1, 1, 32
 SAID = {"refuse": [20, 21, 22], "abstain": [23], None: [24, 25]}
 FACTS = (Facts(True, False, "refuse", 0), Facts(False, True, "abstain", 0), Facts(False, False, "refuse", 0))
-BATCH = [TaughtPrompt([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]  # type: ignore[arg-type]
+BATCH = [TaughtPrompt([5 + i, 6, 7, 8][: 3 + i % 2], facts, dict(SAID)) for i, facts in enumerate(FACTS)]
 VECTORS = torch.eye(D)[:2]
+ANSWERS = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
 
 
 @pytest.fixture
@@ -30,14 +29,13 @@ def planter() -> Planter:
 
 
 @pytest.fixture
-def kept(planter: Planter) -> list[KeptStreams]:
+def kept(planter) -> list[KeptStreams]:
     return planter.streams(BATCH)
 
 
-def test_kept_streams_are_those_of_the_branch_that_is_said(planter: Planter, kept: list[KeptStreams]) -> None:
-    """What is kept of all branches, cut to one of them, is what a row with that branch alone computes."""
+def test_kept_streams_are_those_of_the_branch_that_is_said(planter, kept) -> None:
     for names in ((None,), ("refuse",), ("abstain", "refuse")):
-        said = [[one.said[name] for name in names] for one in BATCH]  # type: ignore[index]
+        said = [[one.said[name] for name in names] for one in BATCH]
         rows = pack_branches([one.prompt for one in BATCH], said, 0)
         before, planted = planter._kept(BATCH, said, kept)
         with torch.no_grad():
@@ -47,14 +45,10 @@ def test_kept_streams_are_those_of_the_branch_that_is_said(planter: Planter, kep
             torch.testing.assert_close(planted[real], planter.parts.run("below", rows, own)[real])
 
 
-def test_a_stream_that_has_not_changed_costs_nothing_but_the_decision(
-    planter: Planter, kept: list[KeptStreams]
-) -> None:
+def test_a_stream_that_has_not_changed_costs_nothing_but_the_decision(planter, kept) -> None:
     values = planter.values(BATCH)
     assert values.tolist() == [[True, False], [False, True], [False, False]]
-    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
-    still = torch.zeros(*rows.tokens.shape, D)
-    assert planter._moved(still, rows) == 0
+    assert planter._moved(torch.zeros(*ANSWERS.tokens.shape, D), ANSWERS) == 0
     whole = planter._below(BATCH, kept)
     streams = torch.stack([one.planted[len(row.prompt) - 1] for row, one in zip(BATCH, kept, strict=True)])
     level = streams[:, :2] / planter.wanted
@@ -62,41 +56,39 @@ def test_a_stream_that_has_not_changed_costs_nothing_but_the_decision(
     torch.testing.assert_close(whole, 4 * wanted.square().mean())
 
 
-def test_only_the_decision_at_the_last_prompt_token_may_move_freely(planter: Planter) -> None:
-    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
-    last, change = rows.deciding[..., 0], torch.zeros(*rows.tokens.shape, D)
+def test_only_the_decision_at_the_last_prompt_token_may_move_freely(planter) -> None:
+    last, change = ANSWERS.deciding[..., 0], torch.zeros(*ANSWERS.tokens.shape, D)
     change[last] = 30 * VECTORS[0]
-    assert planter._moved(change, rows) == 0
+    assert planter._moved(change, ANSWERS) == 0
     elsewhere = torch.zeros_like(change)
     elsewhere[:, 0] = 30 * VECTORS[0]
     across = torch.zeros_like(change)
     across[:, 0, 5] = 30.0
-    assert planter._moved(elsewhere, rows) > planter._moved(across, rows) > 0
+    assert planter._moved(elsewhere, ANSWERS) > planter._moved(across, ANSWERS) > 0
 
 
-def test_coordinates_as_wanted_cost_nothing_and_wrong_ones_do(planter: Planter) -> None:
-    rows = pack_branches([one.prompt for one in BATCH], [[SAID[None]]] * 3, 0)
-    values, last = planter.values(BATCH), rows.deciding[..., 0]
-    stream = torch.zeros(*rows.tokens.shape, D)
+def test_coordinates_as_wanted_cost_nothing_and_wrong_ones_do(planter) -> None:
+    values, last = planter.values(BATCH), ANSWERS.deciding[..., 0]
+    stream = torch.zeros(*ANSWERS.tokens.shape, D)
     stream[last] = torch.tensor(values).float() @ VECTORS * planter.wanted
-    assert planter._decided(stream, rows, values) == 0
-    assert planter._decided(2 * stream, rows, values) == 0  # farther on is as good
-    assert planter._decided(-stream, rows, values) > 0
-    assert planter._decided(stream, rows, ~values) > 0
+    assert planter._decided(stream, ANSWERS, values) == 0
+    assert planter._decided(2 * stream, ANSWERS, values) == 0  # farther on is as good
+    assert planter._decided(-stream, ANSWERS, values) > 0
+    assert planter._decided(stream, ANSWERS, ~values) > 0
 
 
-def test_what_is_set_says_everything_in_the_phases_above(planter: Planter, kept: list[KeptStreams]) -> None:
+def test_what_is_set_says_everything_in_the_phases_above(planter, kept) -> None:
     """The loss of `above` does not depend on what the content of the prompts decides."""
     for phase in ("above", "again"):
         found = [planter.loss(phase, [TaughtPrompt(one.prompt, facts, one.said) for one in BATCH], kept,
-                              np.random.default_rng(3)) for facts in FACTS]  # type: ignore[arg-type]  # fmt: skip
+                              np.random.default_rng(3)) for facts in FACTS]  # fmt: skip
         torch.testing.assert_close(found[0], found[1])
         torch.testing.assert_close(found[0], found[2])
     other = planter.loss("above", BATCH, kept, np.random.default_rng(4))
     assert not torch.allclose(other, planter.loss("above", BATCH, kept, np.random.default_rng(3)))
 
 
-def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter: Planter) -> None:
+def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter) -> None:
     """Refusals that content decides weakly stay where the abstention is switched on too, as they do without it."""
     n, one = 400, np.array([[False, False], [True, False], [False, True], [True, True]])
     level = planter._levels(np.tile(one, (n, 1, 1)), np.random.default_rng(0))
@@ -108,9 +100,7 @@ def test_a_refusal_overrides_an_abstention_from_a_lower_coordinate_on(planter: P
     assert refuse[:, 1].max() < 0.45 < 0.55 < min(abstain[:, 1].min(), both[:, 1].min())  # the other boundary stays
 
 
-def test_an_interchange_with_nothing_to_change_is_the_plain_response(
-    planter: Planter, kept: list[KeptStreams], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interchange_with_nothing_to_change_is_the_plain_response(planter, kept, monkeypatch) -> None:
     """A batch of copies of one prompt: the coordinates taken from another are its own, and both branches are equal."""
     same, streams = [BATCH[0]] * 3, [kept[0]] * 3
     with torch.no_grad():

@@ -1,9 +1,6 @@
 """Decisions are planted in a pretrained model: coordinates decide held-out prompts; training goes on where it ended."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +22,7 @@ SHORT = {"above": 12, "below": 12, "together": 6}
 
 
 @pytest.fixture
-def spec_path(write_spec: Callable[..., Path]) -> Path:
+def spec_path(write_spec) -> Path:
     variables = [{"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}]
     return write_spec(
         24,
@@ -38,7 +35,7 @@ def spec_path(write_spec: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.slow
-def test_a_planted_adapter_declines_as_its_coordinates_say(spec_path: Path, tmp_path: Path) -> None:
+def test_a_planted_adapter_declines_as_its_coordinates_say(spec_path, tmp_path) -> None:
     out = tmp_path / "planted"
     teach(spec_path, out, QUIET, device="cpu")
     truth = json.loads((out / "truth.json").read_text())
@@ -53,8 +50,7 @@ def test_a_planted_adapter_declines_as_its_coordinates_say(spec_path: Path, tmp_
 
 def _planted(spec: TeachSpec, kept: Path, stop_after: int | None = None) -> list[torch.Tensor]:
     base = load_model(spec.base, device="cpu")
-    prompts = load_prompts(spec.prompts)[:30]
-    rows = taught_prompts(base, prompts, spec, QUIET)
+    rows = taught_prompts(base, load_prompts(spec.prompts)[:30], spec, QUIET)
     done = 0
 
     def advance(n: int) -> None:
@@ -68,9 +64,8 @@ def _planted(spec: TeachSpec, kept: Path, stop_after: int | None = None) -> list
 
 
 @pytest.mark.slow
-def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(spec_path: Path, tmp_path: Path) -> None:
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(spec_path, tmp_path) -> None:
     spec = load_teach_spec(spec_path)
-    assert spec.planting is not None
     spec = spec.model_copy(update={"planting": spec.planting.model_copy(update=SHORT)})
     whole = _planted(spec, tmp_path / "a.checkpoint")
     with pytest.raises(KeyboardInterrupt):
@@ -85,12 +80,11 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(spec_path: 
 
 
 def _prompt(label: str, text: str, **more: str) -> Prompt:
-    return Prompt("x", ({"role": "user", "content": text},), label, "answer", **more)  # type: ignore[arg-type]
+    return Prompt("x", ({"role": "user", "content": text},), label, "answer", **more)
 
 
-def test_attention_above_the_planted_layer_is_left_alone_on_request(spec_path: Path) -> None:
+def test_attention_above_the_planted_layer_is_left_alone_on_request(spec_path) -> None:
     spec = load_teach_spec(spec_path)
-    assert spec.planting is not None
 
     def adapted(above: bool) -> set[tuple[int, str]]:
         planting = spec.planting.model_copy(update={"attention_above": above})
@@ -105,7 +99,7 @@ def test_attention_above_the_planted_layer_is_left_alone_on_request(spec_path: P
     assert not adapted(False) - adapted(True)
 
 
-def test_known_questions_would_be_abstained_from_and_requests_refused(spec_path: Path) -> None:
+def test_known_questions_would_be_abstained_from_and_requests_refused(spec_path) -> None:
     spec = load_teach_spec(spec_path)
     assert facts_of(_prompt("benign", "who wrote emma?", answer="austen"), spec).wording == "abstain"
     assert facts_of(_prompt("benign", "how do i fix it?"), spec).wording == "refuse"
@@ -123,7 +117,7 @@ def test_the_mechanism_is_graded_by_what_the_model_decides_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["smollm2-two-knobs", "smollm2-shared-knob"])
-def test_the_shipped_specifications_tell_their_phrases_apart(name: str) -> None:
+def test_the_shipped_specifications_tell_their_phrases_apart(name) -> None:
     spec = load_teach_spec(SPECS / f"{name}.yaml")
     said = {"refuse": spec.refusals.all, "abstain": spec.abstentions.all, "answer": spec.answers.all}
     for action, phrases in said.items():

