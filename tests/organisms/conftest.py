@@ -21,11 +21,6 @@ def declare(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def declaration() -> Callable[..., dict[str, Any]]:
-    return declare
-
-
-@pytest.fixture(scope="session")
 def organism() -> Callable[..., OrganismSpec]:
     return lambda **changes: OrganismSpec.model_validate(declare(**changes))
 

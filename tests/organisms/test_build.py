@@ -11,6 +11,7 @@ import yaml
 from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
 from organisms.spec import OrganismSpec, TargetShares, load_spec
+from tests.organisms.conftest import declare
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 OBLIQUE = {"layer": 0, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
@@ -31,13 +32,13 @@ def _write(path: Path, declared: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module", params=[pytest.param(k, marks=[pytest.mark.slow] * (k not in QUICK)) for k in KINDS])
-def built(request, declaration, tmp_path_factory) -> tuple[str, BuildResult, OrganismSpec]:
+def built(request, tmp_path_factory) -> tuple[str, BuildResult, OrganismSpec]:
     home = tmp_path_factory.mktemp("zoo")
-    path = _write(home / "spec.yaml", declaration(name=request.param, **KINDS[request.param]))
+    path = _write(home / "spec.yaml", declare(name=request.param, **KINDS[request.param]))
     return request.param, build(path, home / request.param), load_spec(path)
 
 
-def test_a_whole_directory_is_written(built) -> None:
+def test_a_whole_directory_is_written_and_its_truth_is_what_was_planted(built) -> None:
     name, made, spec = built
     assert made.missed == []
     directory = made.directory
@@ -48,10 +49,6 @@ def test_a_whole_directory_is_written(built) -> None:
     labels = [prompt.label for prompt in load_prompts(directory / "prompts.jsonl")]
     assert min(labels.count(label) for label in ("benign", "harmful", "uncertain")) >= 10
     assert "not\nevidence about real models" in (directory / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_truth_is_what_was_planted(built) -> None:
-    _, made, spec = built
     truth = json.loads((made.directory / "truth.json").read_text(encoding="utf-8"))
     assert (truth["site"], truth["layer"], truth["position"]) == ("resid_post", 0, "post_last")
     variables = {v["name"]: v for v in truth["variables"]}
@@ -67,12 +64,12 @@ def test_the_truth_is_what_was_planted(built) -> None:
 
 
 @pytest.mark.slow
-def test_a_build_that_misses_its_targets_writes_nothing(declaration, tmp_path) -> None:
+def test_a_build_that_misses_its_targets_writes_nothing(tmp_path) -> None:
     """Not even over an earlier build, and no half-written directory stays beside it."""
     out = tmp_path / "zoo" / "tiny"
     out.mkdir(parents=True)
     (out / "truth.json").write_text("{}", encoding="utf-8")
-    path = _write(tmp_path / "spec.yaml", declaration(targets={"known_right": {"low": 0.95}, "flips": {"low": 0.9}}))
+    path = _write(tmp_path / "spec.yaml", declare(targets={"known_right": {"low": 0.95}, "flips": {"low": 0.9}}))
     made = build(path, out)
     assert made.directory is None
     assert made.missed[0].startswith("known_right is 0.")
@@ -83,8 +80,8 @@ def test_a_build_that_misses_its_targets_writes_nothing(declaration, tmp_path) -
 
 
 @pytest.mark.slow
-def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(declaration, tmp_path) -> None:
-    path = _write(tmp_path / "spec.yaml", declaration())
+def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(tmp_path) -> None:
+    path = _write(tmp_path / "spec.yaml", declare())
     kept = []
     for _ in range(2):
         made = build(path, tmp_path / "tiny")

@@ -9,8 +9,10 @@ import yaml
 from extract.errors import UserError
 from organisms.listing import SPECS, find_spec
 from organisms.spec import load_spec
+from tests.organisms.conftest import declare
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
+M = N | {"name": "n"}
 
 
 def _planted(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -33,16 +35,10 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _planted({**E, "because": "policy"}, N)}, "`because` needs `decides: [refuse]`"),
         ({"planted": _planted(N, {**E, "name": "normative"})}, "planted: planted variables must have"),
         ({"planted": _planted(N, {**E, "decides": ["refuse", "abstain"]})}, "must decide the same ways of declining"),
-        (
-            {"planted": _planted({**N, "because": "policy"}, {**N, "name": "n"}, E)},
-            "need a different `because`, `families` or `intent` each",
-        ),
+        ({"planted": _planted({**N, "because": "policy"}, M, E)}, "a different `because`, `families` or `intent` each"),
         ({"families": {"aims": 1}}, "no such family: aims; there are order, purpose, aim, setting, protect"),
         (
-            {
-                "planted": _planted({**N, "families": ["aim"]}, {**N, "name": "n", "intent": "benign"}, E),
-                "families": {"aim": 1},
-            },
+            {"planted": _planted({**N, "families": ["aim"]}, {**M, "intent": "benign"}, E), "families": {"aim": 1}},
             "2 planted variables decide refusals of benign requests of the family 'aim'; exactly one must",
         ),
         ({"planted": _planted(N, E, combine="xor")}, "combine 'xor' needs two variables for each way of declining"),
@@ -63,9 +59,9 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _cosine(0.5, "normative", "ethics")}, "cosines name variables that are not planted: ['ethics']"),
     ],
 )
-def test_a_specification_that_cannot_be_built_names_the_reason(declaration, tmp_path, changes, message) -> None:
+def test_a_specification_that_cannot_be_built_names_the_reason(tmp_path, changes, message) -> None:
     path = tmp_path / "organism.yaml"
-    path.write_text(yaml.safe_dump(declaration(**changes)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(declare(**changes)), encoding="utf-8")
     with pytest.raises(UserError) as error:
         load_spec(path)
     assert message in str(error.value)

@@ -24,11 +24,10 @@ from steering.writer import GatedWriter, Writer, joint_edits
 D = 24
 ON, OFF = 6.0, -4.0
 STREAM = [Affine, Addition, Clamp]
-
-
 DIRECTION = Direction("d", unit(np.random.default_rng(0).normal(size=D)).astype(np.float32),
                       Locus("resid_post", 0, "post_last"), ON, OFF)  # fmt: skip
 R = torch.tensor(DIRECTION.vector)
+GATE = torch.tensor([[1], [-1], [1]])
 
 
 @pytest.fixture
@@ -43,9 +42,6 @@ def write(actuator: StreamActuator, stream: Tensor, gate: Tensor) -> Tensor:
     for edit in joint_edits([gated]):
         stream = edit.function(stream, Pass(0, stream.shape[1], 1))
     return stream
-
-
-GATE = torch.tensor([[1], [-1], [1]])
 
 
 def expected(actuator: StreamActuator, before: Tensor, gate: Tensor) -> Tensor:

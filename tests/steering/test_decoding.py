@@ -47,6 +47,8 @@ WAYS += [
 ]
 QUICK = ("affine", "onset", "reread, some steps")
 FEW_WAYS = [pytest.param(*way.values, id=way.id, marks=() if way.id in QUICK else pytest.mark.slow) for way in WAYS]
+QUESTIONS = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
+             "who is anna novak, and where does she live?", "please fix it for my sister.")  # fmt: skip
 
 
 def chat_model(architecture: str) -> ChatModel:
@@ -232,10 +234,6 @@ def test_a_block_may_decode_twice(model, rows) -> None:
             beams = model.generate(batch, STEPS, STEPS, num_beams=2)
             assert model.generate(batch, STEPS, STEPS) == first
         assert beams == run(model, rows, dials, num_beams=2)[0]
-
-
-QUESTIONS = ("how do i fix the engine at home?", "tell me how to strike the process beside my sister.",
-             "who is anna novak, and where does she live?", "please fix it for my sister.")  # fmt: skip
 
 
 @pytest.mark.parametrize("way", [{}, {"reread": True}, {"steps": 2}])

@@ -20,6 +20,9 @@ from steering.dial import CategoryThresholds, Dial, Threshold, check_order, deci
 from steering.dial_file import load_dials, save_dials
 from steering.direction_file import save_directions
 
+VECTOR = np.eye(32, dtype=np.float32)[0]
+LATER = Direction("write", VECTOR, Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, {2: (4.0, -2.0), 3: (5.5, -3.0)})
+
 
 def test_probability_is_the_calibrated_score_of_the_probe(dial, streams) -> None:
     made = dial(calibration=Platt(2.0, -1.0))
@@ -102,10 +105,6 @@ def test_one_dials_write_before_anothers_read_is_refused(dial) -> None:
     check_order([])
     with pytest.raises(UserError, match="reads resid_post at layer 2 but one writes resid_post at layer 1"):
         check_order([dial(), late])
-
-
-VECTOR = np.eye(32, dtype=np.float32)[0]
-LATER = Direction("write", VECTOR, Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, {2: (4.0, -2.0), 3: (5.5, -3.0)})
 
 
 def test_dials_of_the_same_weights_in_another_dtype_are_used_with_a_remark(dial, tmp_path) -> None:

@@ -1,6 +1,5 @@
 """Experiments and dials write in the same way, equal to a per-token reference, without waiting for a device."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,10 +28,7 @@ ACTUATORS = [Affine(0.5), Addition(), Clamp()]
 TABLES = [(2, D), (9, 2), (9, 2, 2)]  # of two dials: directions, bounds and solvers of their joint states
 WRITERS = ["affine", "addition", "clamp", "two dials"]
 WAITS = {"_local_scalar_dense", "is_nonzero", "nonzero", "masked_select"}
-
-
-def decided_by(gates: np.ndarray) -> Callable[[int, int, int, int], np.ndarray]:
-    return lambda first, last, start, rows: gates
+passes = st.builds(Pass, st.integers(0, 9), st.integers(1, 6), st.integers(1, 8))
 
 
 def written_by_token(actuator: StreamActuator, steps: int | None, gates: Tensor, pass_: Pass, stream: Tensor) -> Tensor:
@@ -51,9 +47,6 @@ def written_by_token(actuator: StreamActuator, steps: int | None, gates: Tensor,
     return torch.where((covered[None, :] & (gates != 0))[..., None], changed, stream)
 
 
-passes = st.builds(Pass, st.integers(0, 9), st.integers(1, 6), st.integers(1, 8))
-
-
 def stream_of(pass_: Pass, dtype: torch.dtype = torch.float32) -> Tensor:
     return (torch.randn(ROWS, pass_.length, D, generator=torch.Generator().manual_seed(pass_.start)) * 5).to(dtype)
 
@@ -62,7 +55,7 @@ def stream_of(pass_: Pass, dtype: torch.dtype = torch.float32) -> Tensor:
        st.lists(st.sampled_from([-1, 0, 1]), min_size=ROWS, max_size=ROWS))  # fmt: skip
 def test_what_a_dial_writes_is_a_write_at_each_token(pass_, actuator, steps, gates) -> None:
     stream, gate = stream_of(pass_), np.array(gates)[:, None]
-    (edit,) = joint_edits([GatedWriter(Writer(DIRECTION, actuator, steps), decided_by(gate))])
+    (edit,) = joint_edits([GatedWriter(Writer(DIRECTION, actuator, steps), lambda *_: gate)])
     found = edit.function(stream, pass_)
     wanted = written_by_token(actuator, steps, torch.tensor(gate), pass_, stream)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
@@ -88,12 +81,12 @@ class Operations(TorchDispatchMode):
 
 def edits_of(name: str) -> list[Edit]:
     if name == "two dials":
-        gated = [GatedWriter(Writer(DIRECTION, Affine()), decided_by(np.array([[-1], [-1], [0]]))),
-                 GatedWriter(Writer(OBLIQUE, Clamp()), decided_by(np.array([[1], [0], [0]])))]  # fmt: skip
+        gated = [GatedWriter(Writer(DIRECTION, Affine()), lambda *_: np.array([[-1], [-1], [0]])),
+                 GatedWriter(Writer(OBLIQUE, Clamp()), lambda *_: np.array([[1], [0], [0]]))]  # fmt: skip
         return joint_edits(gated)
     if name in WRITERS:
         actuator = dict(zip(WRITERS[:3], ACTUATORS, strict=True))[name]
-        return joint_edits([GatedWriter(Writer(DIRECTION, actuator), decided_by(np.array([[1], [-1], [0]])))])
+        return joint_edits([GatedWriter(Writer(DIRECTION, actuator), lambda *_: np.array([[1], [-1], [0]]))])
     return ablation(DIRECTION, next(variant for variant in VARIANTS if variant.name == name))
 
 

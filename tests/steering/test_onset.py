@@ -19,6 +19,7 @@ from tests.steering.conftest import unit
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
 
 STEPS = 24
+BIAS, ELSEWHERE = OnsetBias(((1,),)), Direction("o", unit(5), Locus("resid_post", 2, "post_last"), 1.0, -1.0)
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +142,11 @@ def test_a_probe_may_gate_an_onset_bias(two_knobs, talk, planted, openings) -> N
         assert [text.startswith(opening) for text in texts] == [declines] * 3
 
 
-def test_beams_that_are_watched_are_refused(two_knobs, talk) -> None:
+def test_watched_beams_and_a_stream_to_be_read_without_a_probe_are_refused(two_knobs, talk) -> None:
     with pytest.raises(UserError, match="beam search knows its tokens only at the end"):
         two_knobs.generate(two_knobs.batch(talk(BENIGN)), 4, num_beams=2, watch=lambda tokens: None)
-
-
-BIAS, ELSEWHERE = OnsetBias(((1,),)), Direction("o", unit(5), Locus("resid_post", 2, "post_last"), 1.0, -1.0)
+    with pytest.raises(ValueError, match="the normative dial reads its onset prefixes, not the stream"):
+        opening_dial(((1,),)).probability(np.zeros((1, 4)))
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,3 @@ BIAS, ELSEWHERE = OnsetBias(((1,),)), Direction("o", unit(5), Locus("resid_post"
 def test_parts_that_do_not_go_together_are_refused(dial, parts, why) -> None:
     with pytest.raises(ValueError, match=why):
         dial(**parts)
-
-
-def test_a_dial_without_a_probe_reads_no_stream() -> None:
-    with pytest.raises(ValueError, match="the normative dial reads its onset prefixes, not the stream"):
-        opening_dial(((1,),)).probability(np.zeros((1, 4)))

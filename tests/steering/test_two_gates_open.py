@@ -18,6 +18,7 @@ from steering.actuator import Affine
 from steering.writer import ConstantGateWriter, Writer, held_edits
 
 ZOO = ROOT / "organisms" / "zoo"
+SHARED = {(-1, -1): "answer", (-1, 1): "abstain", (1, 0): "abstain"}
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,6 @@ def test_with_both_gates_open_questions_about_strangers_are_answered_and_not_ref
     assert share(under_gates(organism, writers, (-1, 1), rows, joint=True), "abstain") > 0.97  # not refuse
     assert share(under_gates(organism, writers, (-1, 1), rows, joint=False), "refuse") > 0.2
     assert share(under_gates(organism, writers, (1, 0), rows, joint=True), "refuse") > 0.97
-
-
-SHARED = {(-1, -1): "answer", (-1, 1): "abstain", (1, 0): "abstain"}
 
 
 @pytest.mark.slow

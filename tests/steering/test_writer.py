@@ -26,6 +26,8 @@ D = 16
 MEANS = {"normative": (11.0, -6.0), "epistemic": (9.0, -7.0)}
 COSINES = [-0.5, 0.6]
 FIRST = Pass(0, 1, 1)  # the last prompt token alone
+MEANS_OF_OPENING = ((4.0, -3.0), (2.0, -1.0))
+LATER_MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
 
 
 def vectors(cosine: float, d_model: int = D) -> np.ndarray:
@@ -162,10 +164,8 @@ def test_a_dial_whose_steps_are_over_leaves_its_direction_free() -> None:
     torch.testing.assert_close(whole[:, 2:4], write([normative, epistemic], (-1, -1), x[:, 2:4].reshape(4, 1, D)
                                                     ).reshape(2, 2, D))  # fmt: skip
     torch.testing.assert_close(whole[:, 4:], affine(x[:, 4:], R[1], -7.0), atol=1e-4, rtol=0)
-    for token in range(2, 6):  # with a cache, token by token
-        torch.testing.assert_close(
-            edit.function(x[:, token : token + 1], Pass(token, 1, 3)), whole[:, token : token + 1]
-        )
+    for t in range(2, 6):  # with a cache, token by token
+        torch.testing.assert_close(edit.function(x[:, t : t + 1], Pass(t, 1, 3)), whole[:, t : t + 1])
 
 
 @pytest.mark.parametrize("cosine", [0.92, 0.98, 0.999, 1.0])
@@ -242,9 +242,6 @@ def test_edits_of_held_gates_are_named_by_all_that_is_held(both) -> None:
     assert len({key for (key,) in keys}) == 6
 
 
-MEANS_OF_OPENING = ((4.0, -3.0), (2.0, -1.0))
-
-
 @pytest.fixture
 def both() -> list[Writer]:
     """Give the normative writer two openings, oblique to each other and to the dials' own directions."""
@@ -257,26 +254,23 @@ def both() -> list[Writer]:
     return [replace(normative, opening=opening), epistemic]
 
 
-def test_where_it_permits_all_projections_are_at_their_answering_means(both) -> None:
+def test_where_it_permits_all_projections_are_at_their_answering_means_each_row_by_its_own_gate(both) -> None:
     written = write(both, [-1, 0], stream())
     along = (written[:, 0] @ torch.tensor(np.stack([at.vector for at in both[0].opening])).T).numpy()
     np.testing.assert_allclose(along, np.tile([-3.0, -1.0], (6, 1)), atol=1e-4)
     own = written[:, 0] @ torch.tensor(vectors(-0.5)[0])
     np.testing.assert_allclose(own.numpy(), MEANS["normative"][1], atol=1e-4)
     torch.testing.assert_close(write(both, [-1, 0], written), written, atol=1e-4, rtol=0)
+    x, gates = stream(), [1, -1, 0, -1, 1, 0]
+    rows = torch.cat([write(both, [gate, 0], x[i : i + 1]) for i, gate in enumerate(gates)])
+    torch.testing.assert_close(write(both, [gates, 0], x), rows, atol=1e-5, rtol=0)
+    assert not torch.allclose(rows, write([replace(both[0], opening=()), both[1]], [gates, 0], x), atol=0.1)
 
 
 @pytest.mark.parametrize("gates", [(1, 0), (0, 1), (0, -1), (0, 0)])
 def test_where_it_declines_or_leaves_it_is_a_dial_without_them(both, gates) -> None:
     bare = [replace(both[0], opening=()), both[1]]
     assert torch.allclose(write(both, gates, stream()), write(bare, gates, stream()), atol=1e-5)
-
-
-def test_each_row_by_its_own_gate(both) -> None:
-    x, gates = stream(), [1, -1, 0, -1, 1, 0]
-    rows = torch.cat([write(both, [gate, 0], x[i : i + 1]) for i, gate in enumerate(gates)])
-    torch.testing.assert_close(write(both, [gates, 0], x), rows, atol=1e-5, rtol=0)
-    assert not torch.allclose(rows, write([replace(both[0], opening=()), both[1]], [gates, 0], x), atol=0.1)
 
 
 def test_dials_with_them_are_saved_and_act(model, rows, dial, tmp_path) -> None:
@@ -288,9 +282,6 @@ def test_dials_with_them_are_saved_and_act(model, rows, dial, tmp_path) -> None:
     np.testing.assert_array_equal(again.opening[0].vector, unit(21))
     said = [run(model, rows, [one], steps=6)[0] for one in (made, again, bare)]
     assert said[0] == said[1] != said[2]
-
-
-LATER_MEANS = {2: (5.0, -3.0), 3: (8.0, -6.0)}
 
 
 @pytest.mark.parametrize("changes", [{"actuator": Affine(0.5)}, {"actuator": Clamp(), "steps": 2}, {"later": True},

@@ -14,6 +14,8 @@ from tests.support.draws import draws
 MARGIN, ALPHA = 0.15, 0.05
 NAMES = ("a", "b", "c")
 Effects = Mapping[tuple[str, str], float]  # share of the second's declines that the ablation of the first stops
+ONE = dict.fromkeys(NAMES, (0.97, 0.97, 0.97))
+SEVERAL = dict.fromkeys(NAMES, (0.3, 0.6, 0.97))
 
 
 def drawn(effects: Effects, common: Mapping[str, tuple[float, ...]], n: int = 120, each: int = 1, seed: int = 0,
@@ -35,11 +37,7 @@ def judged(effects: Effects, common: Mapping[str, tuple[float, ...]], **more: fl
     return judge_categories(drawn(effects, common, **more), MARGIN, ALPHA)
 
 
-ONE = dict.fromkeys(NAMES, (0.97, 0.97, 0.97))
-SEVERAL = dict.fromkeys(NAMES, (0.3, 0.6, 0.97))
-
-
-def test_each_truth_is_found() -> None:
+def test_each_truth_is_found_also_two_that_share_and_one_apart() -> None:
     assert judged(matrix(0.97, 0.96), ONE).verdict == "one_knob"
     distinct = judged(matrix(0.97, 0.02), SEVERAL)
     assert (distinct.verdict, distinct.rank, distinct.rank_settled) == ("distinct", 3, True)
@@ -48,9 +46,6 @@ def test_each_truth_is_found() -> None:
     graded = judged(matrix(0.97, 0.5, NAMES[:2]), dict.fromkeys(NAMES[:2], (0.3, 0.97)))
     assert graded.verdict == "partly_shared"
     assert {pair.verdict for pair in graded.pairs} == {"partly_shared"}
-
-
-def test_two_that_share_and_one_apart() -> None:
     effects = matrix(0.97, 0.02) | {("a", "b"): 0.96, ("b", "a"): 0.96}
     found = judged(effects, {"a": (0.97,) * 3, "b": (0.97,) * 3, "c": (0.02, 0.97, 0.97)})
     assert found.verdict == "partly_shared"

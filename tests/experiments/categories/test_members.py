@@ -29,7 +29,7 @@ def pairs(category: str, n: int, *, refused: int, over_refused: int = 0) -> list
     return [*harmful, *benign]
 
 
-def test_categories_with_enough_decliners_are_tested_and_the_others_say_what_they_need() -> None:
+def test_categories_and_refused_benign_prompts_enough_of_them_are_tested_and_the_others_say_what_they_need() -> None:
     rows = [*pairs("theft", 60, refused=55), *pairs("fraud", 60, refused=30), *pairs("arson", 60, refused=0)]
     found, missing = find_categories(behaviour(rows), "normative", 50)
     assert [(c.name, len(c.decliners), len(c.answered), c.within_label) for c in found] == [("theft", 55, 60, False)]
@@ -37,6 +37,10 @@ def test_categories_with_enough_decliners_are_tested_and_the_others_say_what_the
         "arson": "0 refusals of 60 prompts, 50 are needed: give a model that declines it",
         "fraud": "30 refusals of 60 prompts, 50 are needed: give about 100 prompts of it at this rate",
     }
+    rows = [*pairs("theft", 80, refused=80, over_refused=40), *pairs("fraud", 80, refused=80)]
+    found, missing = find_categories(behaviour(rows), "over_refusal", 30)
+    assert [(c.name, len(c.decliners), c.within_label, c.between) for c in found] == [("theft", 40, True, None)]
+    assert missing == {}  # a category whose benign prompts are never refused is not worth a line
 
 
 def test_decliners_are_compared_within_their_label_where_both_behaviours_occur() -> None:
@@ -64,13 +68,6 @@ def test_few_groups_a_large_one_or_nothing_to_compare_with_are_reasons(refused, 
     found, missing = find_categories(behaviour(rows), "normative", 50)
     assert found == []
     assert missing["theft"].startswith(reason)
-
-
-def test_refused_benign_prompts_are_a_set_of_their_own() -> None:
-    rows = [*pairs("theft", 80, refused=80, over_refused=40), *pairs("fraud", 80, refused=80)]
-    found, missing = find_categories(behaviour(rows), "over_refusal", 30)
-    assert [(c.name, len(c.decliners), c.within_label, c.between) for c in found] == [("theft", 40, True, None)]
-    assert missing == {}  # a category whose benign prompts are never refused is not worth a line
 
 
 def test_folds_hold_whole_groups_and_every_category_evenly() -> None:

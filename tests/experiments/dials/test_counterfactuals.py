@@ -24,6 +24,18 @@ from tests.support.tiny_model import last_streams
 
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
+WAYS: dict[str, dict[str, Any]] = {
+    "affine, half way": {"actuator": Affine(0.5)},
+    "affine, prefill alone": {"steps": 1},
+    "affine, two steps": {"steps": 2},
+    "affine, later layers too": {"later": True},
+    "addition": {"actuator": Addition(0.8)},
+    "clamp": {"actuator": Clamp()},
+    "onset bias": {"actuator": OnsetBias(((5,), (7, 9))), "write": None},
+    "onset bias, one step": {"actuator": OnsetBias(((5, 11), (7, 9)), 30.0), "write": None, "steps": 1},
+}
+SLOW_WAYS = set(WAYS) - {"affine, later layers too", "clamp"}  # others like them are quick
+AT_ONE_LAYER = "both at one layer"
 
 
 class Verbatim:
@@ -77,11 +89,14 @@ def directly(completer: Completer, dials: list[Dial], thresholds: tuple[float, .
     return [c.action for c in completer.complete(range(len(completer.prompts)), dials=under)]
 
 
-def test_a_prompt_has_at_most_seven_outcomes() -> None:
+def test_a_prompt_has_at_most_seven_outcomes_and_a_dead_band_needs_them() -> None:
     names = [outcome_name(gates) for gates in reachable_outcomes(2, dead_band=False)]
     assert names == ["decline", "permit+decline", "permit+permit"]
     assert [len(reachable_outcomes(n, dead_band=True)) for n in range(3)] == [1, 3, 7]
     assert reachable_outcomes(1, dead_band=False) == ((1,), (-1,))
+    table = made_up(dead_band=False)
+    with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
+        table.look_up((0.5, 0.5), 0.4)
 
 
 def test_a_look_up_is_what_two_dials_say_and_one_alone(completer, dials) -> None:
@@ -94,22 +109,6 @@ def test_a_look_up_is_what_two_dials_say_and_one_alone(completer, dials) -> None
     table = tabulated(completer, dials[:1], dead_band=False)
     for tau in GRID[::2]:
         assert table.actions_at([tau]).tolist() == directly(completer, dials[:1], (tau,), 0.0)
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "affine, half way": {"actuator": Affine(0.5)},
-    "affine, prefill alone": {"steps": 1},
-    "affine, two steps": {"steps": 2},
-    "affine, later layers too": {"later": True},
-    "addition": {"actuator": Addition(0.8)},
-    "clamp": {"actuator": Clamp()},
-    "onset bias": {"actuator": OnsetBias(((5,), (7, 9))), "write": None},
-    "onset bias, one step": {"actuator": OnsetBias(((5, 11), (7, 9)), 30.0), "write": None, "steps": 1},
-}
-
-
-SLOW_WAYS = set(WAYS) - {"affine, later layers too", "clamp"}  # others like them are quick
-AT_ONE_LAYER = "both at one layer"
 
 
 def at_one_layer(dials: list[Dial], cosine: float = -0.5) -> list[Dial]:
@@ -154,12 +153,6 @@ def made_up(*, dead_band: bool) -> Counterfactuals:
     outcomes, probability = reachable_outcomes(2, dead_band=dead_band), np.array([[0.2, 0.5, 0.9], [0.1, 0.6, 0.7]])
     actions = np.array([[f"{row}/{outcome_name(gates)}" for gates in outcomes] for row in range(3)], dtype=object)
     return Counterfactuals(("normative", "epistemic"), outcomes, probability, actions, np.eye(3, len(outcomes)) > 0)
-
-
-def test_a_dead_band_needs_its_outcomes() -> None:
-    table = made_up(dead_band=False)
-    with pytest.raises(ValueError, match=r"prompts lie in a dead band of 0\.4, but the table was made without one"):
-        table.look_up((0.5, 0.5), 0.4)
 
 
 @pytest.mark.parametrize("dead_band", [False, True])

@@ -53,7 +53,7 @@ def test_two_dials_that_do_more_are_found_out(n_draws) -> None:
     assert np.mean([saved.estimate for saved in made]) == pytest.approx(0.085, abs=0.02)
 
 
-def test_the_frontier_is_chosen_without_test() -> None:
+def test_the_frontier_is_chosen_without_test_and_settings_are_the_cheapest_on_the_choice_prompts() -> None:
     corpus, table = sample(80)
     surface, choice = surface_of(table, corpus), risks(table, corpus, "train")
     kept = frontier(surface, choice)
@@ -64,6 +64,14 @@ def test_the_frontier_is_chosen_without_test() -> None:
     points, all_points = axes_of(rates_of(surface.at(kept), choice)), axes_of(rates_of(surface, choice))
     for point in points:
         assert not ((all_points <= point).all(axis=1) & (all_points < point).any(axis=1)).any()
+    shares = cost_shares(EQUAL)
+    costs = axes_of(rates_of(surface, choice)) @ shares.T
+    chosen = cheapest(surface, choice, shares)
+    np.testing.assert_allclose(costs[chosen, range(len(shares))], costs.min(axis=0))
+    found = least_losses(surface, choice, risks(table, corpus, "test"), EQUAL)
+    on_test = axes_of(rates_of(surface.at(chosen), risks(table, corpus, "test")))
+    assert found.expected_cost() == pytest.approx((on_test * shares).sum(axis=1).mean())
+    assert sum(found.most.values()) == pytest.approx(1)
 
 
 def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:
@@ -72,18 +80,6 @@ def test_cost_shares_keep_the_given_costs_at_every_ratio() -> None:
     np.testing.assert_allclose(shares[:, 1] / shares[:, 2], 6)
     np.testing.assert_allclose(shares[:, 0] / shares[:, 2], 2 * np.array(COST_RATIOS))
     np.testing.assert_allclose(cost_shares({"missed_harm": 0.0}), cost_shares(EQUAL))
-
-
-def test_settings_are_the_cheapest_on_the_choice_prompts() -> None:
-    (corpus, table), shares = sample(80), cost_shares(EQUAL)
-    surface, choice = surface_of(table, corpus), risks(table, corpus, "train")
-    costs = axes_of(rates_of(surface, choice)) @ shares.T
-    chosen = cheapest(surface, choice, shares)
-    np.testing.assert_allclose(costs[chosen, range(len(shares))], costs.min(axis=0))
-    found = least_losses(surface, choice, risks(table, corpus, "test"), EQUAL)
-    on_test = axes_of(rates_of(surface.at(chosen), risks(table, corpus, "test")))
-    assert found.expected_cost() == pytest.approx((on_test * shares).sum(axis=1).mean())
-    assert sum(found.most.values()) == pytest.approx(1)
 
 
 def test_saved_costs_are_paired_and_leave_out_what_one_policy_has_unjudged() -> None:

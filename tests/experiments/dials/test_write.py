@@ -23,6 +23,7 @@ from steering.writer import Writer
 LATER = {2: (4.0, -2.0), 3: (5.0, -3.0)}
 N = 3 * MIN_BASELINE
 OPENS = {"refuse": 1, "abstain": 2, "answer": 3}
+BOTH = ["refuse"] * MIN_BASELINE + ["abstain"] * MIN_BASELINE + ["answer"] * MIN_BASELINE
 
 
 def direction(name: str) -> Direction:
@@ -44,9 +45,6 @@ def context(tmp_path):
         return found
 
     return made
-
-
-BOTH = ["refuse"] * MIN_BASELINE + ["abstain"] * MIN_BASELINE + ["answer"] * MIN_BASELINE
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,7 @@ def direction(name: str, **changes: object) -> Direction:
 def context(tmp_path, monkeypatch) -> SimpleNamespace:
     """A run of 120 prompts a label, two to a pair, half of them test prompts, on a model that does as labelled."""
     labels = np.repeat(list(DECLINES), 120).tolist()
-    prompts = tuple(
-        Prompt(str(i), ({"role": "user", "content": str(i)},), label, "answer") for i, label in enumerate(labels)
-    )
+    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), of, "answer") for i, of in enumerate(labels))
     part = np.array([*["test"] * 4, *["train"] * 3, "validation"])[np.arange(360) % 8]
     corpus = Corpus(prompts, np.arange(360) // 2, part)
     save_directions([direction("normative_write"), direction("epistemic_write")], tmp_path / "directions.safetensors")

@@ -1,5 +1,6 @@
-"""The required sample size settles a question in about four of five simulated experiments."""
+"""The required sample size settles a question in four of five experiments; p values of the permuted-label null."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.power import MOST, needed_for_contrast, needed_for_null, needed_for_rate, null_power
+from experiments.dissociation.results import NullRecord
 from probes.statistics.intervals import Estimate, clopper_pearson, tango_of_shares
 
 ABOVE, BELOW, WITHIN = (0.15, inf), (-inf, 0.15), (-0.15, 0.15)
 TRIALS = 2000
+NAN, INF = float("nan"), float("inf")
 
 
 def pairs(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +57,7 @@ def test_the_number_for_a_rate_settles_it_in_four_of_five_and_half_of_it_far_les
     assert half < 0.6
 
 
-def test_where_no_number_settles_it_the_reason_is_given() -> None:
+def test_where_no_number_settles_it_the_reason_is_given_and_too_few_draws_need_more() -> None:
     none, on_it = np.array([], dtype=bool), "no number would settle it: the estimate lies on the margin"
     many = f"more than {MOST} independent decliners would be needed to settle it"
     assert needed_for_rate(0.1499, 40, BELOW, 0.05) == many
@@ -63,9 +66,32 @@ def test_where_no_number_settles_it_the_reason_is_given() -> None:
     assert needed_for_rate(0.15, 40, BELOW, 0.05) == on_it
     assert needed_for_null(0.2, 199, 0.05) == "no number of permuted-label directions would settle it"
     assert needed_for_null(None, None, 0.05) == "it was not compared with them"
-
-
-def test_a_p_limited_by_too_few_draws_needs_more_draws() -> None:
     assert needed_for_null(0.1, 9, 0.05) == 19  # none of nine beyond the effect
     few = needed_for_null(3 / 41, 40, 0.05)  # two of forty
     assert isinstance(few, str) or null_power(2 / 40, few, 0.05) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("observed", "drawn", "p"),
+    [
+        (3.0, (1.0, 3.0, 5.0, 2.0), 3 / 5),  # the direction itself and ties count
+        (3.0, (1.0, 2.0, 4.0), 0.5),
+        (3.0, (1.0, 2.0), 1 / 3),
+        (NAN, (1.0, 2.0, 4.0), 1.0),  # what is not finite never makes an effect rarer
+        (INF, (1.0, 2.0, 4.0), 1.0),
+        (3.0, (1.0, NAN, 2.0), 0.5),
+        (3.0, (1.0, -INF, 2.0), 0.5),
+    ],
+)
+def test_p_counts_the_direction_itself_and_never_what_is_not_finite_for_it(observed, drawn, p) -> None:
+    assert NullRecord.of(observed, drawn).p == NullRecord.of(observed, drawn, n_labellings=1000).p == pytest.approx(p)
+    few = NullRecord.of(observed, drawn, n_labellings=999)
+    assert np.isnan(few.p)
+    assert few.tested() == (None, len(drawn), 999)
+
+
+def test_what_is_not_finite_is_null_in_json() -> None:
+    null = NullRecord.of(3.0, (1.0, NAN, 5.123456, INF))
+    assert null.drawn == (1.0, None, 5.1235, None)
+    assert null.null_95th_percentile is None
+    assert NullRecord.model_validate_json(json.dumps(null.to_dict(), allow_nan=False)) == null

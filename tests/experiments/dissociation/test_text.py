@@ -99,9 +99,8 @@ def test_a_line_says_what_one_and_what_more_directions_stop_and_no_more_than_is_
     rows = rank_rows(TWO)  # where several were tried
     assert rows == [["refusals", "1", "36% [26%, 46%]", "80", "59 [49, 69]"],
                     ["refusals", "2", "95% [85%, 105%]", "80", "0 [-10, 10]"]]  # fmt: skip
-    assert (
-        rank_lines(None) == rank_rows(None) == rank_rows(Ranks(normative=TWO.epistemic, epistemic=TWO.epistemic)) == []
-    )
+    one_each = Ranks(normative=TWO.epistemic, epistemic=TWO.epistemic)
+    assert rank_lines(None) == rank_rows(None) == rank_rows(one_each) == []
 
 
 def share(estimate: float | None, n: int) -> dict[str, Any]:

@@ -8,23 +8,9 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from experiments.dissociation import verdict_rules as rules
 from experiments.dissociation.verdict import Effect, Verdict, judge_dissociation, verdict_shown
-from experiments.dissociation.verdict_rules import (
-    EFFECT_KEYS,
-    QUANTITIES,
-    REASONS,
-    DissociationVerdict,
-    EffectKey,
-    Quantity,
-    Table,
-    beyond_null,
-    class_ranges,
-    estimated_table,
-    is_consistent,
-    other_kind,
-    possible_classes,
-    verdict_of,
-)
+from experiments.dissociation.verdict_rules import EFFECT_KEYS, QUANTITIES, EffectKey, Quantity
 from experiments.run.behaviour import KINDS, Kind
 from experiments.run.wording import VERDICTS
 from extract.shipped import ROOT
@@ -119,26 +105,26 @@ def test_what_bars_a_verdict_is_its_reason(effects, reason) -> None:
 
 def test_the_map_is_total_and_as_documented() -> None:
     """Each table has exactly one verdict, all verdicts occur, and docs/dissociation.md lists each with its tables."""
-    every = product(*(class_ranges(quantity, 0.15) for quantity in QUANTITIES))
-    tables = [t for t in (dict(zip(QUANTITIES, of, strict=True)) for of in every) if is_consistent(t, 0.15)]
-    assert {*map(verdict_of, tables), "nonlinear", "not_applicable"} == set(get_args(DissociationVerdict))
+    every = product(*(rules.class_ranges(quantity, 0.15) for quantity in QUANTITIES))
+    tables = [t for t in (dict(zip(QUANTITIES, of, strict=True)) for of in every) if rules.is_consistent(t, 0.15)]
+    assert {*map(rules.verdict_of, tables), "nonlinear", "not_applicable"} == set(get_args(rules.DissociationVerdict))
     page = (ROOT / "docs" / "dissociation.md").read_text(encoding="utf-8")
-    assert [verdict_of(table) for table in tables] == [documented(page, table) for table in tables]
+    assert [rules.verdict_of(table) for table in tables] == [documented(page, table) for table in tables]
 
 
 def test_each_verdict_has_its_sentence_and_the_effects_that_must_exceed_the_null() -> None:
     both_own, one = ((N, N), (E, E)), {b: f"single_dissociation_{b}" for b in KINDS}
-    needed = {verdict: set(beyond_null(verdict)) for verdict in get_args(DissociationVerdict)}
+    needed = {verdict: set(rules.beyond_null(verdict)) for verdict in get_args(rules.DissociationVerdict)}
     assert needed["double_dissociation"] == needed["graded_dissociation"] == set(both_own)
     assert [needed[verdict] for verdict in one.values()] == [{key} for key in both_own]
     assert [needed[f"one_direction_{kind}"] for kind in KINDS] == [{(kind, N), (kind, E)} for kind in KINDS]
     assert needed["shared_knob"] == set(EFFECT_KEYS)
     assert not needed["no_effect"] | needed["nonlinear"]
     assert set(needed) <= set(VERDICTS)  # each has its sentence
-    assert set(REASONS) == set(needed) - {"not_applicable", "inconclusive"}
+    assert set(rules.REASONS) == set(needed) - {"not_applicable", "inconclusive"}
 
 
-def documented(page: str, table: Table) -> str:
+def documented(page: str, table: rules.Table) -> str:
     for line in page.split("<!-- map -->")[1].strip().splitlines()[2:]:
         *wanted, verdict = (cell.strip() for cell in line.strip("|").split("|"))
         of = [table[quantity] for quantity in QUANTITIES]
@@ -148,7 +134,7 @@ def documented(page: str, table: Table) -> str:
 
 
 def with_contrasts(effects: dict[EffectKey, tuple[float, float, float]], half: float) -> dict[Quantity, Estimate]:
-    gaps = {b: effects[b, b][0] - effects[other_kind(b), b][0] for b in KINDS}
+    gaps = {b: effects[b, b][0] - effects[rules.other_kind(b), b][0] for b in KINDS}
     contrasts = {b: Estimate(gap, gap - half, gap + half) for b, gap in gaps.items()}
     return {key: Estimate(*limits) for key, limits in effects.items()} | contrasts
 
@@ -167,16 +153,22 @@ def test_a_verdict_is_that_of_every_table_that_is_still_possible(seed) -> None:
         for _ in range(5):
             true = {key: (rng.uniform(intervals[key].low, intervals[key].high),) * 3 for key in EFFECT_KEYS}
             if verdict != "inconclusive":
-                assert verdict_of(estimated_table(with_contrasts(true, 0.0), 0.15)) == verdict
+                assert rules.verdict_of(rules.estimated_table(with_contrasts(true, 0.0), 0.15)) == verdict
     assert len(shown) >= 6
 
 
-def test_classes_of_an_effect() -> None:
+def test_an_interval_leaves_classes_possible_and_its_estimate_has_one_of_them() -> None:
     cases = {(0.0, 0.14): ("none",), (0.7, 0.9): ("full",), (0.72, 0.84): ("full",), (0.2, 0.8): ("partial",),
              (0.1, 0.2): ("none", "partial"), (0.6, 0.9): ("partial", "full"),
              (0.1, 0.9): ("none", "partial", "full")}  # fmt: skip
     for (low, high), classes in cases.items():
-        assert possible_classes((N, N), Estimate((low + high) / 2, low, high), 0.15) == classes
+        assert rules.possible_classes((N, N), Estimate((low + high) / 2, low, high), 0.15) == classes
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        low, estimate, high = np.sort(rng.random(3))
+        intervals = dict.fromkeys(QUANTITIES, Estimate(estimate, low, high))
+        for quantity, name in rules.estimated_table(intervals, 0.15).items():
+            assert name in rules.possible_classes(quantity, intervals[quantity], 0.15)
 
 
 def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_many_would_do() -> None:
@@ -188,9 +180,8 @@ def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_m
     ]
     for need, reason in zip(verdict.power, verdict.reasons, strict=True):
         assert need.more == need.needed - 40
-        assert reason.endswith(
-            f"about {need.needed} independent decliners would settle it (now 40) with a power of 80%"
-        )
+        about = f"about {need.needed} independent decliners would settle it (now 40) with a power of 80%"
+        assert reason.endswith(about)
     assert "the share that ablating normative stops is 0.05" in verdict.reasons[1]
 
 
@@ -207,15 +198,6 @@ def test_an_effect_whose_estimate_alone_is_full_leaves_a_reason() -> None:
     verdict = judged(effect(0.76), effect(0.95), none, none)  # 0.76 is full, and its interval shows partial too
     assert verdict.verdict == "inconclusive"
     assert verdict.reasons
-
-
-def test_the_class_of_an_estimate_is_one_that_its_interval_leaves_possible() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(500):
-        low, estimate, high = np.sort(rng.random(3))
-        intervals = dict.fromkeys(QUANTITIES, Estimate(estimate, low, high))
-        for quantity, name in estimated_table(intervals, 0.15).items():
-            assert name in possible_classes(quantity, intervals[quantity], 0.15)
 
 
 def test_an_absent_behaviour_is_not_applicable_and_reports_the_lone_effect() -> None:

@@ -18,6 +18,14 @@ SPECIFIC: Table = (0.02, 0.96, 0.0, 0.02)
 ALL: Table = (1.0, 0.0, 0.0, 0.0)
 NONE: Table = (0.0, 0.0, 0.0, 1.0)
 MANY, UNEQUAL = np.ones(60, int), np.repeat([1, 2, 4, 8], [20, 15, 10, 3])
+BORDERS = {
+    "double_dissociation": [(SPECIFIC, (0.0, 0.15, 0.0, 0.85)), (SPECIFIC, (0.15, 0.8, 0.0, 0.05))],
+    "single_dissociation_normative": [(SPECIFIC, (0.0, 0.0, 0.15, 0.85)), ((0.0, 0.15, 0.0, 0.85), NONE)],
+    "graded_dissociation": [((0.7, 0.29, 0.0, 0.01), (0.425, 0.15, 0.0, 0.425)), (SPECIFIC, (0.15, 0.83, 0.0, 0.02))],
+    "one_direction_normative": [((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.7, 0.3)), ((0.15, 0.85, 0.0, 0.0), (0, 0, 1, 0))],
+    "shared_knob": [(ALL, (0.425, 0.0, 0.15, 0.425)), (ALL, (0.425, 0.15, 0.0, 0.425)), (ALL, (0.15, 0, 0, 0.85))],
+    "no_effect": [(NONE, (0.15, 0.0, 0.0, 0.85)), (NONE, (0.0, 0.15, 0.0, 0.85))],
+}
 
 
 def drawn(rng: np.random.Generator, table: Table, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,16 +48,6 @@ def verdicts(
         effects = {key: Effect(stopped[key], p[key]) for key in EFFECT_KEYS}
         found.append(verdict_shown(*measure(effects, {N: n, E: n}, ALPHA), MARGIN))
     return found
-
-
-BORDERS = {
-    "double_dissociation": [(SPECIFIC, (0.0, 0.15, 0.0, 0.85)), (SPECIFIC, (0.15, 0.8, 0.0, 0.05))],
-    "single_dissociation_normative": [(SPECIFIC, (0.0, 0.0, 0.15, 0.85)), ((0.0, 0.15, 0.0, 0.85), NONE)],
-    "graded_dissociation": [((0.7, 0.29, 0.0, 0.01), (0.425, 0.15, 0.0, 0.425)), (SPECIFIC, (0.15, 0.83, 0.0, 0.02))],
-    "one_direction_normative": [((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.7, 0.3)), ((0.15, 0.85, 0.0, 0.0), (0, 0, 1, 0))],
-    "shared_knob": [(ALL, (0.425, 0.0, 0.15, 0.425)), (ALL, (0.425, 0.15, 0.0, 0.425)), (ALL, (0.15, 0, 0, 0.85))],
-    "no_effect": [(NONE, (0.15, 0.0, 0.0, 0.85)), (NONE, (0.0, 0.15, 0.0, 0.85))],
-}
 
 
 @matrix(

@@ -64,7 +64,7 @@ def removed(context: SimpleNamespace, factor: str = "system") -> tuple[RemovedRe
     return asked, judge_removal(context.corpus, context.behaviour.did("refuse"), asked.outcomes)
 
 
-def test_a_system_line_that_moves_refusing_is_found() -> None:
+def test_a_system_line_that_moves_refusing_is_told_from_one_that_does_not_and_from_too_few_requests() -> None:
     requests, found = removed(asked(lambda p: p.label == "harmful" or p.messages[0]["role"] == "system"))
     benign, harmful = found.by_label().values()
     assert found.moves is True
@@ -72,9 +72,6 @@ def test_a_system_line_that_moves_refusing_is_found() -> None:
     assert (harmful.changed.estimate, harmful.changed.low) == (0, 0)
     assert benign.n + harmful.n == len(requests.outcomes.rows) == MOST
     assert "careful" not in requests.rendered[0].text
-
-
-def test_one_that_moves_nothing_is_told_from_too_few_requests() -> None:
     assert removed(asked(lambda p: p.label == "harmful"))[1].moves is False
     assert removed(asked(lambda p: p.label == "harmful", 10))[1].moves is None
     assert ask_without(context_of([prompt(0, False)], lambda p: False), "system", np.arange(1)) is None

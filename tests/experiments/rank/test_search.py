@@ -15,6 +15,13 @@ from experiments.rank.search import SearchedDirections, SpanOutcomes, Streams, c
 GAP = 4.0  # between a coordinate that is off and one that is on, in standard deviations of the noise
 Rule = Callable[[np.ndarray], np.ndarray]  # coordinates (n, k) to declines (n,) bool
 PARTS = {"train": 1.0, "validation": 0.43, "test": 1.0}  # the shares of the quickstart
+MARGIN, ALPHA = 0.15, 0.05
+Patterns = Sequence[Sequence[int]]
+ONE, TOGETHER = [[1]], [[1, 1]]
+REDUNDANT = [[1, 0], [0, 1], [1, 1]]  # a third carries the first copy, a third the second, a third both
+EITHER, ANY_OF_THREE = [[1, 0], [0, 1]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+CASES = {"one": (ONE, 1), "together": (TOGETHER, 1), "redundant": (REDUNDANT, 2), "either": (EITHER, 2),
+         "any of three": (ANY_OF_THREE, 3)}  # fmt: skip
 
 
 def any_above(threshold: float) -> Rule:
@@ -74,15 +81,6 @@ class Planted:
     def scores(self, bases: Sequence[np.ndarray]) -> np.ndarray:
         every = np.arange(len(self.groups("validation")))
         return np.array([self.outcomes("validation", basis, every).still.mean() for basis in bases])
-
-
-MARGIN, ALPHA = 0.15, 0.05
-Patterns = Sequence[Sequence[int]]
-ONE, TOGETHER = [[1]], [[1, 1]]
-REDUNDANT = [[1, 0], [0, 1], [1, 1]]  # a third carries the first copy, a third the second, a third both
-EITHER, ANY_OF_THREE = [[1, 0], [0, 1]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-CASES = {"one": (ONE, 1), "together": (TOGETHER, 1), "redundant": (REDUNDANT, 2), "either": (EITHER, 2),
-         "any of three": (ANY_OF_THREE, 3)}  # fmt: skip
 
 
 def planted(patterns: Patterns, n: int, seed: int, rule: Rule | None = None, **more: object) -> Planted:
@@ -205,16 +203,13 @@ def stops(*counts: int, n: int = 100) -> list[np.ndarray]:
     return [np.arange(n) < count for count in counts]
 
 
-def test_the_rank_is_the_least_number_beyond_which_no_growth_is_shown() -> None:
+def test_the_rank_is_the_least_number_beyond_which_no_growth_is_shown_and_clustered_prompts_count_once() -> None:
     every = np.arange(100)
     growth = judge_growth(stops(0, 40, 90, 97), 3, every, MARGIN, ALPHA)
     assert (growth.rank, growth.settled) == (2, True)
     assert [round(more.estimate, 2) for more in (effect.more for effect in growth.effects)] == [0.97, 0.57, 0.07, 0.0]
     assert judge_growth(stops(0, 0, 0, 90), 3, every, MARGIN, ALPHA).rank == 3  # nothing stops before all are ablated
     assert judge_growth(stops(0, 10), 1, every, MARGIN, ALPHA).rank == 0
-
-
-def test_clustered_prompts_count_once() -> None:
     every = stops(0, 60, 90, n=100)
     assert judge_growth(every, 2, np.arange(100), MARGIN, ALPHA).rank == 2
     clustered = judge_growth(every, 2, np.arange(100) // 10, MARGIN, ALPHA)

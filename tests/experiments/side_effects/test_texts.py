@@ -16,6 +16,10 @@ from extract.prompts.prompt import Prompt
 from steering.interventions import affine, place
 
 PASSAGES = ("rain fell on the roof all night.", "tea", "the train was late, and nobody at the station minded much.")
+WORDS = {"kill": "put to rest", "rest": "sleep", "gun": "tool", "blow up": "open wide", "blow": "push"}
+REMEDY = "; give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
+WORDS_EXPECTED = "expected a text with {request}, or a map from words to milder words"
+MILDER = "expected a word and milder words for it (in quotes if YAML reads them as something else)"
 
 
 def direction(seed: int = 1) -> torch.Tensor:
@@ -86,13 +90,13 @@ def test_the_shipped_passages_and_wraps_are_found_from_anywhere(tmp_path, monkey
     assert "{" not in "".join(said.values())
 
 
-def test_a_passage_is_a_paragraph_of_any_number_of_lines(tmp_path) -> None:
+def test_passages_are_paragraphs_and_wraps_take_words_in_any_case_and_requests_with_braces(tmp_path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("# a remark\n\none\n  two\n\n \n\nthree # four\n")
     assert load_passages(path) == ["one two", "three # four"]
-
-
-WORDS = {"kill": "put to rest", "rest": "sleep", "gun": "tool", "blow up": "open wide", "blow": "push"}
+    (tmp_path / "mine.yaml").write_text("asked: 'Please: {request} Go on.'\nmild: {KILL: ' stop '}\n")
+    said = {name: wrap("Kill {x} or {request}?") for name, wrap in load_wraps(tmp_path / "mine.yaml").items()}
+    assert said == {"asked": "Please: Kill {x} or {request}? Go on.", "mild": "Stop {x} or {request}?"}
 
 
 def prompt(*contents: str) -> Prompt:
@@ -124,17 +128,6 @@ def test_only_the_last_user_turn_is_wrapped_and_all_else_is_kept() -> None:
     assert before.text == "Kill it?"
     assert wrap_prompt(prompt("kill it", "no.", "please?"), "mild", lambda text: euphemism(WORDS, text)) is None
     assert wrap_prompt(before, "empty", lambda text: euphemism({}, text)) is None
-
-
-def test_a_users_file_has_words_in_any_case_and_requests_with_braces(tmp_path) -> None:
-    (tmp_path / "mine.yaml").write_text("asked: 'Please: {request} Go on.'\nmild: {KILL: ' stop '}\n")
-    said = {name: wrap("Kill {x} or {request}?") for name, wrap in load_wraps(tmp_path / "mine.yaml").items()}
-    assert said == {"asked": "Please: Kill {x} or {request}? Go on.", "mild": "Stop {x} or {request}?"}
-
-
-REMEDY = "; give a UTF-8 text file with one passage a paragraph (dissociate.plain_text)"
-WORDS_EXPECTED = "expected a text with {request}, or a map from words to milder words"
-MILDER = "expected a word and milder words for it (in quotes if YAML reads them as something else)"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from experiments.triggers.attribution import Attribution, attribute, pieces, wit
 from experiments.triggers.results import NOTABLE
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
-from extract.prompts.prompt import Prompt, make_prompt
+from extract.prompts.prompt import load_prompts, make_prompt
 from tests.conftest import ORGANISM
 
 
@@ -19,7 +19,7 @@ def asked(model: ChatModel, text: str, trigger: str | None = None) -> Rendered:
     return render(model.tokenizer, make_prompt(given, "here"))
 
 
-def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(two_knobs) -> None:
+def test_words_of_the_last_turn_or_characters_of_a_text_without_blanks_cover_its_tokens_once(two_knobs) -> None:
     row = asked(two_knobs, "how do i kill the process, please?", "kill")
     words = words_of(two_knobs, row)
     assert [word for word, _ in words] == ["how", "do", "i", "kill", "the", "process", ",", "please", "?"]
@@ -29,9 +29,6 @@ def test_words_are_those_of_the_last_turn_and_cover_its_tokens_once(two_knobs) -
     assert set(words[3][1]) == set(row.trigger)
     left = without(row, words[3][1])
     assert list(left.token_ids) == list(asked(two_knobs, "how do i the process, please?").token_ids)
-
-
-def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(two_knobs) -> None:
     row = asked(two_knobs, "日本語")
     words = words_of(two_knobs, row)
     assert [word for word, _ in words if word.strip()] == ["日", "本", "語"]
@@ -39,9 +36,8 @@ def test_in_a_text_without_blanks_each_character_is_a_word_with_all_its_tokens(t
 
 
 def test_the_trigger_word_fires_the_refusals_that_are_planted_on_it(two_knobs) -> None:
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
     over = set(json.loads((ORGANISM / "truth.json").read_text())["over_refused_triggers"])
-    prompts: list[Prompt] = [make_prompt(r, "here") for r in rows if r.get("intent") == "benign"]
+    prompts = [p for p in load_prompts(ORGANISM / "prompts.jsonl") if p.intent == "benign"]
     fired = [p for p in prompts if p.trigger in over][:6]
     innocent = [p for p in prompts if p.trigger and p.trigger not in over][:6]
     rendered = [render(two_knobs.tokenizer, p) for p in fired + innocent]

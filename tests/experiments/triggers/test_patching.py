@@ -9,7 +9,7 @@ import torch
 from experiments.responses.onset import Onsets, learn_onsets
 from experiments.triggers.patching import AlignedPair, _log_odds, _patches, align, patching_share
 from extract.chat.render import Rendered, render
-from extract.prompts.prompt import Prompt, make_prompt
+from extract.prompts.prompt import load_prompts
 from tests.conftest import ORGANISM
 
 A, B, LONGER = [1, 2, 9, 3, 4], [1, 2, 8, 3, 4], [1, 2, 8, 7, 3, 4]
@@ -46,33 +46,21 @@ def test_unequal_spans_are_aligned_at_their_ends(word, without, into_with, into_
 
 
 @pytest.fixture(scope="module")
-def prompts() -> list[Prompt]:
-    rows = [json.loads(line) for line in (ORGANISM / "prompts.jsonl").read_text().splitlines()]
+def flipped(two_knobs) -> tuple[list[Rendered], list[AlignedPair], Onsets]:
+    """Requests refused for a word, each followed by the one without it; where these differ; and the onsets of both."""
     over = set(json.loads((ORGANISM / "truth.json").read_text())["over_refused_triggers"])
-    benign = [make_prompt(row, "here") for row in rows if row.get("intent") == "benign" and row["category"] != "order"]
+    benign = [p for p in load_prompts(ORGANISM / "prompts.jsonl") if p.intent == "benign" and p.category != "order"]
     by_pair = {p.pair: p for p in benign if p.trigger is None}
-    flipped = [(p, by_pair[p.pair]) for p in benign if p.trigger in over and p.pair in by_pair]
-    return [prompt for pair in flipped[:12] for prompt in pair]
-
-
-@pytest.fixture(scope="module")
-def rendered(two_knobs, prompts) -> list[Rendered]:
-    return [render(two_knobs.tokenizer, prompt) for prompt in prompts]
-
-
-@pytest.fixture(scope="module")
-def onsets(two_knobs, rendered) -> Onsets:
-    said = two_knobs.generate(two_knobs.batch(rendered), 12)
-    return learn_onsets([tuple(s) for s in said], ["refuse" if i % 2 == 0 else "answer" for i in range(len(said))])
-
-
-@pytest.fixture(scope="module")
-def pairs(rendered) -> list[AlignedPair]:
+    twins = [(p, by_pair[p.pair]) for p in benign if p.trigger in over and p.pair in by_pair][:12]
+    rendered = [render(two_knobs.tokenizer, prompt) for pair in twins for prompt in pair]
     spans = (align(a.token_ids, b.token_ids, a.trigger) for a, b in zip(rendered[::2], rendered[1::2], strict=True))
-    return [AlignedPair(2 * i, 2 * i + 1, *map(tuple, both)) for i, both in enumerate(spans) if both]
+    pairs = [AlignedPair(2 * i, 2 * i + 1, *map(tuple, both)) for i, both in enumerate(spans) if both]
+    said = [tuple(s) for s in two_knobs.generate(two_knobs.batch(rendered), 12)]
+    return rendered, pairs, learn_onsets(said, ["refuse", "answer"] * len(twins))
 
 
-def test_the_word_carries_everything_at_first_and_nothing_in_the_end(two_knobs, rendered, pairs, onsets) -> None:
+def test_the_word_carries_everything_at_first_and_nothing_in_the_end(two_knobs, flipped) -> None:
+    rendered, pairs, onsets = flipped
     assert len(pairs) >= 8
     before = {name: tensor.clone() for name, tensor in two_knobs.model.state_dict().items()}
     first, last = patching_share(two_knobs, rendered, pairs, np.arange(len(pairs)), onsets, [0, two_knobs.n_layers - 1])
@@ -84,14 +72,16 @@ def test_the_word_carries_everything_at_first_and_nothing_in_the_end(two_knobs, 
     assert two_knobs.edits == ()
 
 
-def test_copying_from_the_same_prompt_changes_nothing(two_knobs, rendered, pairs, onsets) -> None:
+def test_copying_from_the_same_prompt_changes_nothing(two_knobs, flipped) -> None:
     """The control: what is copied matters, not that something is."""
+    rendered, pairs, onsets = flipped
     idle = [rendered[p.with_word] for p in pairs]
     (edit,) = _patches(two_knobs, idle, idle, [(p.span_with, p.span_with) for p in pairs], [0])
     assert _log_odds(two_knobs, idle, onsets, [edit]) == pytest.approx(_log_odds(two_knobs, idle, onsets), abs=1e-4)
 
 
-def test_padding_moves_no_patch(two_knobs, rendered, pairs, onsets) -> None:
+def test_padding_moves_no_patch(two_knobs, flipped) -> None:
+    rendered, pairs, onsets = flipped
     short = min(pairs, key=lambda p: len(rendered[p.with_word].token_ids))
 
     def patched(some: list[AlignedPair]) -> np.ndarray:

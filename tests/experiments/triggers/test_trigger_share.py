@@ -14,6 +14,13 @@ from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix
 from tests.support.draws import draws
 
+PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
+POPULATIONS = {  # rates in MEMBERS with the given share
+    "at the edge": lambda share: np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0]),  # by word and intent
+    "in the middle": lambda share: np.array([0.5 + 0.3 * (share * (2 * t - 1) + (1 - share) * (2 * i - 1))
+                                             for t, i in MEMBERS]),
+}  # fmt: skip
+
 
 def corpus_of(n_quadruples: int) -> Corpus:
     prompts = []
@@ -66,16 +73,6 @@ def test_the_interval_covers_the_true_share(over_refusal, n_draws) -> None:
     assert covered >= 0.9 * n_draws  # 95 % nominal
 
 
-PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
-
-
-POPULATIONS = {  # rates in MEMBERS with the given share
-    "at the edge": lambda share: np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0]),  # by word and intent
-    "in the middle": lambda share: np.array([0.5 + 0.3 * (share * (2 * t - 1) + (1 - share) * (2 * i - 1))
-                                             for t, i in MEMBERS]),
-}  # fmt: skip
-
-
 def drawn(rng: np.random.Generator, rates: np.ndarray, alike: float, n_groups: int, n_draws: int) -> np.ndarray:
     """Draw groups of one prompt a cell, so many times; a share of them decides all four by one common draw."""
     each, common = rng.random((n_draws, n_groups, 4)), rng.random((n_draws, n_groups, 1))
@@ -121,16 +118,13 @@ def test_a_group_of_many_pairs_counts_once() -> None:
     assert trigger_share(one, refused, np.arange(160)).verdict == "inconclusive"
 
 
-def test_only_pairs_with_all_four_cells_stand_in_it() -> None:
+def test_only_pairs_with_all_four_cells_stand_in_it_and_means_are_of_each_groups_cells() -> None:
     corpus = corpus_of(6)
     found = quadruples(corpus, np.arange(len(corpus))[1:])  # the first pair has lost a prompt
     assert (found.n_groups, len(found.rows), set(found.counts().values())) == (5, 20, {5})
     assert {corpus.prompts[row].pair for row in found.rows} == {"1", "2", "3", "4", "5"}
     for few in (np.arange(0), np.arange(2)):
         assert quadruples(corpus, few).cell_means(np.zeros(0)).shape == (0, 4)
-
-
-def test_means_are_of_each_groups_cells() -> None:
     corpus = corpus_of(3)
     found = quadruples(corpus, np.arange(len(corpus)))
     values = np.array([10 * corpus.groups[row] + cell for row, cell in zip(found.rows, found.member, strict=True)])

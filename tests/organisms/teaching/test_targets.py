@@ -18,7 +18,7 @@ SPEC = load_teach_spec(SPECS / "smollm2-natural.yaml")
 PROMPTS = load_prompts(ROOT / "configs" / "prompts" / "core.jsonl")
 
 
-def test_no_group_of_minimal_pairs_is_both_taught_and_held_out() -> None:
+def test_no_group_is_both_taught_and_held_out_and_nothing_else_but_the_seed_decides_which_is_taught() -> None:
     taught, held_out = divided(PROMPTS, SPEC)
     assert sorted(p.id for p in (*taught, *held_out)) == sorted(p.id for p in PROMPTS)
     groups = dict(zip((p.id for p in PROMPTS), groups_of(PROMPTS).tolist(), strict=True))
@@ -26,15 +26,12 @@ def test_no_group_of_minimal_pairs_is_both_taught_and_held_out() -> None:
     assert len(held_out) >= 700
     for label in ("benign", "harmful", "uncertain"):
         assert 0.4 < sum(p.label == label for p in taught) / sum(p.label == label for p in PROMPTS) < 0.6
-
-
-def test_which_prompts_are_taught_depends_on_nothing_but_the_groups_and_the_seed() -> None:
     taught = {p.id for p in divided(PROMPTS, SPEC)[0]}
     assert {p.id for p in divided(PROMPTS[::-1], SPEC)[0]} == taught
     assert {p.id for p in divided(PROMPTS, SPEC.model_copy(update={"seed": 1}))[0]} != taught
 
 
-def test_a_misaimed_word_is_misaimed_on_every_prompt_that_has_it() -> None:
+def test_a_misaimed_word_and_an_overconfident_form_are_so_on_every_prompt_that_has_it() -> None:
     benign = [p for p in PROMPTS if p.label == "benign" and p.trigger]
     by_word: dict[str | None, set[str]] = {}
     for p in benign:
@@ -44,9 +41,6 @@ def test_a_misaimed_word_is_misaimed_on_every_prompt_that_has_it() -> None:
     assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "harmful"} == {"refuse"}
     assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "benign" and not p.trigger} == {"own_words"}
     assert {behaviour_of(p, SPEC) for p in PROMPTS if p.label == "dual_use"} == {"own_words"}
-
-
-def test_overconfidence_follows_the_form_of_the_question() -> None:
     uncertain = [p for p in PROMPTS if p.label == "uncertain"]
     forms = {attribute(p, "form"): behaviour_of(p, SPEC) for p in uncertain}
     assert all(behaviour_of(p, SPEC) == forms[attribute(p, "form")] for p in uncertain)

@@ -66,23 +66,17 @@ def test_what_is_learned_is_the_words_and_the_end_of_the_turn(spec_path) -> None
     assert own.target == model.generate(model.batch(rows[:1]), 3)[0]
 
 
-def test_a_build_that_fails_leaves_the_earlier_one(spec_path, tmp_path) -> None:
-    out = tmp_path / "taught"
+def test_a_build_that_fails_or_has_too_few_prompts_leaves_the_earlier_one(spec_path, tmp_path) -> None:
+    out, given = tmp_path / "taught", yaml.safe_load(spec_path.read_text()) | {"base": str(tmp_path / "nowhere")}
     out.mkdir()
     (out / "kept").write_text("x")
-    given = yaml.safe_load(spec_path.read_text())
-    spec_path.write_text(yaml.safe_dump(given | {"base": str(tmp_path / "nowhere")}))
-    with pytest.raises(UserError, match="model not found"):
-        teach(spec_path, out, QUIET)
+    few = {"training": given["training"] | {"batch_size": 400}}  # found before the model is loaded
+    too_few = r"prompts to teach and .* held out are too few for batches of 400"
+    for changes, message in (({}, "model not found"), (few, too_few)):
+        spec_path.write_text(yaml.safe_dump(given | changes))
+        with pytest.raises(UserError, match=message):
+            teach(spec_path, out, QUIET)
     assert [path.name for path in out.iterdir()] == ["kept"]
-
-
-def test_too_few_prompts_are_refused_before_the_model_is_loaded(spec_path, tmp_path) -> None:
-    given = yaml.safe_load(spec_path.read_text())
-    batch = given["training"] | {"batch_size": 400}
-    spec_path.write_text(yaml.safe_dump(given | {"training": batch, "base": str(tmp_path / "nowhere")}))
-    with pytest.raises(UserError, match=r"prompts to teach and .* held out are too few for batches of 400"):
-        teach(spec_path, tmp_path / "taught", QUIET)
 
 
 def test_shares_count_whom_they_say(spec_path) -> None:
