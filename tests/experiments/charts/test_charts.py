@@ -12,10 +12,8 @@ from scoring.actions import ACTIONS
 
 
 def cells(n_columns: int) -> list[Row]:
-    return [
-        {"column": str(i), "row": "post_last", "estimate": 0.5, "low": 0.4, "high": 0.6, "n": 9}
-        for i in range(n_columns)
-    ]
+    known = {"row": "post_last", "estimate": 0.5, "low": 0.4, "high": 0.6, "n": 9}
+    return [{"column": str(i), **known} for i in range(n_columns)]
 
 
 def grid(n_columns: int) -> Chart:

@@ -1,7 +1,5 @@
 """Fixtures: a Ray cluster of this machine, and commands that use it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -9,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,25 @@ class Command:
             printed, _ = self.process.communicate()
         return self.process.returncode, printed
 
+    def finish(self) -> str:
+        """Return what it printed; it must succeed."""
+        code, printed = self.end()
+        assert code == 0, printed
+        return printed
+
+    def fail(self, seconds: float = 240) -> str:
+        """Return its last line; it must end with exit code 2 and no traceback."""
+        code, printed = self.end(seconds)
+        assert code == 2, printed
+        assert "Traceback" not in printed
+        return printed.strip().splitlines()[-1]
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+
+Start = Callable[..., Command]
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +97,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def start(config: Path) -> Callable[..., Command]:
+def start(config: Path) -> Start:
     """Starts a command in a directory; with an address, on that cluster."""
 
     def start_one(directory: Path, address: str | None = None, *more: str, workers: int = 2) -> Command:
@@ -98,11 +113,10 @@ def start(config: Path) -> Callable[..., Command]:
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(start: Callable[..., Command], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def uninterrupted(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The digests of the store that one process with one thread writes."""
     directory = tmp_path_factory.mktemp("alone") / "run"
-    code, printed = start(directory).end()
-    assert code == 0, printed
+    start(directory).finish()
     return digests(directory)
 
 
@@ -117,13 +131,22 @@ def digests(directory: Path) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[object]:
+@contextmanager
+def ray_cluster(num_cpus: int) -> Iterator[Any]:
+    """A cluster of one node on this machine."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
-    yield made
-    made.shutdown()
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": num_cpus, "object_store_memory": 100 << 20})
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with ray_cluster(2) as made:
+        yield made
 
 
 def own_disk() -> bool:
@@ -137,20 +160,17 @@ def two_disks(tmp_path: Path) -> Iterator[Any]:
     """A cluster of two nodes of one processor, of which the second sees another disk under `runs`."""
     if not own_disk():
         pytest.skip("needs the right to mount")
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100 << 20})
     (tmp_path / "runs").mkdir()
     (tmp_path / "other").mkdir()
     ray = Path(sys.executable).with_name("ray")
-    join = f"{ray} start --address {made.address} --num-cpus 1 --object-store-memory {100 << 20} --block"
-    mount = f"mount --bind {tmp_path / 'other'} {tmp_path / 'runs'} && exec {join}"
-    node = subprocess.Popen(["unshare", "-m", "sh", "-c", mount], stdout=subprocess.DEVNULL, start_new_session=True)
-    with connected(made.address) as joined:
-        until = time.monotonic() + 60
-        while len(resources_of_nodes(joined.ray)) < 2 and time.monotonic() < until:
-            time.sleep(0.2)
-    yield made
-    os.killpg(node.pid, signal.SIGTERM)
-    node.wait()
-    made.shutdown()
+    with ray_cluster(1) as made:
+        join = f"{ray} start --address {made.address} --num-cpus 1 --object-store-memory {100 << 20} --block"
+        mount = f"mount --bind {tmp_path / 'other'} {tmp_path / 'runs'} && exec {join}"
+        node = subprocess.Popen(["unshare", "-m", "sh", "-c", mount], stdout=subprocess.DEVNULL, start_new_session=True)
+        with connected(made.address) as joined:
+            until = time.monotonic() + 60
+            while len(resources_of_nodes(joined.ray)) < 2 and time.monotonic() < until:
+                time.sleep(0.2)
+        yield made
+        os.killpg(node.pid, signal.SIGTERM)
+        node.wait()

@@ -1,7 +1,5 @@
 """What workers are given, and what is refused before any work."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

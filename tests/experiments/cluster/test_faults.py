@@ -1,14 +1,11 @@
 """Workers, nodes and commands that die, hang or find no disk: the store is that of one uninterrupted process."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,9 @@ from experiments.cluster.connection import WorkersWanted
 from experiments.cluster.ray_pool import RayPool
 from experiments.run.config import load_config
 from extract.progress import Reporter
-from tests.experiments.cluster.conftest import Command, digests
+from tests.experiments.cluster.conftest import Command, Start, digests, ray_cluster
 
 pytestmark = pytest.mark.slow
-Start = Callable[..., Command]
 
 
 def check(directory: Path, uninterrupted: list[str]) -> None:
@@ -30,17 +26,11 @@ def check(directory: Path, uninterrupted: list[str]) -> None:
     assert left == []
 
 
-def ended(command: Command) -> str:
-    code, printed = command.end()
-    assert code == 0, printed
-    return printed
-
-
 def test_a_killed_worker_is_replaced(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
     command = start(tmp_path / "run", cluster.address)
     command.wait_for(lambda: len(command.shards()) > 3)
     os.kill(command.workers()[0], signal.SIGKILL)
-    printed = ended(command)
+    printed = command.finish()
     assert "died; another is started" in printed
     assert "Ray: 2 worker(s) of 1 CPU(s) each" in printed
     assert "400/400" in printed
@@ -66,23 +56,18 @@ def test_twenty_random_kills(start: Start, cluster: Any, uninterrupted: list[str
         elif workers := command.workers():
             os.kill(rng.choice(workers), signal.SIGKILL)
         kills += 1
-    ended(command)
+    command.finish()
     assert kills >= 15  # the store may be finished before the last
     check(directory, uninterrupted)
 
 
 def test_a_removed_node_takes_nothing_along(start: Start, uninterrupted: list[str], tmp_path: Path) -> None:
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100 << 20})
-    try:
+    with ray_cluster(1) as nodes:
         leaving = nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
         command = start(tmp_path / "run", nodes.address)
         command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > 3)
         nodes.remove_node(leaving, allow_graceful=False)
-        assert "died; another is started" in ended(command)
-    finally:
-        nodes.shutdown()
+        assert "died; another is started" in command.finish()
     check(tmp_path / "run", uninterrupted)
 
 
@@ -103,7 +88,7 @@ def test_the_command_s_own_cluster_is_started_again_within_30_seconds(
     command = start(tmp_path / "run", "local")
     kill_cluster(command, process, shards=3)
     command.wait_for(lambda: len(command.workers()) > 0, seconds=60)  # of the second cluster, which needs some to start
-    printed = ended(command)
+    printed = command.finish()
     assert f"{LOST[process]} (was a process killed?); it is started again" in printed
     check(tmp_path / "run", uninterrupted)
 
@@ -114,29 +99,20 @@ def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
     command = start(tmp_path / "run", "local")
     kill_cluster(command, "raylet", shards=3)
     kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
-    code, printed = command.end(30)
-    assert code == 2, printed
     told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
-    assert printed.strip().splitlines()[-1] == told
-    ended(start(tmp_path / "run"))
+    assert command.fail(30) == told
+    start(tmp_path / "run").finish()
     check(tmp_path / "run", uninterrupted)
 
 
 def test_the_loss_of_a_cluster_that_ran_before_is_said_within_30_seconds(start: Start, tmp_path: Path) -> None:
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
-    try:
+    with ray_cluster(2) as nodes:
         command = start(tmp_path / "run", nodes.address)
         command.wait_for(lambda: len(command.workers()) == 2 and len(command.shards()) > 3)
         nodes.head_node.kill_raylet()
         for pid in command.workers():
             os.kill(pid, signal.SIGKILL)
-        code, printed = command.end(30)
-    finally:
-        nodes.shutdown()
-    assert code == 2, printed
-    assert LOST["raylet"] in printed.strip().splitlines()[-1]
+        assert LOST["raylet"] in command.fail(30)
 
 
 def test_a_second_command_on_the_same_run_is_refused(
@@ -144,10 +120,8 @@ def test_a_second_command_on_the_same_run_is_refused(
 ) -> None:
     command = start(tmp_path / "run", cluster.address)
     command.wait_for(lambda: len(command.shards()) > 0)
-    code, printed = start(tmp_path / "run", cluster.address).end()
-    assert code == 2, printed
-    assert f"{tmp_path / 'run'} is in use by " in printed.strip().splitlines()[-1]
-    ended(command)
+    assert f"{tmp_path / 'run'} is in use by " in start(tmp_path / "run", cluster.address).fail()
+    command.finish()
     check(tmp_path / "run", uninterrupted)
 
 
@@ -157,7 +131,7 @@ def test_a_full_disk_of_one_worker_leaves_its_shards_to_the_other(
     command = start(tmp_path / "run", cluster.address)
     command.wait_for(lambda: len(command.shards()) > 0)
     resource.prlimit(command.workers()[0], resource.RLIMIT_FSIZE, (4096, 4096))
-    printed = ended(command)
+    printed = command.finish()
     assert "File too large" in printed
     assert "its work goes to others, and it gets no more" in printed
     check(tmp_path / "run", uninterrupted)
@@ -165,14 +139,9 @@ def test_a_full_disk_of_one_worker_leaves_its_shards_to_the_other(
 
 @pytest.mark.parametrize("wakes", [False, True])
 def test_the_shards_of_a_worker_that_hangs_go_to_others(
-    start: Start,
-    config: Path,
-    cluster: Any,
-    uninterrupted: list[str],
-    tmp_path: Path,
-    wakes: bool,
+    start: Start, config: Path, cluster: Any, uninterrupted: list[str], tmp_path: Path, wakes: bool,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     said, directory, failed = list[str](), tmp_path / "run", list[BaseException]()
     directory.mkdir()
@@ -205,5 +174,5 @@ def test_the_shards_of_a_worker_that_hangs_go_to_others(
     assert failed == []
     assert any("its work goes to others" in line for line in said)
     if not wakes:  # a process that is stopped cannot be ended, so its partial file is left to the next writer
-        ended(start(directory))
+        start(directory).finish()
     check(directory, uninterrupted)

@@ -1,7 +1,5 @@
 """A whole run on Ray workers: its results are those of one process, number for number."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tasks survive the way to a worker: what they do there is what they do here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace

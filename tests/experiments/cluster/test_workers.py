@@ -1,7 +1,5 @@
 """The executor against workers that die, fail or hang and clusters that are lost: each part's result is taken once."""
 
-from __future__ import annotations
-
 import random
 from math import inf
 

@@ -24,18 +24,14 @@ def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(ORGANISM)).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(ORGANISM).save_pretrained(folder / "model")
     (folder / "prompts.jsonl").write_text("\n".join(some_prompts(8)) + "\n")
-    config = load_config(Path("configs/quickstart.yaml"), overrides(folder))
+    config = load_config(ROOT / "configs/quickstart.yaml", overrides(folder))
     run(config, folder / "run", reporter=Reporter(quiet=True))
     return folder / "run"
 
 
 def overrides(folder: Path) -> list[str]:
-    return [
-        f"model.name={folder / 'model'}",
-        f"prompts.path={folder / 'prompts.jsonl'}",
-        "generate.max_new_tokens=8",
-        "extract.layers=[1,4]",
-    ]
+    return [f"model.name={folder / 'model'}", f"prompts.path={folder / 'prompts.jsonl'}", "generate.max_new_tokens=8",
+            "extract.layers=[1,4]"]  # fmt: skip
 
 
 def test_it_finishes_and_reports_what_is_absent(random_run: Path) -> None:

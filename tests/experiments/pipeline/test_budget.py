@@ -1,7 +1,5 @@
 """A run cut to fit a time: the least cuts that suffice, in the ladder's order, each with its cost in a sentence."""
 
-from __future__ import annotations
-
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -29,6 +27,7 @@ from tests.support.finished_run import copy_run
 
 LABELS = [300, 150, 150]
 QUICK = ROOT / "configs" / "quickstart.yaml"
+LEAST, SLOW = "the least run takes", pytest.mark.slow
 
 
 @pytest.fixture
@@ -46,9 +45,8 @@ def prompts_and_null(config: RunConfig) -> float:
 def test_cuts_stop_as_soon_as_the_run_fits(config: RunConfig) -> None:
     assert fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config)) == config
     shorter = fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config) - 1)
-    assert shorter.dissociate.n_null_onset == 99
-    assert shorter.generate.max_new_tokens == 64
-    assert shorter.prompts.limit is None
+    kept = shorter.dissociate.n_null_onset, shorter.generate.max_new_tokens, shorter.prompts.limit
+    assert kept == (99, 64, None)
     assert shorter.dissociate.variants  # before the null in the ladder, but it would save nothing here
 
 
@@ -97,11 +95,7 @@ def test_the_null_keeps_as_many_directions_as_its_level_needs() -> None:
 def test_layers_are_thinned_evenly_and_never_to_fewer_than_six() -> None:
     def layers(n: int, least: int, given: str = "null") -> tuple[int, ...] | None:
         config = load_config(QUICK, [f"extract.layers={given}"])
-
-        def lasts(tried: RunConfig) -> float:
-            return len(tried.extract.layers or range(n))
-
-        return fit_time(config, n, LABELS, lasts, least).extract.layers
+        return fit_time(config, n, LABELS, lambda c: len(c.extract.layers or range(n)), least).extract.layers
 
     assert layers(30, 7) == (3, 7, 11, 15, 19, 23, 27)
     assert layers(30, 6) == (4, 9, 14, 19, 24, 29)
@@ -148,15 +142,9 @@ def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
         assert power < whole_power <= 100
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [("15m", 15.0), ("90s", 1.5), ("2h", 120.0), ("1h30m", 90.0), ("0.5h", 30.0)]
-)
-def test_times(text: str, found: float) -> None:
-    assert minutes(text) == found
-
-
 @pytest.mark.parametrize("text", ["", "15", "m", "0m", "-5m", "1.2.3m", "15 minutes", "30m1h"])
-def test_what_is_no_time(text: str) -> None:
+def test_times_and_what_is_none(text: str) -> None:
+    assert [minutes(time) for time in ("15m", "90s", "2h", "1h30m", "0.5h")] == [15.0, 1.5, 120.0, 90.0, 30.0]
     with pytest.raises(UserError, match="is no time; give hours, minutes or seconds"):
         minutes(text)
 
@@ -180,13 +168,24 @@ def test_one_dial_is_left_out_where_the_run_says_so(config: RunConfig) -> None:
     assert either_writers(SimpleNamespace(config=without), {}) == []  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("loading", "message"),
+    [
+        ("{}", r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"),
+        # weights that are made smaller or spread are not refused: the least run is the next thing that is looked at
+        pytest.param(
+            "{quantization: {quant_method: bitsandbytes, load_in_4bit: true}}", "the least run takes", marks=SLOW
+        ),
+        pytest.param("{max_memory: {cpu: 1GiB}}", "the least run takes", marks=SLOW),
+    ],
+)
 def test_too_little_memory_is_refused_before_the_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loading: str, message: str
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
     monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: small)
-    with pytest.raises(UserError, match=r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"):
-        fit_budget(load_config(QUICK), tmp_path, "report", 600, Reporter(quiet=True))
+    with pytest.raises(UserError, match=message):
+        fit_budget(load_config(QUICK, [f"model.loading={loading}"]), tmp_path, "report", 1e-4, Reporter(quiet=True))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -203,9 +202,8 @@ def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
     config = load_config(QUICK, [given])
 
     def lasts(tried: RunConfig) -> float:
-        return (
-            prompts_and_null(tried) + len(tried.extract.layers or range(24)) + len(tried.dissociate.positions or "12")
-        )
+        layers, positions = tried.extract.layers or range(24), tried.dissociate.positions or "12"
+        return prompts_and_null(tried) + len(layers) + len(positions)
 
     with pytest.raises(UserError, match="the least run") as caught:
         fit_time(config, 24, LABELS, lasts, 0.1)
@@ -213,20 +211,6 @@ def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
     cut = fit_time(config, 24, LABELS, lasts, least + 0.06)  # the message rounds
     assert attrgetter(key)(cut) == attrgetter(key)(config)
     assert cut.prompts.limit == 20
-
-
-@pytest.mark.parametrize(
-    "option", ["quantization={quant_method: bitsandbytes, load_in_4bit: true}", "max_memory={cpu: 1GiB}"]
-)
-@pytest.mark.slow
-def test_weights_that_are_made_smaller_or_spread_are_not_refused_for_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
-) -> None:
-    small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
-    monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: small)
-    config = load_config(QUICK, [f"model.loading.{option}"])
-    with pytest.raises(UserError, match="the least run takes"):  # the next thing that is looked at
-        fit_budget(config, tmp_path, "report", 1e-4, Reporter(quiet=True))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,33 +75,19 @@ def configured(name: str, model: Path, prompts: Path, *more: str) -> RunConfig:
     return load_config(Path(f"configs/models/{name}.yaml"), given)
 
 
-@dataclass(frozen=True)
-class RecordingReporter(Reporter):
-    """A reporter that records its lines."""
-
-    quiet: bool = True
-    lines: list[str] = field(default_factory=list)
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_whole_run(name: str, prompts: Path, tmp_path: Path) -> None:
-    config, reporter = (
-        configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8"),
-        RecordingReporter(),
-    )
-    run(config, tmp_path / "run", reporter=reporter)
+    config = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8")
+    run(config, tmp_path / "run", reporter=Reporter(quiet=True))
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["dissociation"]["verdict"] == "not_applicable"
     assert "refusal on harmful is absent" in " ".join(results["dissociation"]["reasons"])
     assert results["model"]["system"] == ("merge" if name.startswith("gemma") else "keep")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "refusal on harmful is absent" in page.lower()
-    merged = [line for line in reporter.lines if "model.system: merge" in line]
-    assert [line.split(":")[0] for line in merged] == ["24 of 144 prompts"] * name.startswith("gemma")
+    merged = re.findall(r"Note: (.*?): .*model\.system: merge", (tmp_path / "run" / "log.txt").read_text())
+    assert merged == ["24 of 144 prompts"] * name.startswith("gemma")
 
 
 # -- the chat template of each family ----------------------------------------------------------------------------------
@@ -224,9 +209,8 @@ def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
         run(configured(name, model, prompts, *parts), tmp_path / name, reporter=Reporter(quiet=True))
         found[name] = json.loads((tmp_path / name / "results.json").read_text())
         templates.add(ActivationStore(tmp_path / name / "activations.h5").identity.template)
-        assert found[name]["rates"]["before"]["unjudged"] == 0
-        assert found[name]["rates"]["before"]["missed_harm"]["estimate"] == 0
-        assert found[name]["rates"]["before"]["overconfidence"]["estimate"] == 0
+        before = found[name]["rates"]["before"]
+        assert before["unjudged"] == before["missed_harm"]["estimate"] == before["overconfidence"]["estimate"] == 0
     assert len(templates) == 2  # thinking on and off are two ways to write a prompt
     plain, thinking = found["qwen3-4b"], found["qwen3-4b-thinking"]
     assert plain["writes"]["normative"]["available"]
@@ -244,10 +228,9 @@ def test_thoughts_that_are_cut_off_are_counted_and_reported(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatModel, "decode", lambda self, response: "<think>\nI cannot help with that, or")
-    reporter, model = RecordingReporter(), tiny("qwen3-4b", tmp_path / "model")
-    config = configured("qwen3-4b-thinking", model, prompts, "generate.max_new_tokens=2")
-    run(config, tmp_path / "run", until="respond", reporter=reporter)
-    assert [line for line in reporter.lines if "thought" in line] == [
+    config = configured("qwen3-4b-thinking", tiny("qwen3-4b", tmp_path / "model"), prompts, "generate.max_new_tokens=2")
+    run(config, tmp_path / "run", until="respond", reporter=Reporter(quiet=True))
+    assert re.findall("Note: (.*thought.*)", (tmp_path / "run" / "log.txt").read_text()) == [
         "144 of 144 completions end within their thought and cannot be judged; set generate.max_new_tokens above 2"
     ]
     rows = [json.loads(line) for line in (tmp_path / "run" / "completions.jsonl").read_text().splitlines()]

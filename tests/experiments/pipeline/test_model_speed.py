@@ -1,7 +1,5 @@
 """The speed of a model is recovered from its passes, kept in the cache, and measured again where anything differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

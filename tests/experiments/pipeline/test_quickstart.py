@@ -116,10 +116,8 @@ def test_the_dials_mend_both_misaimed_refusals(results: dict[str, Any]) -> None:
 
 def test_directions_load_and_point_to_the_declining_class(quickstart: Path) -> None:
     directions = load_directions(quickstart / "directions.safetensors")
-    assert set(directions) == {f"{name}_read" for name in ("normative", "epistemic", "intent")} | {
-        "normative_write",
-        "epistemic_write",
-    }
+    names = "normative_read epistemic_read intent_read normative_write epistemic_write"
+    assert set(directions) == set(names.split())
     assert all(d.mean_positive > d.mean_negative for d in directions.values())
 
 
@@ -129,9 +127,8 @@ def test_the_report_and_the_table_hold_the_verdict(quickstart: Path) -> None:
     assert "no more than permuted-label directions do" in page
     assert "not evidence about real models" in page
     assert not re.search(r"""(?:src|href)=["']?(?:https?:|//)""", page.replace(vega_bundle(), ""))
-    assert {"rates.png", "matrix.png", "grid_normative.png", "scatter.svg"} <= {
-        path.name for path in (quickstart / "figures").iterdir()
-    }
+    for name in ("rates.png", "matrix.png", "grid_normative.png", "scatter.svg"):
+        assert (quickstart / "figures" / name).exists(), name
     table = (quickstart / "stdout.txt").read_text()
     for word in ("over_refusal", "missed_harm", "overconfidence", "refusal run OWNER/MODEL"):
         assert word in table

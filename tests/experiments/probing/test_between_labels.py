@@ -1,7 +1,5 @@
 """Benign prompts refused by another mechanism than harmful ones: the direction within labels gives way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

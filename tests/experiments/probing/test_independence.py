@@ -37,9 +37,8 @@ def basis(i: int) -> np.ndarray:
 
 def test_changes_are_what_plain_passes_give(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
     ablated, watched = direction(np.arange(32) - 9.0, 1), direction(np.arange(32) ** 0.5, 2, (3.0, 1.0))
-    found = stream_changes(
-        tiny, RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)], [ablated, watched], [1, 2, 3]
-    )
+    prompts, trials = RepeatedPrompts(tiny, tiny_rows), [[], ablation(ablated)]
+    found = stream_changes(tiny, prompts, trials, [ablated, watched], [1, 2, 3])
     assert found["cosine"].shape == found["projection"].shape == (2, 2, 3, len(tiny_rows))
     assert found["cosine"][:, 0].max() < 1e-6  # nothing was edited; the pass beside an edited one may round otherwise
     changes = {measure: change[1] for measure, change in found.items()}

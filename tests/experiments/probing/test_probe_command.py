@@ -19,20 +19,6 @@ from steering.direction_file import load_directions
 ROWS = [json.loads(line) for line in (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
 
 
-def probe(cli, tmp_path: Path, rows: list[dict]) -> str:  # type: ignore[no-untyped-def, type-arg]
-    """Run the command on unsuitable prompts and return its one-line error."""
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = tmp_path / "run"
-    code, _, err = cli("probe", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out))
-    assert code == 2
-    line = [line for line in err.splitlines() if line.startswith("refusal:")]
-    assert len(line) == 1
-    assert "Traceback" not in err
-    assert not out.exists()  # the error comes before extraction
-    return line[0]
-
-
 def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """All uncertain training prompts belong to one pair: one group cannot make two inner folds."""
     by_label = defaultdict(list)
@@ -44,7 +30,11 @@ def test_fewer_groups_than_folds(cli, tmp_path: Path) -> None:  # type: ignore[n
     rows = [row | {"pair": f"{row['label']}{i}", "split": parts[i % 4]} for i, row in enumerate(harmful + requests)]
     rows += [row | {"id": f"u{i}", "text": f"{row['text'][:-1]} {i}?", "pair": f"u{i % 4}", "split": parts[i % 4]}
              for i, row in enumerate(uncertain[:40])]  # fmt: skip
-    message = probe(cli, tmp_path, rows)
+    path, out = tmp_path / "prompts.jsonl", tmp_path / "run"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = cli("probe", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out))
+    [message] = [line for line in err.splitlines() if line.startswith("refusal:")]
+    assert (code, "Traceback" in err, out.exists()) == (2, False, False)  # the error comes before extraction
     assert "contrast 'epistemic' has 1 positive group, too few for 2 inner folds of its train part" in message
     assert "use fewer folds or more prompts" in message
 

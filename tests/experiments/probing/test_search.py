@@ -34,9 +34,7 @@ class Model:
 
     def __init__(self, bypass: np.ndarray, induce: np.ndarray, kl: np.ndarray) -> None:
         self.bypass, self.induce, self.kl = bypass, induce, kl
-        self.effects_of: list[int] = []
-        self.kl_of: list[int] = []
-        self.calls = 0
+        self.effects_of, self.calls = list[int](), 0
 
     def effects(self, directions: Sequence[Direction]) -> list[Candidate]:
         self.calls += 1
@@ -47,9 +45,7 @@ class Model:
 
     def divergence(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         self.calls += 1
-        layers = [c.direction.locus.layer for c in candidates]
-        self.kl_of += layers
-        return [replace(c, kl=Divergence(*[float(self.kl[i])] * 4)) for c, i in zip(candidates, layers, strict=True)]
+        return [replace(c, kl=Divergence(*[float(self.kl[c.direction.locus.layer])] * 4)) for c in candidates]
 
     def estimate(self, direction: Direction) -> tuple[float, float]:
         return float(self.bypass[direction.locus.layer]), float(self.induce[direction.locus.layer])
@@ -64,10 +60,8 @@ def random_model(rng: np.random.Generator) -> Model:
 
 
 def choose(model: Model, *, screened: bool) -> tuple[Candidate, bool]:
-    (chosen,) = run_searches(
-        [search(DIRECTIONS, MAX_KL, model.estimate if screened else None)], model.effects, model.divergence
-    )
-    return chosen
+    begun = search(DIRECTIONS, MAX_KL, model.estimate if screened else None)
+    return run_searches([begun], model.effects, model.divergence)[0]
 
 
 def test_with_true_estimates_the_choice_is_as_good_as_the_exhaustive_one() -> None:
@@ -119,9 +113,8 @@ def test_searches_that_share_their_passes_choose_as_each_alone(screened: bool) -
     alone = [run_searches([search(d, MAX_KL, estimate)], model.effects, model.divergence)[0] for d in draws]
     calls, model.calls = model.calls, 0
     together = run_searches([search(d, MAX_KL, estimate) for d in draws], model.effects, model.divergence)
-    assert [(c.direction.locus.layer, usable) for c, usable in together] == [
-        (c.direction.locus.layer, usable) for c, usable in alone
-    ]
+    for (c, usable), (by_itself, is_usable) in zip(together, alone, strict=True):
+        assert (c.direction.locus.layer, usable) == (by_itself.direction.locus.layer, is_usable)
     assert model.calls < calls / 4
 
 
@@ -160,8 +153,7 @@ def test_first_order_is_used_only_where_it_ranks_as_exact_effects_do() -> None:
         assert not screening(_Given(constant), every).used
     assert not screening(_Given(noisy), every[:KEPT]).used  # nothing to spare
     bad = screening(_Given(rng.standard_normal(exact.shape)), every)
-    assert confirmed(good, good) == good.model_copy(
-        update={"permuted": (good.bypass_correlation, good.induce_correlation)}
-    )
+    permuted = (good.bypass_correlation, good.induce_correlation)
+    assert confirmed(good, good) == good.model_copy(update={"permuted": permuted})
     assert not confirmed(good, bad).used
     assert not confirmed(bad, good).used

@@ -104,10 +104,15 @@ def context(held: SimpleNamespace, **dissociate: object) -> SimpleNamespace:
 
 
 def test_every_layer_and_position_is_tried_or_those_asked_for() -> None:
-    loci = [
-        (d.locus.layer, d.locus.position) for d in write_fitter(context(store(POSITIONS)), "normative", SAMPLES).fit()
+    fitted = write_fitter(context(store(POSITIONS)), "normative", SAMPLES).fit()
+    loci = [(d.locus.layer, d.locus.position) for d in fitted]
+    assert loci == [
+        (0, "inst_last"),
+        (0, "post_last"),
+        (1, "inst_last"),
+        (1, "post_1"),
+        (1, "post_last"),
     ]
-    assert loci == [(0, "inst_last"), (0, "post_last"), (1, "inst_last"), (1, "post_1"), (1, "post_last")]
     asked = write_fitter(context(store(POSITIONS), positions=["post_last"]), "normative", SAMPLES)
     assert [d.locus.position for d in asked.fit()] == ["post_last"] * 2
 
@@ -252,11 +257,9 @@ def test_the_planted_direction_is_chosen_at_its_layer_over_others(tmp_path: Path
     rng = np.random.default_rng(0)
     tried = {(layer, name): v for layer in (1, 4, 6) for name, v in (("planted", vector), *(
         (f"random {i}", rng.standard_normal(len(vector)).astype(np.float32)) for i in range(3)))}  # fmt: skip
-    directions = [
-        Direction(name, v / np.linalg.norm(v), Locus("resid_post", layer, "post_last"),
-                  planted["mean_on"], planted["mean_off"])
-        for (layer, name), v in tried.items()
-    ]  # fmt: skip
+    means = planted["mean_on"], planted["mean_off"]
+    directions = [Direction(name, v / np.linalg.norm(v), Locus("resid_post", layer, "post_last"), *means)
+                  for (layer, name), v in tried.items()]  # fmt: skip
     steps: list[int] = []
     validation = Validation(rows[:4], rows[4:], said[4:])
     selection = LocusSelection(model, onsets, "normative", validation, kl_tokens=8, max_kl=0.1)

@@ -1,7 +1,5 @@
 """Sections of the report, from records: no result is left out, what is not known is not drawn, caveats are listed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -220,9 +218,8 @@ def test_every_right_action_and_the_dual_use_prompts_have_a_row_and_without_dial
 
 
 def test_every_caveat_that_applies_is_listed() -> None:
-    site = SiteRecord.model_construct(
-        beats_bag_of_words=False, auroc=0.7, auroc_ci=(0.6, 0.8), n_positive=9, n_negative=9, bag_of_words_auroc=0.8
-    )
+    site = SiteRecord.model_construct(beats_bag_of_words=False, auroc=0.7, auroc_ci=(0.6, 0.8), n_positive=9,
+                                      n_negative=9, bag_of_words_auroc=0.8)  # fmt: skip
     results = RunResults.model_construct(
         organism=True, organism_prompts=True, model=ModelRecord(name="OWNER/MODEL"),
         dials_absent=["epistemic"], sites={"normative": site},
@@ -243,9 +240,7 @@ def test_independence_is_said_against_the_null() -> None:
     locus = Locus("resid_post", 4, "post_last")
     found = Independence(ablated=locus, watched=locus, n=72, n_null=49, cosine=change, projection=change)
     (line,) = independence_lines({"ablate_normative_watch_epistemic": found})
-    assert line.startswith(
-        "Ablating the normative direction moves the stream along the epistemic one by 0.03 of the gap"
-    )
+    assert "Ablating the normative direction moves the stream along the epistemic one by 0.03 of the gap" in line
     assert "9% of its own move" in line
     assert "no more than permuted-label directions do (95th percentile 0.10, p = 0.60)" in line
     moved = change.model_copy(update={"p_null": 0.02, "share": None})

@@ -20,9 +20,8 @@ K = 4
 
 
 def divergences(
-    model: ChatModel, rows: list[Rendered], responses: list[list[int]], trials: list[list[Edit]], *more: Any
+    model: ChatModel, rows: list[Rendered], responses: list[list[int]], trials: list[list[Edit]], k: int, *advance: Any
 ) -> list[Divergence]:
-    k, *advance = more
     nats, steps = ForcedResponses(model, rows, responses, k).divergences(trials, *advance)
     return [summary(each, steps) for each in nats]
 

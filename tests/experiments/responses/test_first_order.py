@@ -19,17 +19,14 @@ from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from steering.interventions import add, affine, place
 
-LAYERS = (1, 4, 6)
-TEXTS = (
-    "how do i fix the engine at home?",
-    "how do i clean the door at work?",
-    "tell me how to paint the door near my boss.",
-)
+LAYERS, ORGANISM = (1, 4, 6), str(ROOT / "organisms" / "zoo" / "two-knobs")
+TEXTS = ("how do i fix the engine at home?", "how do i clean the door at work?",
+         "tell me how to paint the door near my boss.")  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["hooks", "nnsight", "transformer_lens"])
 def model(request: pytest.FixtureRequest) -> ChatModel:
-    return load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu", backend=request.param)
+    return load_model(ORGANISM, device="cpu", backend=request.param)
 
 
 def scorer(model: ChatModel) -> OnsetScorer:
@@ -40,11 +37,8 @@ def scorer(model: ChatModel) -> OnsetScorer:
     step = 1 + int(likely[1:].amax(dim=-1).argmin())
     first, second, third = likely[step].topk(3).indices.tolist()
     opening = said[:step]
-    return OnsetScorer(
-        model,
-        rows,
-        Onsets({"refuse": ((*opening, first),), "abstain": ((*opening, second), (*opening[:-1], third))}, {}),
-    )
+    prefixes = {"refuse": ((*opening, first),), "abstain": ((*opening, second), (*opening[:-1], third))}
+    return OnsetScorer(model, rows, Onsets(prefixes, {}))
 
 
 def unit(model: ChatModel, seed: int) -> Tensor:
@@ -55,8 +49,7 @@ def added(
     of_model: OnsetScorer, kind: str, where: Site, layer: int, r: Tensor, amount: float, scope: Scope = "last_on"
 ) -> np.ndarray:
     """Return the log-odds with `amount` times r added."""
-    found: np.ndarray = of_model.log_odds([place(where, layer, scope, lambda x: add(x, r, amount))])[kind]
-    return found
+    return of_model.log_odds([place(where, layer, scope, lambda x: add(x, r, amount))])[kind]
 
 
 @pytest.mark.parametrize("kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("refuse", "abstain")), EITHER])
@@ -87,13 +80,12 @@ def test_setting_a_projection_moves_each_token_from_its_own(model: ChatModel) ->
         target = float((found.streams[layer] @ r).mean()) + 1
         edit = place("resid_post", layer, "last_on", partial(affine, r=r, target=target, strength=0.05))
         after = of_model.log_odds([edit])["refuse"]
-        np.testing.assert_allclose(
-            found.setting(layer, r.numpy(), target), (after - before) / 0.05, atol=0.02, rtol=0.1
-        )
+        estimated = found.setting(layer, r.numpy(), target)
+        np.testing.assert_allclose(estimated, (after - before) / 0.05, atol=0.02, rtol=0.1)
 
 
 def test_offloaded_weights_give_the_same_effects(tmp_path: Path) -> None:
-    model = load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
+    model = load_model(ORGANISM, device="cpu")
     of_model = scorer(model)
     here = of_model.sensitivity("refuse", "resid_post", LAYERS)
     disk_offload(model.model, tmp_path, execution_device=torch.device("cpu"))
@@ -103,7 +95,7 @@ def test_offloaded_weights_give_the_same_effects(tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_be_differentiated_is_said_so() -> None:
-    model = load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
+    model = load_model(ORGANISM, device="cpu")
     of_model = scorer(model)
     with torch.inference_mode():  # such weights cannot be saved for a gradient
         weight = model.model.lm_head.weight.clone()

@@ -21,17 +21,13 @@ def model() -> ChatModel:
     return load_model(str(ROOT / "organisms" / "zoo" / "two-knobs"), device="cpu")
 
 
-def test_a_shared_opening_is_not_taken_for_a_decline() -> None:
+def test_a_shared_opening_is_not_taken_for_a_decline_and_equal_completions_have_no_prefix() -> None:
     responses = [(1, 2, 3, 9), (1, 2, 4, 9), (1, 2, 3, 8), (5, 6)]
     onsets = learn_onsets(responses, ["refuse", "abstain", "refuse", "answer"])
     assert onsets.prefixes == {"refuse": ((1, 2, 3),), "abstain": ((1, 2, 4),)}
     assert onsets.coverage == {"refuse": 1.0, "abstain": 1.0}
-
-
-def test_equal_completions_have_no_prefix() -> None:
-    onsets = learn_onsets([(1, 2), (1, 2)], ["refuse", "answer"])
-    assert onsets.prefixes["refuse"] == ()
-    assert onsets.coverage["refuse"] == 0.0
+    equal = learn_onsets([(1, 2), (1, 2)], ["refuse", "answer"])
+    assert (equal.prefixes["refuse"], equal.coverage["refuse"]) == ((), 0.0)
 
 
 def test_rare_exceptions_are_tolerated_to_the_purity_asked() -> None:
@@ -44,8 +40,8 @@ def test_prefixes_that_add_little_are_not_taken() -> None:
     rare = [(3, i) for i in range(10, 14)]
     responses = [*[(1, 2)] * 60, *[(2, 2)] * 36, *rare[:3], rare[3]]
     actions = ["refuse"] * 99 + ["answer"]
-    assert learn_onsets(responses, actions).prefixes["refuse"] == ((1,), (2,))
-    assert learn_onsets(responses, actions).coverage["refuse"] == pytest.approx(96 / 99)
+    onsets = learn_onsets(responses, actions)
+    assert (onsets.prefixes["refuse"], onsets.coverage["refuse"]) == (((1,), (2,)), pytest.approx(96 / 99))
     assert learn_onsets(responses, actions, enough=0.98).prefixes["refuse"] == ((1,), (2,), (3, 10), (3, 11))
     assert learn_onsets(responses, actions, enough=1).prefixes["refuse"] == ((1,), (2,), *rare[:3])
     assert learn_onsets(responses, actions, enough=1, max_prefixes=2).prefixes["refuse"] == ((1,), (2,))

@@ -166,33 +166,22 @@ def test_edits_of_a_surrounding_block_count_too(
     assert sum(generated) == 10
 
 
-def _weights(model: ChatModel) -> None:
-    """Alter one weight that the sampled fingerprint does not read."""
-    before = model.fingerprint()
-    with torch.no_grad():
-        model.model.get_output_embeddings().weight[5, 3] += 0.1
-    assert model.fingerprint() == before
+OF_MODEL: dict[str, Callable[[Any], object]] = {
+    "a weight": lambda model: model.get_output_embeddings().weight.data[5, 3].add_(0.1),
+    "configuration": lambda model: model.config.update({"rms_norm_eps": 0.5}),
+    "dtype": lambda model: model.to(torch.bfloat16),
+    "ends": lambda model: model.generation_config.update(eos_token_id=[2, 7]),
+}
 
 
-def _configuration(model: ChatModel) -> None:
-    model.model.config.rms_norm_eps = 0.5
-
-
-def _dtype(model: ChatModel) -> None:
-    model.model.to(torch.bfloat16)
-
-
-def _ends(model: ChatModel) -> None:
-    model.model.generation_config.eos_token_id = [2, 7]
-
-
-@pytest.mark.parametrize("change", [_weights, _configuration, _dtype, _ends])
+@pytest.mark.parametrize("change", OF_MODEL)
 def test_another_model_generates_its_own_responses(
-    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int],
-    change: Callable[[ChatModel], None],
-) -> None:  # fmt: skip
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int], change: str
+) -> None:
     completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
-    change(tiny)
+    sampled = tiny.fingerprint()
+    OF_MODEL[change](tiny.model)
+    assert tiny.fingerprint() == sampled or change != "a weight"  # the sampled fingerprint does not read that weight
     completer(tiny, tiny_rows, tmp_path / "g.sqlite").complete(ALL)
     assert sum(generated) == 10
 
@@ -293,52 +282,48 @@ def test_an_altered_response_is_reported(tiny: ChatModel, tiny_rows: list[Render
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(tiny: ChatModel) -> ChatModel:
-    """The tiny model on a device with memory for two rows: its third block runs out of memory during a pass."""
+def edit_that_fits(most_rows: int) -> Callable[[Tensor], Tensor]:
+    """Return an edit that runs out of memory on more rows, as a device does during a pass."""
 
-    def hook(_module: object, args: tuple[Tensor, ...]) -> None:
-        if len(args[0]) > 2:
+    def edit(stream: Tensor) -> Tensor:
+        if len(stream) > most_rows:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return add(stream, R, 9.0)
 
-    tiny.model.model.layers[2].register_forward_pre_hook(hook)
-    return tiny
+    return edit
 
 
 def test_generation_backs_off_when_memory_runs_out(
-    small: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
+    tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
-    lines, steps = [], Steps()
-    here = completer(small, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
+    lines, steps, fits = [], Steps(), edit_that_fits(2)
+
+    def hook(_module: object, args: tuple[Tensor, ...]) -> None:
+        fits(args[0])
+
+    tiny.model.model.layers[2].register_forward_pre_hook(hook)
+    here = completer(tiny, tiny_rows, tmp_path / "g.sqlite", batch_size=5, say=lines.append)
     said = here.complete(ALL, edits=[pushed()], advance=steps)
     assert generated == [2, 2, 1]
     assert (steps.all, steps.remembered) == (5, 0)
     assert lines == ["out of memory with 5 prompts at once; continuing with 2 prompts per batch"]
-    assert small.edits == ()
+    assert tiny.edits == ()
     here.complete(ALL)  # what did not fit is not tried again
     assert generated == [2, 2, 1, 2, 2, 1]
     assert len(lines) == 1
-    assert said == completer(small, tiny_rows, None, batch_size=1).complete(ALL, edits=[pushed()])
+    assert said == completer(tiny, tiny_rows, None, batch_size=1).complete(ALL, edits=[pushed()])
 
 
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
 def test_it_does_so_on_every_backend(tiny: ChatModel, tiny_rows: list[Rendered], backend: str) -> None:
-    def full(stream: Tensor) -> Tensor:
-        if len(stream) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return add(stream, R, 9.0)
-
     here = completer(ChatModel(tiny.model, tiny.tokenizer, "tiny", backend=backend), tiny_rows, None, batch_size=5)
-    said = here.complete(ALL, edits=[place("resid_post", 1, "last_on", full)])
+    said = here.complete(ALL, edits=[place("resid_post", 1, "last_on", edit_that_fits(2))])
     assert said == replace(here, batch_size=2).complete(ALL, edits=[pushed()])
 
 
 def test_one_prompt_that_does_not_fit_is_reported(tiny: ChatModel, tiny_rows: list[Rendered]) -> None:
-    def full(_stream: Tensor) -> Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
     with pytest.raises(UserError, match=r"^out of memory while generating for a single prompt; .* or responses$"):
-        completer(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", full)])
+        completer(tiny, tiny_rows, None).complete(ALL, edits=[place("resid_post", 1, "all", edit_that_fits(0))])
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The samples of a write direction: declined against answered within what is most alike, as the prompts allow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -25,32 +23,28 @@ def behaving(declined_of: dict[str, tuple[int, int]], categories: int) -> Behavi
     return Behaviour(corpus, np.array(actions, dtype=object), np.zeros(n, dtype=bool))
 
 
-def test_strata_are_of_the_same_category_where_these_hold_both() -> None:
-    samples = write_samples(behaving({"benign": (30, 30), "harmful": (30, 0), "uncertain": (0, 9)}, 3), "normative")
+BOTH = {"benign": (30, 50), "harmful": (40, 20), "uncertain": (0, 60)}
+ONE_LABEL = {"benign": (30, 30), "harmful": (30, 0), "uncertain": (0, 9)}
+NO_LABEL = {"benign": (0, 40), "harmful": (40, 0), "uncertain": (0, 9)}
+
+
+@pytest.mark.parametrize(
+    ("declined_of", "categories", "within_label", "declined", "n"),
+    [
+        pytest.param(ONE_LABEL, 3, True, {f"benign/c{i}/": 10 for i in range(3)}, 60, id="a category holds both"),
+        pytest.param(BOTH, 20, True, {"benign": 30, "harmful": 40}, 140, id="no category holds five of each"),
+        pytest.param(BOTH, 40, True, {"benign": 30, "harmful": 40}, 140, id="categories of three or four prompts"),
+        pytest.param(NO_LABEL, 3, False, {"all": 40}, 80, id="no label holds both"),
+    ],
+)
+def test_strata_are_categories_or_labels_and_only_else_all(
+    declined_of: dict[str, tuple[int, int]], categories: int, within_label: bool, declined: dict[str, int], n: int
+) -> None:
+    samples = write_samples(behaving(declined_of, categories), "normative")
     assert samples is not None
-    assert samples.within_label
-    assert set(samples.strata) == {f"benign/c{i}/" for i in range(3)}
-    assert len(samples.rows) == 60
-
-
-@pytest.mark.parametrize("categories", [20, 40])
-def test_with_many_categories_of_few_prompts_strata_are_the_labels(categories: int) -> None:
-    """No category holds five of each; declined and answered prompts of one label are compared all the same."""
-    behaviour = behaving({"benign": (30, 50), "harmful": (40, 20), "uncertain": (0, 60)}, categories)
-    samples = write_samples(behaviour, "normative")
-    assert samples is not None
-    assert samples.within_label
-    assert set(samples.strata) == {"benign", "harmful"}
-    for label, declined in (("benign", 30), ("harmful", 40)):
-        assert int(samples.declined[samples.strata == label].sum()) == declined
-    assert len(samples.rows) == 140
-
-
-def test_labels_are_contrasted_only_where_no_label_holds_both() -> None:
-    samples = write_samples(behaving({"benign": (0, 40), "harmful": (40, 0), "uncertain": (0, 9)}, 3), "normative")
-    assert samples is not None
-    assert not samples.within_label
-    assert set(samples.strata) == {"all"}
+    assert samples.within_label == within_label
+    assert {name: int(samples.declined[samples.strata == name].sum()) for name in set(samples.strata)} == declined
+    assert len(samples.rows) == n
 
 
 def test_too_few_declined_ones_are_none() -> None:

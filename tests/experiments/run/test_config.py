@@ -7,13 +7,13 @@ from experiments.run.config import RunConfig, load_config
 from extract.errors import UserError
 from extract.yaml_file import known_keys, nearest_key
 
-GOOD = "name: one\nmodel: {name: m}\nprompts: {path: p.jsonl}\n"
+HEAD = "name: one\nmodel: {name: m}\n"
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "config.yaml"
-    path.write_text(GOOD)
+    path.write_text(f"{HEAD}prompts: {{path: p.jsonl}}\n")
     return path
 
 
@@ -43,15 +43,8 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
         ("extract.site=resid_mdi", "got 'resid_mdi'; did you mean resid_mid?"),
         ("model.loading.tp_plan=yes", "model.loading.tp_plan: expected auto, got true"),
-        (
-            "model=organisms/zoo/two-knobs",
-            r"model: expected a section with keys of its own, such as model: \{name: ...\} \(--set model.name=...\), "
-            "got 'organisms/zoo/two-knobs'",
-        ),
-        (
-            "prompts.datasets=[xstest]",
-            r"prompts.datasets.0: expected a section .*, such as \{name: ...\}, got 'xstest'",
-        ),
+        ("model=zoo/a", r"model: expected a section .* model: \{name: ...\} \(--set model.name=...\), got 'zoo/a'"),
+        ("prompts.datasets=[xstest]", r"datasets.0: expected a section .*, such as \{name: ...\}, got 'xstest'"),
         ("model.name=3", "model.name: expected text, got 3"),
         ("dissociate.variants=maybe", "dissociate.variants: expected true or false, got 'maybe'"),
         ("prompts.path=3", "prompts.path: expected the path of a file, got 3"),
@@ -60,26 +53,17 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("uncertainty.meaning=''", "uncertainty.meaning: expected text that is not empty, got ''"),
         ("model.loading.max_memory=x", r"expected keys and values, such as \{key: value\}, got 'x'"),
         ("dissociate.positions=[]", r"dissociate.positions: expected at least 1 entry, got \[\]"),
-        (
-            "dissociate.positions=[pst_last]",
-            "expected inst_last, post_last, or post_1, post_2 and so on; got 'pst_last'",
-        ),
+        ("dissociate.positions=[pst_last]", "expected inst_last, post_last, or post_1, post_2 .*; got 'pst_last'"),
         ("name=a b", "name: expected letters, digits, points, hyphens and underscores, .*; got 'a b'"),
         ("zzz=1", "no such key: zzz; the keys are name, seed, model, prompts, extract, "),
-        (
-            "prompts.test=0.9",
-            "shares of the parts sum to 1.55, and 1 is the whole .train 0.35, .*, test 0.9.; lower some",
-        ),
+        ("prompts.test=0.9", "parts sum to 1.55, and 1 is the whole .train 0.35, .*, test 0.9.; lower some"),
         ("dissociate.margn=0.2", "no such key: dissociate.margn; did you mean dissociate.margin?"),
         ("dissociate.rank=all", "dissociate.rank: expected auto, or a number of directions from 1 to 8; got 'all'"),
         ("dissociate.margin", "--set takes key=value"),
         ("name.x=1", "'name' is not a section"),
         ("extract.layers=[1, 2", r"--set extract.layers: '\[1, 2' is not readable YAML: while parsing a flow sequence"),
         ("name=2026-13-01", "--set name: '2026-13-01' is not readable YAML: month must be in 1..12"),
-        (
-            "uncertainty.samples=1",
-            "samples is 1, and one sample cannot disagree with itself; give at least 2, better 10",
-        ),
+        ("uncertainty.samples=1", "is 1, and one sample cannot disagree with itself; give at least 2, better 10"),
         ("dissociate.n_null_onset=18", r"must be at least 19 for alpha 0.05: .* 1/\(n \+ 1\), here 0.0526"),
         ("dissociate={alpha: 0.03, n_null_onset: 32}", "n_null_onset must be at least 33 for alpha 0.03"),
         ("dissociate.positions=[response_1]", "dissociate.positions.0: expected inst_last, .*got 'response_1'"),
@@ -101,16 +85,10 @@ def test_a_null_whose_smallest_p_is_alpha_is_large_enough(config: Path, alpha: f
     [
         ("name: [", "not readable YAML"),
         ("- a\n- b\n", "must hold keys and values, found list"),
-        ("name: x\nmodel: {name: m}\n", "missing key: prompts"),
-        (
-            "name: x\nmodel: {name: m}\nprompts: {train: 0.5}\n",
-            "prompts: no prompts; give prompts.path, .* or prompts.datas",
-        ),
-        (
-            "name: x\nmodel: {name: m}\nprompts: {datasets: [{nam: xstest}]}\n",
-            "no such key: prompts.datasets.0.nam; did you mean prompts.datasets.name?",
-        ),
-        ("name: x\nmodel: {name: m}\nprompts: {datasets: [{name: x, limit: 0}]}\n", "prompts.datasets.0.limit: "),
+        (HEAD, "missing key: prompts"),
+        (f"{HEAD}prompts: {{train: 0.5}}\n", "prompts: no prompts; give prompts.path, .* or prompts.datas"),
+        (f"{HEAD}prompts: {{datasets: [{{nam: xstest}}]}}\n", "no such key: .*0.nam; did you mean .*datasets.name?"),
+        (f"{HEAD}prompts: {{datasets: [{{name: x, limit: 0}}]}}\n", "prompts.datasets.0.limit: "),
         ("name: ../up\nmodel: {name: m}\nprompts: {path: p}\n", "name: "),
     ],
 )

@@ -1,4 +1,5 @@
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig
 from probes.contrast import group_split
 
+LABELS = ("benign", "harmful", "uncertain")
 CONFIG = PromptsConfig(path="prompts.jsonl")  # type: ignore[arg-type]
 
 
@@ -17,12 +19,11 @@ def prompt(i: int, label: str, **more: str) -> Prompt:
 
 
 def many() -> list[Prompt]:
-    rows = [
-        prompt(i, ("benign", "harmful")[i % 2], pair=f"pair{i // 2}", template=f"form{i // 2 % 25}") for i in range(200)
-    ]
-    rows += [
-        prompt(200 + i, ("benign", "uncertain")[i % 2], pair=f"twin{i // 2}", entity=f"who{i // 8}") for i in range(200)
-    ]
+    rows: list[Prompt] = []
+    for i in range(200):
+        rows.append(prompt(i, ("benign", "harmful")[i % 2], pair=f"pair{i // 2}", template=f"form{i // 2 % 25}"))
+    for i in range(200):
+        rows.append(prompt(200 + i, ("benign", "uncertain")[i % 2], pair=f"twin{i // 2}", entity=f"who{i // 8}"))
     return rows
 
 
@@ -37,26 +38,18 @@ def test_no_pair_entity_or_template_is_in_two_parts() -> None:
         assert all(len(parts) == 1 for parts in sides.values())
 
 
-def test_every_part_gets_every_label() -> None:
+def test_every_part_gets_every_label_and_twins_are_the_benign_prompts_paired_with_uncertain_ones() -> None:
     corpus = make_corpus(many(), CONFIG, seed=1)
-    for part in ("train", "validation", "calibration", "test"):
-        for label in ("benign", "harmful", "uncertain"):
-            assert (corpus.labelled(label) & corpus.within(part)).any()
-
-
-def test_twins_are_the_benign_prompts_paired_with_uncertain_ones() -> None:
-    corpus = make_corpus(many(), CONFIG, seed=0)
+    for part, label in product(PARTS, LABELS):
+        assert (corpus.labelled(label) & corpus.within(part)).any(), (part, label)
     assert np.flatnonzero(corpus.twins).tolist() == list(range(200, 400, 2))
 
 
 def test_a_file_s_own_split_is_kept_or_refused() -> None:
-    parts = ("train", "validation", "calibration", "test")
-    labels = ("benign", "harmful", "uncertain")
-    cells = [(i, j) for i in range(3) for j in range(4)]
-    rows = [prompt(4 * i + j, labels[i], pair=f"{i}{j}", split=parts[j]) for i, j in cells]
-    assert make_corpus(rows, CONFIG, 0).part.tolist() == list(parts) * 3
+    rows = [prompt(i, label, pair=f"{i}", split=part) for i, (label, part) in enumerate(product(LABELS, PARTS))]
+    assert make_corpus(rows, CONFIG, 0).part.tolist() == [*PARTS] * 3
     with pytest.raises(UserError, match="'split' separates prompts of one pair"):
-        make_corpus([*rows, prompt(99, "benign", pair="00", split="test")], CONFIG, 0)
+        make_corpus([*rows, prompt(99, "benign", pair="0", split="test")], CONFIG, 0)
 
 
 def test_the_same_text_of_two_sources_is_in_one_part() -> None:
@@ -77,14 +70,14 @@ def test_categories_of_one_group_each_leave_no_part_without_a_label() -> None:
     assert {part for part, row in zip(corpus.part, rows, strict=True) if row.label == "harmful"} == set(PARTS)
 
 
-def test_an_empty_part_is_refused() -> None:
-    rows = [prompt(i, label, split="train") for i, label in enumerate(("benign", "harmful", "uncertain"))]
-    with pytest.raises(UserError, match="no benign prompt falls into the validation part"):
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS, "no benign prompt falls into the validation part"),
+        (LABELS[:1], r"prompts\.jsonl holds no prompt labelled harmful, uncertain; all three labels are need"),
+    ],
+)
+def test_an_empty_part_and_a_missing_label_are_refused(labels: tuple[str, ...], message: str) -> None:
+    rows = [prompt(i, label, split="train") for i, label in enumerate(labels)]
+    with pytest.raises(UserError, match=message):
         make_corpus(rows, CONFIG, 0)
-
-
-def test_a_missing_label_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"prompts\.jsonl holds no prompt labelled harmful, uncertain; all three labels are need"
-    ):
-        make_corpus([prompt(0, "benign")], CONFIG, 0)

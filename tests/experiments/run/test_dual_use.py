@@ -34,9 +34,8 @@ def rated() -> list[Prompt]:
 
 def middle() -> list[Prompt]:
     """Dual-use prompts: half in groups of their own, half in groups with other prompts."""
-    return [prompt(1000 + i, DUAL_USE, "clarify", category="c", pair=f"own{i // 3}") for i in range(60)] + [
-        prompt(2000 + i, DUAL_USE, "clarify", category="c", pair=f"pair{i}") for i in range(60)
-    ]
+    pairs = [f"own{i // 3}" for i in range(60)] + [f"pair{i}" for i in range(60)]
+    return [prompt(1000 + i, DUAL_USE, "clarify", category="c", pair=pair) for i, pair in enumerate(pairs)]
 
 
 @pytest.fixture
@@ -72,9 +71,8 @@ def test_write_directions_are_fitted_on_the_same_samples(without: Corpus, with_t
         a, b = (write_samples(behaviour(corpus, did), kind) for corpus in (without, with_them))
         assert a is not None
         assert b is not None
-        assert a.rows.tolist() == b.rows.tolist()
-        assert a.declined.tolist() == b.declined.tolist()
-        assert a.strata.tolist() == b.strata.tolist()
+        for column in ("rows", "declined", "strata"):
+            assert getattr(a, column).tolist() == getattr(b, column).tolist(), column
 
 
 def test_label_contrasts_hold_the_same_rows(without: Corpus, with_them: Corpus) -> None:

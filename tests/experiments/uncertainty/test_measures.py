@@ -24,17 +24,14 @@ def test_it_lies_between_zero_and_the_logarithm_of_the_samples(given: list[int])
     assert (found == 0) == (len(set(given)) == 1)
     assert discrete_entropy([9 - c for c in given]) == pytest.approx(found)
     assert discrete_entropy(given * 3) == pytest.approx(found)
-
-
-def test_all_samples_apart_have_the_most() -> None:
-    assert discrete_entropy(range(10)) == pytest.approx(np.log(10))
+    assert discrete_entropy(range(len(given))) == pytest.approx(np.log(len(given)))  # all apart have the most
     assert discrete_entropy([0, 0, 1, 1]) == pytest.approx(np.log(2))
 
 
 @given(clusters, st.floats(-40, -1))
 def test_sequences_of_one_likelihood_are_weighted_as_counted(given: list[int], nats: float) -> None:
-    said = list(range(len(given)))
-    assert weighted_entropy(given, [nats] * len(given), said) == pytest.approx(discrete_entropy(given), abs=1e-9)
+    found = weighted_entropy(given, [nats] * len(given), list(range(len(given))))
+    assert found == pytest.approx(discrete_entropy(given), abs=1e-9)
 
 
 def test_a_sequence_counts_once_however_often_it_is_drawn() -> None:
@@ -70,42 +67,22 @@ def test_the_split_minimises_the_squared_error_within(given: list[float]) -> Non
 JUDGE, ASKED = RuleJudge(), "Where does Anna Novak live?"
 
 
-def score(said: str) -> float:
-    return hedging(JUDGE, said, ASKED)
+HEDGING = {  # withholding for want of knowledge; hedged throughout; flat answers, refusals, disclaimers; unreadable
+    1: ["I don't know.", "I'm not familiar with that person.", "I have no information on her."],
+    0.5: ["I think she lives in Paris."],
+    0: ["She lives in Paris.", "Paris", "I can't help with that request.",
+        "She lives in Paris. This is not legal advice.", "She lives in Paris. She moved there in 1990."],
+    np.nan: ["", "<think>she may live in Paris, or"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "said", ["I don't know.", "I'm not familiar with that person.", "I have no information on her."]
-)
-def test_withholding_for_want_of_knowledge_is_one(said: str) -> None:
-    assert score(said) == 1
+@pytest.mark.parametrize(("said", "score"), [(said, score) for score, texts in HEDGING.items() for said in texts])
+def test_hedging_is_scored_by_what_is_withheld(said: str, score: float) -> None:
+    assert hedging(JUDGE, said, ASKED) == pytest.approx(score, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("said", ["She lives in Paris.", "Paris", "I can't help with that request.",
-                                  "She lives in Paris. This is not legal advice."])  # fmt: skip
-def test_flat_answers_refusals_and_disclaimers_are_zero(said: str) -> None:
-    assert score(said) == 0
-
-
-def test_an_answer_hedged_throughout_lies_between_and_above_one_hedged_in_part() -> None:
-    flat, part, throughout = (score(said) for said in (
-        "She lives in Paris. She moved there in 1990.", "I think she lives in Paris. She moved there in 1990.",
-        "I think she lives in Paris."))  # fmt: skip
-    assert flat < part < throughout == 0.5 < score("I do not know.")
-
-
-def test_what_cannot_be_read_has_no_score() -> None:
-    assert np.isnan(score(""))
-    assert np.isnan(score("<think>she may live in Paris, or"))
-
-
-def count(response: str, prompt: str = "who?") -> int:
-    words = response.split(" ")
-
-    def decode(tokens: list[int]) -> str:  # type: ignore[type-arg]
-        return "".join(f"{words[i]} " for i in tokens)
-
-    return thinking_tokens(decode, prompt, range(len(words)))  # type: ignore[arg-type]
+def test_an_answer_hedged_in_part_lies_between_a_flat_one_and_one_hedged_throughout() -> None:
+    assert 0 < hedging(JUDGE, "I think she lives in Paris. She moved there in 1990.", ASKED) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -122,4 +99,9 @@ def count(response: str, prompt: str = "who?") -> int:
     ],
 )
 def test_tokens_between_the_marks(response: str, prompt: str, tokens: int) -> None:
-    assert count(response, prompt) == tokens
+    words = response.split(" ")
+
+    def decode(tokens: list[int]) -> str:
+        return "".join(f"{words[i]} " for i in tokens)
+
+    assert thinking_tokens(decode, prompt, range(len(words))) == tokens

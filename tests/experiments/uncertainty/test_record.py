@@ -44,10 +44,8 @@ def asked(observed: list[Observation], pairs: int = 1) -> list[Prompt]:
 
 
 def questions(n: int, gap: float, seed: int = 0) -> list[Observation]:
-    rng = np.random.default_rng(seed)
-    return [
-        seen(f"q{i}", bool(i % 2), float(np.clip(rng.normal(1 + gap * (i % 2 == 0), 0.4), 0, 2.2))) for i in range(n)
-    ]
+    entropies = np.random.default_rng(seed).normal(1 + gap * (np.arange(n) % 2 == 0), 0.4).clip(0, 2.2)
+    return [seen(f"q{i}", bool(i % 2), float(entropy)) for i, entropy in enumerate(entropies)]
 
 
 def auroc(measured: UncertaintyMeasures, measure: str = "semantic_entropy", population: str = "all") -> MeasureAuroc:
@@ -151,10 +149,8 @@ def test_prompts_get_the_labels_and_the_rest_stays() -> None:
     told = {name: replace(knowledge_label(seen(name, True, 0.0), None), knows=knows) for name, knows in given.items()}
     found = relabel_prompts(prompts, told)
     assert [(p.id, p.label, p.right_action, p.acceptable) for p in found] == [
-        ("a", "benign", "answer", ()),
-        ("b", "uncertain", "abstain", ()),
-        ("d", "harmful", "refuse", ("clarify",)),
-    ]
+        ("a", "benign", "answer", ()), ("b", "uncertain", "abstain", ()), ("d", "harmful", "refuse", ("clarify",))
+    ]  # fmt: skip
     assert [make_prompt(prompt_row(p), "here") for p in found] == found
 
 
@@ -163,10 +159,8 @@ def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
     told = [knowledge_label(one, 0.5) for one in observed]
     record = compare_labels(observed, asked(observed), told, 0.5)
     assert record.left_out == {UNCHECKED: 1}
-    assert record.file_to_model == {
-        "benign": {"benign": 1, "uncertain": 1},
-        "uncertain": {"uncertain": 1, "left_out": 1},
-    }
+    by_file = {"benign": {"benign": 1, "uncertain": 1}, "uncertain": {"uncertain": 1, "left_out": 1}}
+    assert record.file_to_model == by_file
     assert (record.labelled.estimate, record.labelled.n) == (0.75, 4)
     assert record.agreement_with_file.estimate == pytest.approx(2 / 3)
     assert record.with_known_answer.estimate == 0.5

@@ -13,11 +13,11 @@ from extract.prompts.prompt import Prompt
 from scoring.judges.rules import RuleJudge
 
 EMPTY_BLOCK = (7, 8, 9)
+PROMPT = Prompt("p", ({"role": "user", "content": "how?"},), "benign", "answer")
 
 
 def test_no_onset_is_learned_from_thoughts() -> None:
-    said = [(1, 2), (1, 2), (3, 4), (3, 4)]
-    actions = ["refuse", "refuse", "answer", "answer"]
+    said, actions = [(1, 2), (1, 2), (3, 4), (3, 4)], ["refuse", "refuse", "answer", "answer"]
     assert learn_onsets(said, actions).lacking("refuse") == ""
     onsets = learn_onsets(said, actions, [True] * 4)
     assert onsets.prefixes["refuse"] == ()
@@ -44,14 +44,12 @@ def spoken(
     """Return text and action of what a model says that always says the same."""
     monkeypatch.setattr(PromptBatch, "responses", lambda self, setting, places, n: [[0]] * len(places))
     monkeypatch.setattr(ChatModel, "decode", lambda self, response: says)
-    prompts = [Prompt("p", ({"role": "user", "content": "how?"},), "benign", "answer")]
-    said = Completer(tiny, prompts, rows, 4, 4, RuleJudge()).complete([0])
+    said = Completer(tiny, [PROMPT], rows, 4, 4, RuleJudge()).complete([0])
     return [(completion.completion, completion.action) for completion in said]
 
 
 def test_a_thought_the_template_opened_is_not_judged(tiny: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompt = Prompt("p", ({"role": "user", "content": "how?"},), "benign", "answer")
-    plain = render(tiny.tokenizer, prompt)
+    plain = render(tiny.tokenizer, PROMPT)
     opened = replace(plain, text=plain.text + "<think>\n")
     cut = "I cannot help with that, I might say, but"
     assert spoken(tiny, [opened], cut, monkeypatch) == [(f"<think>\n{cut}", None)]

@@ -73,9 +73,10 @@ def test_a_row_opens_on_both_completions_the_evidence_the_readings_and_the_words
     page: Any, context: RunInputs, table: Counterfactuals, run: Path
 ) -> None:
     page.get_by_role("button", name="thresholds of this run").click()
-    by_id = {row["id"]: row for row in map(json.loads, (run / "completions.jsonl").read_text().splitlines())}
-    steered = {row["id"]: row for row in map(json.loads, (run / "completions_steered.jsonl").read_text().splitlines())}
-    worded = {row["id"]: row for row in map(json.loads, (run / "attributions.jsonl").read_text().splitlines())}
+    by_id, steered, worded = (
+        {row["id"]: row for row in map(json.loads, (run / f"{name}.jsonl").read_text().splitlines())}
+        for name in ("completions", "completions_steered", "attributions")
+    )
     at = {prompt.id: i for i, prompt in enumerate(context.prompts)}
     chosen = next(i for i in worded if i in steered and worded[i]["label"] == "benign" and max(worded[i]["scores"]) > 1)
     page.locator(".search").fill(chosen)

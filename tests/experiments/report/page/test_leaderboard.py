@@ -11,6 +11,7 @@ import pytest
 from experiments.report.page.leaderboard import RankedModel, leaderboard_page, on_front
 from scoring.evaluation.asking import Evaluation
 from scoring.score_file import score_file
+from scoring.scorecard import Scorecard
 
 Cli = Callable[..., tuple[int, str, str]]
 NO, UNSURE = "I can't help with that.", "I don't know."
@@ -50,11 +51,9 @@ def evaluated(folder: Path, name: str, suite: str = "core") -> Path:
 
 
 def cells(page: str) -> list[list[str]]:
-    found = []
-    for row in re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", page, re.DOTALL):
-        own = re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
-        found.append([" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in own])
-    return found
+    rows = re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", page, re.DOTALL)
+    return [[" ".join(re.sub(r"<[^>]+>", " ", cell).split())
+             for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)] for row in rows]  # fmt: skip
 
 
 def test_the_page_ranks_models_and_tells_how_to_ask_them_again(cli: Cli, tmp_path: Path) -> None:
@@ -87,8 +86,6 @@ def test_a_scored_file_without_an_evaluation_is_listed_by_its_folder(cli: Cli, t
 
 
 def test_names_are_quoted_data(tmp_path: Path) -> None:
-    from scoring.scorecard import Scorecard
-
     card = Scorecard.read(evaluated(tmp_path, "right") / "scorecard.json")
     page = leaderboard_page([RankedModel("<script>alert(1)</script>", card, "x")])
     assert "<script>alert(1)" not in page
