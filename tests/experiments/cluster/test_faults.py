@@ -100,7 +100,7 @@ def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
     kill_cluster(command, "raylet", shards=3)
     kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
     told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
-    assert command.fail(30) == told
+    assert command.fail(30, clean=False) == told
     start(tmp_path / "run").finish()
     check(tmp_path / "run", uninterrupted)
 
@@ -112,7 +112,7 @@ def test_the_loss_of_a_cluster_that_ran_before_is_said_within_30_seconds(start: 
         nodes.head_node.kill_raylet()
         for pid in command.workers():
             os.kill(pid, signal.SIGKILL)
-        assert LOST["raylet"] in command.fail(30)
+        assert LOST["raylet"] in command.fail(30, clean=False)
 
 
 def test_a_second_command_on_the_same_run_is_refused(
@@ -120,7 +120,7 @@ def test_a_second_command_on_the_same_run_is_refused(
 ) -> None:
     command = start(tmp_path / "run", cluster.address)
     command.wait_for(lambda: len(command.shards()) > 0)
-    assert f"{tmp_path / 'run'} is in use by " in start(tmp_path / "run", cluster.address).fail()
+    assert f"{tmp_path / 'run'} is in use by " in start(tmp_path / "run", cluster.address).fail(clean=False)
     command.finish()
     check(tmp_path / "run", uninterrupted)
 
