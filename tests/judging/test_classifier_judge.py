@@ -240,25 +240,19 @@ def test_labels_are_named_one_and_all(single: Path, actions: dict[str, str], sai
         judge_of(single, actions=actions)
 
 
-def test_a_score_is_no_classifier(tmp_path: Path) -> None:
+def test_scores_weights_without_a_classifier_and_pickles_are_refused(tmp_path: Path, single: Path) -> None:
     config = BertConfig(vocab_size=60, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
                         num_labels=1)  # fmt: skip
     BertForSequenceClassification(config).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UserError, match="gives a score, not classes"):
         judge_of(tmp_path, actions={"LABEL_0": "refuse"})
-
-
-def test_weights_without_a_classifier_are_refused(single: Path, tmp_path: Path) -> None:
     bare = Path(shutil.copytree(single, tmp_path / "bare"))
     BertModel(BertConfig.from_pretrained(single)).save_pretrained(bare)
     with pytest.raises(UserError, match=r"its weights lack classifier\.bias"):
         judge_of(bare)
     with pytest.raises(UserError, match=r"two-knobs does not hold a loadable model: its weights lack score.weight"):
         judge_of(ORGANISM, actions={"LABEL_0": "refuse", "LABEL_1": "answer"})
-
-
-def test_only_safetensors_are_loaded(single: Path, tmp_path: Path) -> None:
     pickled = Path(shutil.copytree(single, tmp_path / "pickled"))
     torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
     (pickled / "model.safetensors").unlink()

@@ -50,7 +50,6 @@ def always(judge: ReaderJudge) -> ReaderJudge:
 
 
 def held_out() -> list[tuple[CompletionToJudge, bool]]:
-    """Return the written completions that nothing was fitted on, and whether they decline."""
     rules = RuleJudge()
     rows = [row for row in written("held_out") if rules.judge(row.completion, row.prompt).action is not None]
     return [(CompletionToJudge(row.completion, row.prompt), row.label in DECLINED) for row in rows]

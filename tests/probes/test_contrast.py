@@ -11,12 +11,8 @@ from probes.contrast import Contrast
 from probes.grid.probe_grid import cross_validation
 
 N = 12
-GIVEN: dict[str, Any] = {
-    "rows": np.arange(N),
-    "y": np.arange(N) % 2 == 1,
-    "groups": np.arange(N) // 2,
-    "part": np.full(N, "train"),
-}
+GIVEN: dict[str, Any] = {"rows": np.arange(N), "y": np.arange(N) % 2 == 1, "groups": np.arange(N) // 2,
+                         "part": np.full(N, "train")}  # fmt: skip
 
 
 def _contrast(**changed: Any) -> Contrast:
@@ -33,8 +29,8 @@ def test_labels_of_0_and_1_are_booleans(kind: Any) -> None:
 def test_lists_make_the_folds_that_arrays_do() -> None:
     names = [f"pair {group}" for group in GIVEN["groups"]]
     lists = _contrast(**{name: column.tolist() for name, column in GIVEN.items()} | {"groups": names})
-    for one, other in zip(cross_validation(lists, 2, 2), cross_validation(_contrast(groups=np.array(names)), 2, 2),
-                          strict=True):  # fmt: skip
+    of_lists, of_arrays = (cross_validation(c, 2, 2) for c in (lists, _contrast(groups=np.array(names))))
+    for one, other in zip(of_lists, of_arrays, strict=True):
         np.testing.assert_array_equal(one.test, other.test)
 
 

@@ -22,7 +22,7 @@ def test_a_planted_direction_is_recovered_and_shuffled_labels_do_not_recover_it(
     assert max(abs(cosine(difference_in_means(X, rng.permutation(y)), direction)) for _ in range(20)) < 0.7
 
 
-def test_float32_under_a_large_common_offset_is_accumulated_in_float64() -> None:
+def test_float32_under_a_large_offset_is_accumulated_in_float64_and_float16_does_not_overflow() -> None:
     rng = np.random.default_rng(2)
     n = 200_000
     y = np.arange(n) % 2 == 0
@@ -31,9 +31,6 @@ def test_float32_under_a_large_common_offset_is_accumulated_in_float64() -> None
     np.testing.assert_allclose(difference_in_means(X, y), exact, atol=1e-9)
     in_float32 = np.cumsum(X[y], axis=0, dtype=np.float32)[-1] / np.float32(y.sum())  # the control: it does matter
     assert np.abs(in_float32 - X[y].astype(np.float64).mean(0)).max() > 1e-3
-
-
-def test_float16_does_not_overflow() -> None:
     X = np.full((1000, 3), 60_000, dtype=np.float16)
     X[::2] = 30_000
     y = np.arange(1000) % 2 == 1
@@ -67,12 +64,10 @@ def test_one_stratum_is_none_and_no_usable_stratum_falls_back_to_the_plain_diffe
     np.testing.assert_allclose(difference_in_means(X, y, np.where(y, "declined", "answered")), plain)
 
 
-@pytest.mark.parametrize(
-    ("y", "count"), [(np.ones(4, bool), "4 positive of 4"), (np.zeros(4, bool), "0 positive of 4")]
-)
-def test_an_empty_class_is_an_error(y: np.ndarray, count: str) -> None:
-    with pytest.raises(ValueError, match=f"needs both classes; got {count}"):
-        difference_in_means(np.zeros((4, 2)), y)
+@pytest.mark.parametrize("n", [0, 4])
+def test_an_empty_class_is_an_error(n: int) -> None:
+    with pytest.raises(ValueError, match=f"needs both classes; got {n} positive of 4"):
+        difference_in_means(np.zeros((4, 2)), np.arange(4) < n)
 
 
 @pytest.mark.parametrize("vector", [np.zeros(3), np.array([np.nan, 1.0]), np.array([np.inf, 1.0])])

@@ -17,11 +17,7 @@ def _same(groups: np.ndarray) -> set[frozenset[int]]:
     return {frozenset(np.flatnonzero(groups == g).tolist()) for g in groups}
 
 
-def test_empty_values_link_nothing() -> None:
-    assert len(set(linked_groups([None, None, "", ""]))) == 4
-
-
-def test_components_are_those_of_a_graph_search() -> None:
+def test_components_are_those_of_a_graph_search_and_empty_values_link_nothing() -> None:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -31,11 +27,11 @@ def test_components_are_those_of_a_graph_search() -> None:
     adjacency = np.array(linked).reshape(2, 100, 100).any(axis=0)
     _, expected = connected_components(csr_matrix(adjacency))
     assert _same(linked_groups(*columns)) == _same(expected)
+    assert len(set(linked_groups([None, None, "", ""]))) == 4
 
 
 @pytest.fixture
 def prompts() -> tuple[np.ndarray, list[str]]:
-    """600 samples in groups of one to six, of three strata."""
     rng = np.random.default_rng(2)
     sizes = rng.integers(1, 7, 400)
     groups = np.repeat(np.arange(400), sizes)[:600]
@@ -62,12 +58,9 @@ def test_every_part_gets_its_share_of_every_stratum(prompts: tuple[np.ndarray, l
             assert counts[name] == pytest.approx(share * inside.sum(), abs=6)  # within one largest group
 
 
-def test_a_stratum_of_few_groups_still_reaches_every_part() -> None:
+def test_a_stratum_of_few_groups_reaches_every_part_and_shares_need_not_sum_to_one() -> None:
     for n in range(4, 12):
         assert set(group_split(np.arange(n), ["rare"] * n, SHARES, seed=n)) == set(SHARES)
-
-
-def test_shares_need_not_sum_to_one() -> None:
     parts = group_split(np.arange(100), ["a"] * 100, {"train": 3, "test": 1}, 0)
     assert Counter(parts) == {"train": 75, "test": 25}
 

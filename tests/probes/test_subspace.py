@@ -20,7 +20,7 @@ def test_a_direction_and_back() -> None:
     assert Subspace.of(direction).rank == 1
 
 
-def test_several_directions_and_back() -> None:
+def test_several_directions_and_back_each_with_its_own_means() -> None:
     one = Subspace("s", BASIS, LOCUS, MEANS, -MEANS, later_means={2: (2 * MEANS, -2 * MEANS)})
     assert [d.name for d in one.directions] == ["s_1", "s_2", "s_3"]
     again = Subspace.of(*one.directions)
@@ -29,9 +29,6 @@ def test_several_directions_and_back() -> None:
     elsewhere = replace(one.directions[1], locus=replace(LOCUS, layer=2))
     with pytest.raises(ValueError, match=r"must have one locus, got .*layer=1.* and .*layer=2"):
         Subspace.of(one.directions[0], elsewhere)
-
-
-def test_each_vector_has_its_own_means() -> None:
     found = Subspace("s", BASIS, LOCUS, MEANS, -MEANS, later_means={2: (2 * MEANS, -2 * MEANS)}).direction(2)
     assert (found.mean_positive, found.mean_negative, found.later_means) == (2.0, -2.0, {2: (4.0, -4.0)})
     np.testing.assert_array_equal(found.vector, BASIS[2])

@@ -14,6 +14,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from tests.refusal.conftest import TEXTS
+from tests.support.one_line import mistake
 
 THINKING = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
             "{{ '<|im_start|>assistant\n<think>\n' }}")  # fmt: skip
@@ -131,10 +132,7 @@ def test_prompts_may_be_of_any_kind(model: refusal.Model, prompts: list[Prompt])
 )
 def test_a_mistake_is_named_in_one_line(model: refusal.Model, changes: dict, said: str) -> None:
     given = {"prompts": ["tell me."], "max_new_tokens": 2, "progress": False} | changes
-    with pytest.raises(UserError) as caught:
-        model.activations(**given)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert said in mistake(model.activations, **given)
 
 
 def test_reading_what_was_not_captured_names_what_was(found: refusal.Activations) -> None:
@@ -224,6 +222,5 @@ def test_prompts_are_made_of_columns() -> None:
     ],
 )
 def test_a_wrong_column_is_named(columns: dict, said: str) -> None:
-    with pytest.raises(UserError) as caught:
-        refusal.make_prompts(**{"texts": ["how?", "who?"], "labels": ["benign", "uncertain"]} | columns)
-    assert said in str(caught.value)
+    given = {"texts": ["how?", "who?"], "labels": ["benign", "uncertain"]} | columns
+    assert said in mistake(refusal.make_prompts, **given)

@@ -9,6 +9,7 @@ import pytest
 
 import refusal
 from extract.errors import UserError
+from tests.support.one_line import mistake
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,5 @@ def test_a_model_that_refuses_nothing_is_named_in_one_line(tiny: Path, tmp_path:
     shutil.copytree(tiny, tmp_path / "tiny")
     (tmp_path / "tiny" / "prompts.jsonl").write_text("\n".join(lines[:8]) + "\n")
     other = refusal.load_model(tmp_path / "tiny")
-    with pytest.raises(UserError) as caught:
-        refusal.attribute(other, "how do i kill the process?")
-    assert "onset prefixes cannot be learned for refuse" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    said = mistake(refusal.attribute, other, "how do i kill the process?")
+    assert "onset prefixes cannot be learned for refuse" in said

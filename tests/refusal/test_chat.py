@@ -118,10 +118,7 @@ def test_an_absent_dial_and_a_file_that_is_none_are_named(model, dials, notebook
     assert list(one.readings)[:2] == ["prompt", "dial"]
 
 
-# -- chat -----------------------------------------------------------------------------------------------------------
-
-
-def test_one_prompt_has_one_answer_and_a_list_has_a_list(model: refusal.Model, prompts: list[Prompt]) -> None:
+def test_one_prompt_has_one_answer_and_a_list_has_a_list_of_at_least_a_token(model, prompts) -> None:
     turns = [{"role": "user", "content": prompts[0].text}]
 
     def ask(asked: object) -> str | list[str]:
@@ -133,6 +130,8 @@ def test_one_prompt_has_one_answer_and_a_list_has_a_list(model: refusal.Model, p
     assert ask([prompts[0].text]) == ask([prompts[0]]) == ask([turns]) == [one]
     assert ask(pd.Series([prompts[0].text], index=["a"])) == [one]
     assert ask(text for text in [prompts[0].text]) == [one]
+    with pytest.raises(UserError, match="max_new_tokens is at least 1; got 0"):
+        model.chat("tell me.", max_new_tokens=0)
 
 
 def test_a_conversation_is_read_as_a_whole(model: refusal.Model) -> None:
@@ -152,8 +151,3 @@ def test_many_answers_come_in_the_order_of_the_prompts(model: refusal.Model, pro
     assert answers == [model.decode(tokens) for tokens in once]
     assert len(set(answers)) > 5
     assert [model.chat(prompt, max_new_tokens=6) for prompt in asked[::13]] == answers[::13]
-
-
-def test_an_answer_has_a_token(model: refusal.Model) -> None:
-    with pytest.raises(UserError, match="max_new_tokens is at least 1; got 0"):
-        model.chat("tell me.", max_new_tokens=0)

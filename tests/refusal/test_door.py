@@ -49,11 +49,13 @@ def test_every_public_name_resolves(name: str) -> None:
         package.no_such_name  # noqa: B018
 
 
-def test_every_public_name_is_explained_with_an_example() -> None:
+def test_every_public_name_is_explained_with_an_example_and_examples_are_found() -> None:
     for name in refusal.__all__:
         doc = inspect.getdoc(getattr(refusal, name))
         assert doc, name
         assert name in VALUES or ">>> " in doc or name in ("open_store",), name
+    names = {example.name for example in _examples()}
+    assert {"refusal.model.Model.steer", "refusal.model.load_dials", "refusal.finished_run.load_run"} <= names
 
 
 @pytest.mark.parametrize("example", _examples(), ids=lambda example: example.name.removeprefix("refusal."))
@@ -64,30 +66,21 @@ def test_an_example_runs_as_it_is_printed(example, notebook, monkeypatch, capsys
     assert runner.summarize(verbose=False).failed == 0, capsys.readouterr().out
 
 
-def test_examples_are_looked_at() -> None:
-    names = {example.name for example in _examples()}
-    assert {"refusal.model.Model.steer", "refusal.model.load_dials", "refusal.finished_run.load_run"} <= names
-
-
 def test_a_repr_is_one_short_line(model, found, harm, notebook) -> None:
     run = notebook / "runs" / "quickstart"
     labels = [label == "harmful" for label in found.labels]
     long = refusal.WordScores("x", ("word" * 30,) * 40, tuple(map(float, range(40))), 0.5, None)
     batch = model.batch([render(model.tokenizer, prompt) for prompt in found.prompts[:2]])
-    probes = refusal.probe_layers(
-        replace(found, values=found.values[:1], layers=(0,)), labels, n_folds=2, progress=False
-    )
+    first = replace(found, values=found.values[:1], layers=(0,))
+    probes = refusal.probe_layers(first, labels, n_folds=2, progress=False)
     dials = refusal.load_dials(run)
     with steering(model, dials.dials, batch, [render(model.tokenizer, p) for p in found.prompts[:2]]) as readings:
         model.generate(batch, 1)
     contrast = Contrast("y", range(4), [1, 0, 1, 0], range(4), ["train"] * 4)  # type: ignore[arg-type]
-    shown = [
-        batch, readings, contrast, dials.dials[0].probe, probes.scores[0], probes, model, found, harm, dials,
-        refusal.load_run(run), refusal.Judge(), long,
-        refusal.WordScores("x", (), (), 0.5, None), refusal.certify(1, 60),
-        refusal.score([{"label": "benign", "completion": "Sure."}]),
-    ]  # fmt: skip
-    for one in shown:
+    scored = refusal.score([{"label": "benign", "completion": "Sure."}])
+    for one in (batch, readings, contrast, dials.dials[0].probe, probes.scores[0], probes, model, found, harm, dials,
+                refusal.load_run(run), refusal.Judge(), long, refusal.WordScores("x", (), (), 0.5, None),
+                refusal.certify(1, 60), scored):  # fmt: skip
         assert "\n" not in repr(one)
         assert len(repr(one)) < 300, repr(one)
         assert "array" not in repr(one)

@@ -15,6 +15,7 @@ from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt
 from probes import Contrast, DifferenceInMeans, Locus, ProbeGrid, choose_locus, choose_locus_by_fold
+from tests.support.one_line import mistake
 
 D = 6
 
@@ -98,9 +99,8 @@ def test_positions_that_some_prompts_lack_are_scored_on_the_others() -> None:
     gone = np.arange(60) % 4 == 0
     values = np.concatenate([two.values, two.values], axis=1)
     values[:, 1, gone] = np.nan
-    some = replace(
-        two, values=values, present=np.stack([two.present[0], ~gone]), positions=("post_last", "trigger_last")
-    )
+    present = np.stack([two.present[0], ~gone])
+    some = replace(two, values=values, present=present, positions=("post_last", "trigger_last"))
     found = probe(some, n_folds=2)
     counts = found.to_frame().groupby("position")[["n_positive", "n_negative"]].first().sum(axis=1)
     assert counts.to_dict() == {"post_last": 60, "trigger_last": 45}
@@ -195,12 +195,8 @@ def test_prompts_that_lack_the_position_are_left_out(found: refusal.Activations)
 )
 def test_a_mistake_in_labels_is_named(change: dict, said: str) -> None:
     found = made_up()
-    with pytest.raises(UserError) as caught:
-        refusal.probe_layers(found, **change, progress=False)
-    assert said in str(caught.value)
-    with pytest.raises(UserError) as caught:
-        refusal.fit_direction(found, **change, layer=2)
-    assert said in str(caught.value)
+    assert said in mistake(refusal.probe_layers, found, **change, progress=False)
+    assert said in mistake(refusal.fit_direction, found, **change, layer=2)
 
 
 def test_other_mistakes_are_named(found: refusal.Activations) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from tests.refusal.conftest import TEXTS
+from tests.support.one_line import mistake
 
 
 @pytest.fixture(scope="module", params=["organism", "tiny"])
@@ -41,8 +41,8 @@ def projections(model: refusal.Model, direction: refusal.Direction, layer: int) 
 
 
 def last_prompt(model: refusal.Model) -> list[int]:
-    return [len(render(model.tokenizer, prompt).token_ids) - 1
-            for prompt in refusal.make_prompts(TEXTS, ["benign"] * len(TEXTS))]  # fmt: skip
+    prompts = refusal.make_prompts(TEXTS, ["benign"] * len(TEXTS))
+    return [len(render(model.tokenizer, prompt).token_ids) - 1 for prompt in prompts]
 
 
 def test_a_scale_of_zero_is_the_baseline_bitwise(pair: tuple[refusal.Model, refusal.Direction]) -> None:
@@ -180,22 +180,15 @@ def test_an_exception_leaves_the_model_as_it_was(model: refusal.Model, harm: ref
     ],
 )
 def test_a_mistake_is_named(model: refusal.Model, harm: refusal.Direction, arguments: dict, said: str) -> None:
-    with pytest.raises(UserError) as caught, model.steer(**{"direction": harm} | arguments):
-        pass
-    assert said in str(caught.value)
+    assert said in mistake(lambda: model.steer(**{"direction": harm} | arguments).__enter__())
     assert model.edits == ()
 
 
-def test_a_direction_of_another_width_is_refused(harm: refusal.Direction, tiny: Path) -> None:
+def test_a_direction_of_another_width_and_a_store_inside_a_block_are_refused(harm, tiny, model, tmp_path) -> None:
     other = refusal.load_model(tiny)
-    with (
-        pytest.raises(UserError, match=r"the direction 'harmful' has 128 numbers; .* has d_model"),
-        other.steer(harm, 1),
-    ):
+    said = r"the direction 'harmful' has 128 numbers; .* has d_model"
+    with pytest.raises(UserError, match=said), other.steer(harm, 1):
         pass
-
-
-def test_a_store_is_not_written_inside_a_block(model: refusal.Model, harm: refusal.Direction, tmp_path: Path) -> None:
     with model.steer(harm, 1), pytest.raises(UserError, match="leave the block that steers"):
         refusal.extract(model, TEXTS, tmp_path / "a.h5")
     assert not (tmp_path / "a.h5").exists()

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,10 @@ from scoring.case import cases_of
 from scoring.evaluation.suite import load_suite, prompts_of
 from scoring.rates import RATES
 from scoring.score_file import score_file
+from tests.conftest import ORGANISM
 
-SAID = (
-    "I can't help with that request.",
-    "I don't know who that is.",
-    "Paris is the capital of France.",
-    "Which of the two do you mean?",
-    "",
-)
+SAID = ("I can't help with that request.", "I don't know who that is.", "Paris is the capital of France.",
+        "Which of the two do you mean?", "")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -90,28 +85,23 @@ def test_its_figures_are_those_of_refusal_score(log: EvalLog, tmp_path: Path) ->
     found = metrics(log)
     for name in RATES:
         estimate = card.rates.of(name)
-        assert [found[name], found[f"{name}_low"], found[f"{name}_high"]] == pytest.approx(
-            [estimate.estimate, estimate.low, estimate.high]
-        )
+        limits = [found[name], found[f"{name}_low"], found[f"{name}_high"]]
+        assert limits == pytest.approx([estimate.estimate, estimate.low, estimate.high])
         assert estimate.n
     score = card.right_action.score
-    assert [found[f"right_action_score{end}"] for end in ("", "_low", "_high")] == pytest.approx(
-        [score.estimate, score.low, score.high]
-    )
+    limits = [found[f"right_action_score{end}"] for end in ("", "_low", "_high")]
+    assert limits == pytest.approx([score.estimate, score.low, score.high])
     assert card.penalty is not None
-    assert {name for name in found if name.startswith("score_at_") and name.count("_") == 2} == {
-        f"score_at_{target}" for target in card.penalty.scores
-    }
+    at_targets = {name for name in found if name.startswith("score_at_") and name.count("_") == 2}
+    assert at_targets == {f"score_at_{target}" for target in card.penalty.scores}
     assert found["score_at_0.75"] == pytest.approx(card.penalty.scores["0.75"].estimate)
     assert found["unjudged"] == card.actions["unjudged"] > 0
     rows = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
-    assert {(row["id"], str(row["sample"])): row["action"] for row in rows} == {
-        (str(sample.id), str(sample.epoch)): one(sample.scores).answer for sample in log.samples or ()
-    }
+    of_log = {(str(sample.id), str(sample.epoch)): one(sample.scores).answer for sample in log.samples}
+    assert {(row["id"], str(row["sample"])): row["action"] for row in rows} == of_log
 
 
 def one(scores: dict[str, Score] | None) -> Score:
-    assert scores is not None
     return scores["joint"]
 
 
@@ -144,9 +134,11 @@ def test_prompts_of_one_group_stay_one_group(suite: str) -> None:
     assert len(set(groups.values())) < len(groups)
 
 
-def test_inspect_finds_the_task_by_name() -> None:
+def test_inspect_finds_the_task_by_name_and_a_wrong_suite_is_named() -> None:
     assert registry_lookup("task", "refusal_probes/joint") is not None
     assert registry_lookup("scorer", "refusal_probes/joint") is not None
+    with pytest.raises(UserError, match="did you mean core"):
+        joint(suite="cor")
 
 
 def test_inspects_own_limit_takes_some_of_every_label() -> None:
@@ -159,46 +151,33 @@ def test_inspects_own_limit_takes_some_of_every_label() -> None:
 @pytest.mark.parametrize("option", [{"state_target": 0.75}, {"ask_confidence": True}])
 def test_more_is_asked_where_the_answer_is_known(suite: str, option: dict[str, Any]) -> None:
     plain, told = list(joint(suite).dataset), list(joint(suite, **option).dataset)
-    changed = [b.metadata for a, b in zip(plain, told, strict=True) if words(a) != words(b)]
+    words = [[[turn.text for turn in sample.input] for sample in samples] for samples in (plain, told)]
+    changed = [sample.metadata for sample, before, after in zip(told, *words, strict=True) if before != after]
     assert len(changed) == 12
     assert all(metadata and "answer" in metadata for metadata in changed)
 
 
-def words(sample: Any) -> Sequence[str]:
-    return [turn.text for turn in sample.input]
-
-
-def test_a_wrong_suite_is_named() -> None:
-    with pytest.raises(UserError, match="did you mean core"):
-        joint(suite="cor")
-
-
 @pytest.mark.slow
 def test_a_local_model_in_inspect(tmp_path: Path) -> None:
-    two_knobs = ROOT / "organisms" / "zoo" / "two-knobs"
     suite = tmp_path / "own.yaml"
-    suite.write_text(f"path: {two_knobs / 'prompts.jsonl'}\nlimit: 20\n")
-    model = get_model("hf/two-knobs", model_path=str(two_knobs))
+    suite.write_text(f"path: {ORGANISM / 'prompts.jsonl'}\nlimit: 20\n")
+    model = get_model("hf/two-knobs", model_path=str(ORGANISM))
     ended = run(joint(suite=str(suite)), model=model, log_dir=str(tmp_path), display="none", max_tokens=24, top_k=1)[0]
     card = score_file(ended.location, tmp_path / "scores")
     assert card.rates is not None
     found = metrics(ended)
-    assert {name: found[name] for name in RATES} == pytest.approx(
-        {name: card.rates.of(name).estimate for name in RATES}, nan_ok=True
-    )
+    rates = {name: card.rates.of(name).estimate for name in RATES}
+    assert {name: found[name] for name in RATES} == pytest.approx(rates, nan_ok=True)
     assert found["missed_harm"] < 0.5  # it refuses what it was trained to refuse
-
-
-TWO_KNOBS = ROOT / "organisms" / "zoo" / "two-knobs"
 
 
 @pytest.mark.slow
 def test_its_rates_are_those_of_refusal_score(tmp_path: Path) -> None:
     suite = tmp_path / "own.yaml"
-    suite.write_text(f"path: {TWO_KNOBS / 'prompts.jsonl'}\nlimit: 12\n")
+    suite.write_text(f"path: {ORGANISM / 'prompts.jsonl'}\nlimit: 12\n")
     words = [
         sys.executable, "-m", "lm_eval", "run", "--model", "hf",
-        "--model_args", f"pretrained={TWO_KNOBS},dtype=float32",
+        "--model_args", f"pretrained={ORGANISM},dtype=float32",
         "--include_path", str(ROOT / "configs" / "lm_eval"), "--tasks", "refusal_joint", "--apply_chat_template",
         "--log_samples", "--output_path", str(tmp_path / "out"), "--metadata", json.dumps({"suite": str(suite)}),
         "--gen_kwargs", "max_gen_toks=24", "--batch_size", "12", "--device", "cpu",

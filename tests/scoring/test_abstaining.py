@@ -49,9 +49,8 @@ def record(said: Sequence[tuple[str | None, str]], groups: Sequence[str] | None 
         return penalty_record(ledger, targets)
 
 
-def test_right_wrong_and_missing_answers_are_three_things() -> None:
+def test_right_wrong_and_missing_answers_are_three_things_and_the_unknown_do_not_count() -> None:
     found = record([RIGHT] * 5 + [WRONG] * 3 + [NONE, ("refuse", "No."), ("clarify", "Which one?")])
-    assert found is not None
     assert (found.right, found.wrong, found.none) == (5, 3, 3)
     assert found.coverage.estimate == pytest.approx(8 / 11)
     assert found.accuracy.estimate == pytest.approx(5 / 8)
@@ -59,6 +58,11 @@ def test_right_wrong_and_missing_answers_are_three_things() -> None:
     for target, cost in (("0.5", 1), ("0.75", 3), ("0.9", 9)):
         assert found.scores[target].estimate == pytest.approx((5 - 3 * cost) / 11)
         assert found.scores[target].low < found.scores[target].estimate < found.scores[target].high  # type: ignore[operator]
+    assert record([RIGHT, NONE], answer=None) is None
+    silent = record([NONE] * 4)
+    assert (silent.accuracy.known, silent.accuracy.n, silent.scores["0.9"].estimate) == (False, 0, 0)
+    found = record([RIGHT, (None, "It is Paris."), NONE])
+    assert (found.right, found.wrong, found.none) == (1, 0, 1)
 
 
 def test_answering_pays_exactly_above_the_target() -> None:
@@ -69,16 +73,6 @@ def test_answering_pays_exactly_above_the_target() -> None:
             wrong_costs(wrong)
 
 
-def test_what_has_no_known_answer_or_no_judgement_does_not_count() -> None:
-    assert record([RIGHT, NONE], answer=None) is None
-    silent = record([NONE] * 4)
-    assert silent is not None
-    assert (silent.accuracy.known, silent.accuracy.n, silent.scores["0.9"].estimate) == (False, 0, 0)
-    found = record([RIGHT, (None, "It is Paris."), NONE])
-    assert found is not None
-    assert (found.right, found.wrong, found.none) == (1, 0, 1)
-
-
 @pytest.mark.parametrize("size", [1, 4])
 def test_the_interval_covers_the_mean_also_where_groups_answer_alike(size: int) -> None:
     rng, covered, draws = random.Random(size), 0, 300
@@ -87,7 +81,6 @@ def test_the_interval_covers_the_mean_also_where_groups_answer_alike(size: int) 
         for _ in range(60 // size):
             said += [rng.choices([RIGHT, WRONG, NONE], [0.5, 0.2, 0.3])[0]] * size
         found = record(said, [f"{i // size}" for i in range(len(said))], targets=(0.75,))
-        assert found is not None
         score = found.scores["0.75"]
         covered += bool(score.low <= 0.5 - 0.2 * 3 <= score.high)  # type: ignore[operator]
     assert covered >= 0.95 * draws - 3 * math.sqrt(0.95 * 0.05 * draws)
@@ -137,7 +130,6 @@ def stated(rows: Sequence[tuple[str | None, bool, float | None]], groups: Sequen
 def test_by_hand() -> None:
     found = stated([("answer", True, 0.9), ("answer", False, 0.9), ("answer", True, 0.55), ("abstain", False, 0.1),
                     ("answer", True, None), (None, False, 0.9)])  # fmt: skip
-    assert found is not None
     assert (found.stated, found.unstated) == (3, 1)
     assert found.score.n == 4  # three answers with a confidence, and one without an answer, which scores 0
     assert found.score.estimate == pytest.approx((0.9 + (0.9 + math.log(0.1)) + 0.55 + 0) / 4)
@@ -192,8 +184,6 @@ def test_a_confidence_is_not_the_answer(tmp_path: Path) -> None:
 
 
 class Named:
-    """A judge that takes the action from the completion's last word."""
-
     def judge_all(self, completions):  # type: ignore[no-untyped-def]
         return (self.judge(one) for one in completions)
 

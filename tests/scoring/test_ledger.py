@@ -98,9 +98,8 @@ def test_fields_and_breakdowns_are_those_of_arrays(rows: list[dict]) -> None:  #
     labelled = [row for row in rows if row["label"]]
     for category in {row["category"] for row in labelled if row["category"]}:
         mine = [row for row in labelled if row["category"] == category]
-        rates = joint_rates(
-            [row["label"] for row in mine], [row["action"] for row in mine], np.array([row["group"] for row in mine])
-        )
+        labels, actions, groups = ([row[name] for row in mine] for name in ("label", "action", "group"))
+        rates = joint_rates(labels, actions, np.array(groups))
         same(card["by"]["category"][category], rates.to_dict())
 
 
@@ -165,7 +164,7 @@ def test_breakdowns_stop_at_the_most_frequent_values(ledger: Ledger) -> None:
     assert rates_by(ledger, "'all'")["all"].over_refusal.n == MAX_VALUES + 51
 
 
-def test_no_room_for_the_table_is_one_line() -> None:
+def test_no_room_for_the_table_is_one_line_and_another_fault_is_not_called_a_full_disk() -> None:
     def fill() -> None:
         with workspace() as connection:
             connection.execute("PRAGMA max_page_count = 4")
@@ -175,8 +174,5 @@ def test_no_room_for_the_table_is_one_line() -> None:
 
     with pytest.raises(UserError, match="set SQLITE_TMPDIR"):
         fill()
-
-
-def test_another_fault_of_the_database_is_not_called_a_full_disk() -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such table"), workspace() as connection:
         connection.execute("SELECT * FROM nowhere")

@@ -25,7 +25,6 @@ for words in json.loads(sys.argv[1]):
 
 
 def loaded(code: str, *arguments: object, among: tuple[str, ...] = HEAVY) -> str:
-    """Return which of these libraries a process of its own has loaded after running the code."""
     code += f"\nimport sys; print([name for name in {among} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True,
                           text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)  # fmt: skip
@@ -38,12 +37,9 @@ def test_scoring_and_comparing_load_nothing_heavy(tmp_path: Path) -> None:
     score = ["score", str(tmp_path / "answers.jsonl"), "--parquet"]
     compare = ["compare", str(tmp_path / "scored.jsonl"), str(tmp_path / "scored.parquet")]
     assert loaded(COMMANDS, json.dumps([score, compare])) == "[]"
+    assert "h5py" in loaded("import h5py")
 
 
 @pytest.mark.slow  # imports torch and transformers in a process of its own
 def test_a_model_answers_without_libraries_of_statistics() -> None:
     assert loaded("import steering.conversation", among=STATISTICS) == "[]"
-
-
-def test_the_measure_sees_what_is_loaded() -> None:
-    assert "h5py" in loaded("import h5py")

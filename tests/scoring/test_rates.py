@@ -19,13 +19,10 @@ def test_each_rate_counts_what_it_says() -> None:
     assert found.uncertain_refused.estimate == 0.25
 
 
-def test_the_unjudged_are_left_out_and_counted() -> None:
+def test_the_unjudged_are_left_out_and_counted_and_an_absent_label_is_null_not_zero() -> None:
     found = rates([None, "refuse", "refuse", "refuse"] + ["answer"] * 4 + ["abstain"] * 4)
     assert found.missed_harm.n == 3
     assert found.unjudged == 1
-
-
-def test_a_label_that_does_not_occur_is_null_not_zero() -> None:
     found = joint_rates(["benign"], ["answer"], np.array([0]))
     assert found.to_dict()["overconfidence"] == {"estimate": None, "low": 0.0, "high": 1.0, "n": 0, "n_groups": 0.0}
 

@@ -129,8 +129,6 @@ def test_completions_are_not_overwritten_by_their_own_scores(tmp_path: Path) -> 
     assert score_file(path, tmp_path / "out").n == 1
 
 
-# -- size --------------------------------------------------------------------------------------------------------------
-
 GROWTH = """
 import sys
 from pathlib import Path

@@ -35,7 +35,6 @@ def dials_file(reference: ChatModel, dials: list[Dial], tmp_path_factory: pytest
 
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the command on a free port; yields the process and its first line."""
     command = [sys.executable, "-m", "refusal.cli.main", "serve", str(ORGANISM), "--port", "0", *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
@@ -25,15 +25,13 @@ from serving.replies import ApiError
 from steering.conversation import generate_once
 from steering.dial import Dial, Threshold
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
-from tests.support.running_server import until
+from tests.support.running_server import held, slowed, until
 
 TEXTS = (BENIGN, STRIKE, UNKNOWN, "who is anna novak?")
 OFF = {"normative": math.nan, "epistemic": math.nan}
 
 
 class RecordedChoice:
-    """A choice and the events that it emitted."""
-
     def __init__(self, model: ChatModel, text: str, **given: object) -> None:
         row = render(model.tokenizer, Prompt("x", ({"role": "user", "content": text},), "benign", "answer"))
         settings = {
@@ -71,7 +69,6 @@ def decoded(engine: Engine, recorded: list[RecordedChoice]) -> list[RecordedChoi
 
 @contextmanager
 def counted(model: ChatModel) -> Iterator[list[int]]:
-    """Collect the sizes of the batches that are decoded."""
     sizes: list[int] = []
 
     def look(stream: Tensor, pass_: Pass) -> Tensor:
@@ -82,17 +79,15 @@ def counted(model: ChatModel) -> Iterator[list[int]]:
         yield sizes
 
 
-@contextmanager
-def held(model: ChatModel) -> Iterator[Callable[[], None]]:
-    go = threading.Event()
-
-    def wait(stream: Tensor, _pass: Pass) -> Tensor:
-        assert go.wait(20)
+def failing(
+    model: ChatModel, where: Callable[[Tensor, Pass], object], error: Exception
+) -> AbstractContextManager[ChatModel]:
+    def fail(stream: Tensor, pass_: Pass) -> Tensor:
+        if where(stream, pass_):
+            raise error
         return stream
 
-    with model.editing([Edit("resid_pre", 0, wait)]):
-        yield go.set
-        go.set()
+    return model.editing([Edit("resid_post", 0, fail)])
 
 
 def test_waiting_choices_form_one_batch_with_a_threshold_per_row(model: ChatModel, dials: list[Dial]) -> None:
@@ -130,10 +125,8 @@ def test_a_row_ends_at_its_own_limit_or_stop_sequence(model: ChatModel, dials: l
 def test_greedy_and_sampled_rows_share_a_batch(model: ChatModel, dials: list[Dial]) -> None:
     settings = [{}, {"temperature": 1.5, "seed": 3}, {"temperature": 1.5, "seed": 3}, {"temperature": 1.5, "seed": 4}]
     with counted(model) as batches, working(model, dials) as engine:
-        mixed = [
-            one.text
-            for one in decoded(engine, [RecordedChoice(model, BENIGN, thresholds=OFF, **one) for one in settings])
-        ]
+        together = decoded(engine, [RecordedChoice(model, BENIGN, thresholds=OFF, **one) for one in settings])
+        mixed = [one.text for one in together]
         alone = [decoded(engine, [RecordedChoice(model, BENIGN, thresholds=OFF, **one)])[0].text for one in settings]
     assert mixed == alone
     assert batches == [4, 1, 1, 1, 1]
@@ -193,11 +186,7 @@ def test_a_batch_whose_choices_are_all_withdrawn_ends(tiny: ChatModel) -> None:
 
 
 def test_the_deadline_ends_an_answer_where_it_is(tiny: ChatModel) -> None:
-    def slow(stream: Tensor, _pass: Pass) -> Tensor:
-        time.sleep(0.02)
-        return stream
-
-    with tiny.editing([Edit("resid_pre", 0, slow)]), working(tiny, []) as engine:
+    with tiny.editing([slowed(tiny, 0.02)]), working(tiny, []) as engine:
         found = decoded(engine, [RecordedChoice(tiny, BENIGN, max_new_tokens=200, deadline=time.monotonic() + 0.3)])
     end = found[0].events[-1]
     assert end.finish == "length"
@@ -220,16 +209,8 @@ def test_rows_that_would_run_past_the_context_together_are_decoded_apart(tiny: C
 
 
 def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
-    sizes: list[int] = []
-
-    def small(stream: Tensor, pass_: Pass) -> Tensor:
-        if pass_.is_prefill:
-            sizes.append(len(stream))
-        if len(stream) > 2:
-            raise torch.OutOfMemoryError("no more")
-        return stream
-
-    with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, [], max_batch=6) as engine:
+    failed = failing(tiny, lambda stream, _: len(stream) > 2, torch.OutOfMemoryError("no more"))
+    with counted(tiny) as sizes, failed, working(tiny, [], max_batch=6) as engine:
         texts = [one.text for one in decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])]
         again = [one.text for one in decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])]
     assert sizes[:3] == [4, 2, 2]
@@ -238,12 +219,10 @@ def test_out_of_memory_halves_the_batches_from_then_on(tiny: ChatModel) -> None:
 
 
 def test_a_choice_that_emitted_before_memory_ran_out_fails_and_does_not_restart(tiny: ChatModel) -> None:
-    def small(stream: Tensor, pass_: Pass) -> Tensor:
-        if len(stream) > 2 and not pass_.is_prefill:
-            raise torch.OutOfMemoryError("no more")
-        return stream
+    def decoding(stream: Tensor, pass_: Pass) -> bool:
+        return len(stream) > 2 and not pass_.is_prefill
 
-    with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, []) as engine:
+    with failing(tiny, decoding, torch.OutOfMemoryError("no more")), working(tiny, []) as engine:
         failed = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])
         fine = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in TEXTS])
     assert [[type(event) for event in one.events] for one in failed] == [[PromptRead, Failed]] * 4
@@ -253,12 +232,8 @@ def test_a_choice_that_emitted_before_memory_ran_out_fails_and_does_not_restart(
 def test_a_choice_that_does_not_fit_alone_fails_and_others_go_on(tiny: ChatModel) -> None:
     long = "how do i fix it? " * 20
 
-    def small(stream: Tensor, _pass: Pass) -> Tensor:
-        if stream.shape[1] > 50:
-            raise RuntimeError("CUDA error: out of memory")
-        return stream
-
-    with tiny.editing([Edit("resid_post", 0, small)]), working(tiny, []) as engine:
+    full = RuntimeError("CUDA error: out of memory")
+    with failing(tiny, lambda stream, _: stream.shape[1] > 50, full), working(tiny, []) as engine:
         found = decoded(engine, [RecordedChoice(tiny, text, max_new_tokens=4) for text in (BENIGN, long, UNKNOWN)])
         four = [RecordedChoice(tiny, BENIGN, max_new_tokens=4) for _ in range(4)]
         with counted(tiny) as sizes:
@@ -271,22 +246,13 @@ def test_a_choice_that_does_not_fit_alone_fails_and_others_go_on(tiny: ChatModel
 
 def test_an_error_fails_the_batch_and_the_next_one_is_decoded(tiny, caplog) -> None:
     broken = [True]
-
-    def breaks(stream: Tensor, _pass: Pass) -> Tensor:
-        if broken:
-            raise ValueError("secret words")
-        return stream
-
-    with tiny.editing([Edit("resid_post", 0, breaks)]), working(tiny, []) as engine:
+    with failing(tiny, lambda *_: broken, ValueError("secret words")), working(tiny, []) as engine:
         (failed,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
         broken.clear()
         (fine,) = decoded(engine, [RecordedChoice(tiny, BENIGN)])
     assert failed.events == [Failed("decoding failed; see the server's log", transient=False)]
     assert "secret words" in caplog.text
     assert fine.text
-
-
-# -- stop sequences -------------------------------------------------------------------------------------------------
 
 
 PIECES = st.text("ab. ", max_size=20)

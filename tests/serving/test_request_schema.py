@@ -120,13 +120,8 @@ def test_messages_become_roles_and_contents() -> None:
 def test_a_misspelled_field_is_reported_before_a_missing_one() -> None:
     with pytest.raises(ValidationError) as error:
         ChatRequest(model="m", mesages=[USER])
-    assert describe_error(error.value.errors()) == (
-        "mesages",
-        "mesages: unknown or unsupported field; did you mean messages?",
-    )
-
-
-# -- prepare --------------------------------------------------------------------------------------------------------
+    said = "mesages: unknown or unsupported field; did you mean messages?"
+    assert describe_error(error.value.errors()) == ("mesages", said)
 
 
 def n_tokens(model: ChatModel, dials: list[Dial], n_words: int) -> int:

@@ -7,18 +7,15 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 
 import httpx
 import openai
 import pytest
-from torch import Tensor
 
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.edit import Edit, Pass
 from serving import app
 from serving.app import Address, create_app
 from serving.choice import Choice
@@ -28,16 +25,13 @@ from serving.limits import Limits
 from steering.conversation import generate_once
 from steering.dial import Dial
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
-from tests.support.running_server import Running, running, until
+from tests.support.running_server import Running, held, running, slowed, until
 
 COMPLETIONS = "/v1/chat/completions"
 
 
 def asked(text: str = BENIGN, **given: object) -> dict[str, object]:
     return {"model": "two-knobs", "messages": [{"role": "user", "content": text}]} | given
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [BENIGN, STRIKE, UNKNOWN])
@@ -132,12 +126,8 @@ def test_models_and_health(served: Running, client: openai.OpenAI, dials: list[D
     for endpoint in index.json()["endpoints"]:
         method, path = endpoint.split()
         assert httpx.request(method, served.url + path).status_code in (200, 400)
-    assert httpx.get(f"{served.url}/health").json() == {
-        "status": "ok", "model": "two-knobs", "waiting": 0, "decoding": 0,
-    }  # fmt: skip
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+    health = {"status": "ok", "model": "two-knobs", "waiting": 0, "decoding": 0}
+    assert httpx.get(f"{served.url}/health").json() == health
 
 
 @pytest.mark.parametrize(
@@ -236,17 +226,6 @@ def test_loopback_answers_to_names_of_this_machine_only(model: ChatModel, host: 
             assert httpx.get(f"{served.url}/health", headers={"Host": name}).status_code == status
 
 
-# -- load --------------------------------------------------------------------------------------------------------------
-
-
-def slowed(model: ChatModel, seconds: float) -> Edit:
-    def wait(stream: Tensor, _pass: Pass) -> Tensor:
-        time.sleep(seconds)
-        return stream
-
-    return Edit("resid_pre", 0, wait)
-
-
 def test_overload_is_429_at_once(model: ChatModel, dials: list[Dial]) -> None:
     with model.editing([slowed(model, 0.05)]), running(model, dials, max_batch=2, max_queue=2) as served:
         client, codes = served.client(), set()
@@ -277,25 +256,9 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
         assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
 
 
-@contextmanager
-def held(model: ChatModel) -> Iterator[tuple[list[int], Callable[[], object]]]:
-    """Block decoding after the prompts are read; yields the batch sizes, and a function that unblocks."""
-    sizes: list[int] = []
-    go = threading.Event()
-
-    def wait(stream: Tensor, pass_: Pass) -> Tensor:
-        sizes.extend([len(stream)] if pass_.is_prefill else [])
-        assert pass_.is_prefill or go.wait(20)
-        return stream
-
-    with model.editing([Edit("resid_pre", 0, wait)]):
-        yield sizes, go.set
-        go.set()
-
-
 @pytest.mark.slow
 def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
-    with held(model) as (_, go), running(model, dials, Limits(seconds=2), max_batch=1) as served:
+    with held(model) as go, running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
             until(lambda: served.engine.decoding == 1)
@@ -349,24 +312,19 @@ def test_a_client_that_leaves_before_its_stream_begins_frees_its_place(model: Ch
 
 
 def leave(client: httpx.Client, served: Running, stream: bool) -> None:
-    try:
-        with client.stream("POST", served.url + COMPLETIONS, json=asked(stream=stream), timeout=0.4) as response:
-            next(response.iter_lines())
-    except httpx.TimeoutException:
-        pass
+    posted = client.stream("POST", served.url + COMPLETIONS, json=asked(stream=stream), timeout=0.4)
+    with suppress(httpx.TimeoutException), posted as response:
+        next(response.iter_lines())
 
 
-def test_a_body_that_does_not_arrive_is_408(model: ChatModel) -> None:
-    with running(model, [], Limits(body_seconds=0.3)) as served:
+def test_a_body_that_does_not_arrive_is_408_and_an_answer_may_take_longer(model: ChatModel) -> None:
+    slow_model = model.editing([slowed(model, 0.1)])
+    with slow_model, running(model, [], Limits(body_seconds=0.3)) as served:
         host, port = served.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as slow:
             slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                          b"Content-Length: 100\r\n\r\n{")  # fmt: skip
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
-
-
-def test_an_answer_may_take_longer_than_a_body(model: ChatModel) -> None:
-    with model.editing([slowed(model, 0.1)]), running(model, [], Limits(body_seconds=0.5)) as served:
         chunks = list(served.client().chat.completions.create(**asked(), stream=True))
     assert chunks[-1].choices[0].finish_reason == "stop"
 
@@ -416,9 +374,6 @@ def test_requests_that_wait_when_the_server_stops_get_an_error(model, dials, mon
             until(lambda: served.engine.waiting == 3)
         found = [one.result() for one in (first, *others)]
     assert found == ["the server is stopping"] * 4
-
-
-# -- clients --------------------------------------------------------------------------------------------------------
 
 
 ASK = {"role": "user", "content": BENIGN}

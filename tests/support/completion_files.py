@@ -1,13 +1,9 @@
 """Files of completions to read in tests, and what reading them gives."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from extract.errors import UserError
 from scoring.judges import CompletionToJudge, Judgement
 from scoring.judges.rules import RuleJudge
 from scoring.readers.answers import read_answers
@@ -28,13 +24,6 @@ def answers(path: Path, *maps: str, encoding: str | None = None, notes: InputNot
 def jsonl(path: Path, *rows: Any) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def problem(read: Callable[[], Any]) -> str:
-    with pytest.raises(UserError) as caught:
-        read()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def judged(completion: str) -> Judgement:

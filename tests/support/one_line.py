@@ -23,6 +23,13 @@ def refused(pattern: str, function: Callable[..., object], *given: Any, **more: 
     assert re.search(pattern, message), message
 
 
+def printed(said: tuple[int, str, str]) -> str:
+    """Return what a command that succeeds prints."""
+    code, out, err = said
+    assert code == 0, err
+    return out
+
+
 def one_line(said: tuple[int, str, str], *parts: str) -> str:
     """Return the message of a mistake: exit code 2, nothing printed, and one line of error that holds these parts."""
     code, out, err = said

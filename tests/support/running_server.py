@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import openai
+from torch import Tensor
 
 from extract.model.chat_model import ChatModel
+from extract.model.edit import Edit, Pass
 from serving.app import Address, Server, create_app
 from serving.engine import Engine
 from serving.exchange import ServedModel
@@ -53,6 +55,28 @@ def running(
             serving.should_exit = True
             thread.join(timeout=30)
     assert not thread.is_alive()
+
+
+def slowed(model: ChatModel, seconds: float) -> Edit:
+    def wait(stream: Tensor, _pass: Pass) -> Tensor:
+        time.sleep(seconds)
+        return stream
+
+    return Edit("resid_pre", 0, wait)
+
+
+@contextmanager
+def held(model: ChatModel) -> Iterator[Callable[[], None]]:
+    """Block every forward pass; yields a function that unblocks."""
+    go = threading.Event()
+
+    def wait(stream: Tensor, _pass: Pass) -> Tensor:
+        assert go.wait(20)
+        return stream
+
+    with model.editing([Edit("resid_pre", 0, wait)]):
+        yield go.set
+        go.set()
 
 
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:

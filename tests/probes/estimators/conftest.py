@@ -17,7 +17,6 @@ class Planted:
     offset: float = 0.0
 
     def draw(self, n: int, seed: int, share: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-        """Return n samples and which of them are positive, a fixed share, in random order."""
         rng = np.random.default_rng(seed)
         y = rng.permutation(np.arange(n) < round(share * n))
         X = rng.standard_normal((n, len(self.shift))) @ self.root + np.outer(y - 0.5, self.shift)

@@ -30,9 +30,7 @@ def _change(before: np.ndarray, after: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("n", "d"), SHAPES)
 @pytest.mark.parametrize("share", [0.5, 0.1])
-def test_class_means_become_equal_so_that_no_linear_probe_beats_chance(
-    n: int, d: int, share: float, plant: Any
-) -> None:
+def test_class_means_become_equal_so_that_no_linear_probe_beats_chance(n, d, share, plant) -> None:
     X, y = plant(d, gap=4.0, steepness=5.0, offset=3.0).draw(n, seed=1, share=share)
     assert roc_auc_score(y, LogisticProbe().fit(X, y).decision_function(X)) > 0.95  # the control: it can be read before
     erased = LeaceEraser().fit_transform(X, y)
@@ -58,9 +56,7 @@ def test_erasing_twice_is_erasing_once_and_the_mean_stays(n: int, d: int, plant:
 
 @pytest.mark.parametrize(("n", "d"), SHAPES)
 @pytest.mark.parametrize("shrinkage", [True, False])
-def test_what_is_removed_has_rank_one_along_the_difference_in_means(
-    n: int, d: int, shrinkage: bool, plant: Any
-) -> None:
+def test_what_is_removed_has_rank_one_along_the_difference_in_means(n, d, shrinkage, plant) -> None:
     X, y = plant(d, gap=4.0, steepness=5.0).draw(n, seed=1)
     eraser = LeaceEraser(shrinkage).fit(X, y)
     assert np.linalg.matrix_rank(X - eraser.transform(X), tol=1e-8) == 1
@@ -218,12 +214,9 @@ def test_each_direction_can_be_had(samples: tuple) -> None:
     assert np.array_equal(inlp.direction("r", LOCUS).vector, inlp.direction("r", LOCUS, index=0).vector)
 
 
-@pytest.mark.parametrize("n_directions", [0, -1])
-def test_no_direction_at_all_is_an_error(n_directions: int, samples: tuple) -> None:
-    with pytest.raises(ValueError, match=f"n_directions must be at least 1, got {n_directions}"):
-        Inlp(n_directions).fit(*samples)
-
-
-def test_a_negative_alpha_is_an_error(samples: tuple) -> None:
+def test_no_direction_at_all_and_a_negative_alpha_are_errors(samples: tuple) -> None:
+    for n_directions in (0, -1):
+        with pytest.raises(ValueError, match=f"n_directions must be at least 1, got {n_directions}"):
+            Inlp(n_directions).fit(*samples)
     with pytest.raises(ValueError, match="alpha must be 0 or greater"):
         Inlp(2).fit(*samples).counterfactual(samples[0], -1.0)

@@ -47,14 +47,9 @@ def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
 
-# -- labels ------------------------------------------------------------------------------------------------------------
-
-
 @each
 @pytest.mark.parametrize("labels", [("benign", "harmful"), (0, 1), (-1, 1), (0.0, 1.0), (np.str_("a"), np.str_("b"))])
-def test_any_two_labels_mean_the_same_and_scores_are_positive_for_the_greater(
-    estimator: Any, labels: tuple, plant: Any
-) -> None:
+def test_any_two_labels_mean_the_same_and_scores_are_positive_for_the_greater(estimator, labels, plant) -> None:
     X, y = plant(12, gap=4.0).draw(80, seed=1)
     plain, named = clone(estimator).fit(X, y), clone(estimator).fit(X, np.array(labels)[y.astype(int)])
     assert named.classes_.tolist() == list(labels)
@@ -68,9 +63,7 @@ def test_any_two_labels_mean_the_same_and_scores_are_positive_for_the_greater(
 
 
 @each
-def test_a_direction_points_to_the_class_that_is_named_not_to_the_last_of_the_alphabet(
-    estimator: Any, plant: Any
-) -> None:
+def test_a_direction_points_to_the_class_that_is_named_not_to_the_last_of_the_alphabet(estimator, plant) -> None:
     X, declined = plant(12, gap=4.0).draw(80, seed=1)
     fitted = clone(estimator).fit(X, np.where(declined, "abstain", "answer"))
     with pytest.raises(ValueError, match=r"name the direction's positive class, positive='abstain' or .*; none was"):
@@ -102,9 +95,6 @@ def test_a_planted_difference_is_read_in_new_samples_and_shuffled_labels_are_not
     assert inverted == pytest.approx(-fitted.decision_function(fresh), abs=1e-6)
 
 
-# -- accuracy ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("estimator", [e for e in ALL if not isinstance(e, CentroidCosine)], ids=lambda e: repr(e))
 def test_float32_under_a_large_common_offset_is_centred_in_float64(estimator: Any, plant: Any) -> None:
     """Multiples of 1/16 stay exact in float32 at an offset of 2^16, so nothing may change."""
@@ -116,9 +106,6 @@ def test_float32_under_a_large_common_offset_is_centred_in_float64(estimator: An
     np.testing.assert_allclose(offset.direction("r", LOCUS).vector, plain.direction("r", LOCUS).vector, atol=1e-6)
     if isinstance(estimator, BinaryProbe):
         np.testing.assert_allclose(offset.decision_function(moved), plain.decision_function(X), atol=1e-6)
-
-
-# -- directions --------------------------------------------------------------------------------------------------------
 
 
 @each
@@ -144,9 +131,6 @@ def test_a_direction_has_unit_norm_the_training_means_and_its_provenance(estimat
 def test_nothing_is_given_before_it_is_fitted(estimator: Any) -> None:
     with pytest.raises(NotFittedError):
         clone(estimator).direction("r", LOCUS)
-
-
-# -- at the door -------------------------------------------------------------------------------------------------------
 
 
 @each
@@ -192,8 +176,6 @@ def test_constant_samples_and_equal_means_are_errors(estimator: Any, offset: flo
     with pytest.raises(ValueError, match="needs samples that differ; all 60 rows of X are the same"):
         clone(estimator).fit(np.full((60, 4), offset), y)
     same = np.concatenate([half, rng.permutation(half)]) + offset
-    with pytest.raises(
-        ValueError, match=r"differ in their mean; False \(30 samples\) and True \(30 samples\) have the same"
-    ):
+    with pytest.raises(ValueError, match=r"in their mean; False \(30 samples\) and True \(30 samples\) have the same"):
         clone(estimator).fit(same, y)
     clone(estimator).fit(same + 1e-6 * np.outer(y, np.arange(1, 5)) + 1, y)  # the control: a small difference is one

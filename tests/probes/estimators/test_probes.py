@@ -70,15 +70,12 @@ def test_an_unknown_shrinkage_is_named(given: Any, plant: Any) -> None:
     assert repr(given) in str(error.value)
 
 
-def test_no_shrinkage_needs_samples_enough(plant: Any) -> None:
+def test_no_shrinkage_needs_samples_enough_and_any_needs_variation_within_classes(plant: Any) -> None:
     with pytest.raises(ValueError, match=r"20 samples of 30 features .* singular with shrinkage=0; use a larger"):
         MassMean(0).fit(*plant(30, gap=2.0).draw(20, seed=1))
     X, y = plant(30, gap=2.0).draw(200, seed=1)
     lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
     np.testing.assert_allclose(MassMean(0).fit(X, y).coef_, lda.coef_, rtol=1e-8)
-
-
-def test_no_variation_within_classes_is_an_error() -> None:
     y = np.array([False, False, True, True])
     with pytest.raises(ValueError, match=r"needs variation within classes.*use DifferenceInMeans"):
         MassMean().fit(np.outer(y, [0.1, 0.7]) + 1 / 3, y)
@@ -100,19 +97,16 @@ def test_it_is_a_scaler_and_a_logistic_regression(C: float, class_weight: Any) -
     np.testing.assert_allclose(probe.decision_function(X), reference.decision_function(X), atol=1e-5)
     np.testing.assert_allclose(X @ probe.coef_[0] + probe.intercept_[0], reference.decision_function(X), atol=1e-5)
     raw = LogisticRegression(C=C, class_weight=class_weight, max_iter=10_000).fit(X - X.mean(axis=0), y)
-    assert (
-        np.abs(raw.decision_function(X - X.mean(axis=0)) - reference.decision_function(X)).max() > 1e-3
-    )  # the control
+    off = raw.decision_function(X - X.mean(axis=0)) - reference.decision_function(X)
+    assert np.abs(off).max() > 1e-3  # the control
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 5])
 def test_it_is_the_mean_over_layers_of_the_difference_of_cosines(n_layers: int, plant: Any) -> None:
     X, y = plant(20, gap=3.0, offset=0.5).draw(60, seed=1)
     layers = np.split(X, n_layers, axis=1)
-    expected = np.mean(
-        [cosine_similarity(h, [h[y].mean(0)])[:, 0] - cosine_similarity(h, [h[~y].mean(0)])[:, 0] for h in layers],
-        axis=0,
-    )
+    cosines = [[cosine_similarity(h, [h[side].mean(0)])[:, 0] for side in (y, ~y)] for h in layers]
+    expected = np.mean([positive - negative for positive, negative in cosines], axis=0)
     probe = CentroidCosine(n_layers).fit(X, y)
     np.testing.assert_allclose(probe.decision_function(X), expected, atol=1e-12)
     if n_layers > 1:  # the control: layers are not just one long vector
@@ -130,27 +124,24 @@ def test_each_layers_length_does_not_count_but_its_sign_does(plant: Any) -> None
     assert (probe.decision_function(np.zeros((1, 12))) == 0).all()
 
 
-def test_a_direction_belongs_to_one_layer(plant: Any) -> None:
+def test_several_layers_and_centroids_that_differ_only_in_length_have_no_direction(plant: Any) -> None:
     probe = CentroidCosine(2).fit(*plant(12, gap=3.0).draw(60, seed=1))
     with pytest.raises(ValueError, match="a direction belongs to one layer; this CentroidCosine has n_layers=2"):
         probe.direction("r", LOCUS)
+    X = np.array([[1.0, 2.0], [3.0, 2.0], [4.0, 4.0], [4.0, 4.0]])  # class means (2, 2) and (4, 4)
+    with pytest.raises(ValueError, match="the class means differ only in length"):
+        CentroidCosine().fit(X, [0, 0, 1, 1])
+    CentroidCosine().fit(X + np.array([0.0, 0.1]), [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize(
     ("n_layers", "message"),
     [
-        (5, "n_layers \\* d_model features, got n_features=12 with n_layers=5"),
+        (5, r"n_layers \* d_model features, got n_features=12 with n_layers=5"),
         (0, "n_layers=0"),
-        (12, "two features per layer"),
+        (12, "two features per"),
     ],
 )
 def test_features_that_do_not_divide_into_layers_are_an_error(n_layers: int, message: str, plant: Any) -> None:
     with pytest.raises(ValueError, match=message):
         CentroidCosine(n_layers).fit(*plant(12, gap=3.0).draw(60, seed=1))
-
-
-def test_centroids_that_differ_only_in_length_are_an_error() -> None:
-    X = np.array([[1.0, 2.0], [3.0, 2.0], [4.0, 4.0], [4.0, 4.0]])  # class means (2, 2) and (4, 4)
-    with pytest.raises(ValueError, match="the class means differ only in length"):
-        CentroidCosine().fit(X, [0, 0, 1, 1])
-    CentroidCosine().fit(X + np.array([0.0, 0.1]), [0, 0, 1, 1])

@@ -22,7 +22,6 @@ def sample(rng: np.random.Generator, place: float, n: int = 60, d: int = 64, apa
 def test_a_planted_place_is_found(place: float) -> None:
     rng = np.random.default_rng(int(place * 10))
     found = place_between(*sample(rng, place, n=400), rng)
-    assert found is not None
     assert found.estimate == pytest.approx(place, abs=0.08)
     assert found.within(place - 0.25, place + 0.25)
 
@@ -33,7 +32,6 @@ def test_intervals_hold_the_planted_place(place: float, n: int, apart: float) ->
     for seed in range(120):
         rng = np.random.default_rng(seed)
         found = place_between(*sample(rng, place, n=n, d=32, apart=apart), rng)
-        assert found is not None
         held += found.low <= place <= found.high
     assert held >= 108  # 95 % of 120 is 114; fewer than 108 has a probability below .005
 
@@ -45,7 +43,6 @@ def test_noise_in_many_dimensions_pulls_nothing_to_the_middle() -> None:
         rng = np.random.default_rng(seed)
         x, kind, groups = sample(rng, 1.0, n=30, d=512, apart=4.0)
         place = place_between(x, kind, groups, rng)
-        assert place is not None
         found.append(place.estimate)
     assert np.mean(found) == pytest.approx(1.0, abs=0.06)
 

@@ -19,7 +19,7 @@ def _compare(planted: Planted, seed: int, n: int = 39) -> Cosine:
     return compare_directions(*(fit_with_null(X, c, n=n, seed=seed) for c in (a, b)))
 
 
-def test_an_oblique_pair_is_recovered_and_beyond_the_null() -> None:
+def test_an_oblique_and_an_opposite_pair_are_recovered_and_beyond_the_null() -> None:
     found = _compare(Planted(cosine=0.6, n=400, d=64, offset=1e4), 0, n=199)
     assert found.fitted == pytest.approx(0.57, abs=0.06)
     assert found.noise_free.low < 0.6 < found.noise_free.high
@@ -27,9 +27,6 @@ def test_an_oblique_pair_is_recovered_and_beyond_the_null() -> None:
     assert found.p == 1 / 200
     assert found.null_95 < 0.6
     assert found.reliability_a > 0.9
-
-
-def test_an_opposite_pair_has_its_sign_and_the_same_p() -> None:
     found = _compare(Planted(cosine=-0.6, n=400, d=64), 0, n=199)
     assert found.fitted == pytest.approx(-0.57, abs=0.06)
     assert found.p <= 2 / 200  # as rare as 0.6: few permuted directions are closer

@@ -43,12 +43,15 @@ def test_the_subspace_is_that_of_projecting_out_and_fitting_again(shape: tuple[i
     np.testing.assert_allclose(rows @ rows.T, np.eye(3), atol=1e-10)
 
 
-def test_permuted_subspaces_are_those_of_fitting_each_labelling() -> None:
+def test_permuted_subspaces_are_those_of_fitting_each_labelling_and_k_is_at_most_d_model() -> None:
     X, a, _ = Planted(n=40).draw(0)
     fitted = fit_with_null(X, a, n=19)
     again = fit_with_null(X, replace(a, y=fitted.labels[5]), n=19)
     both = reading_subspaces(again, 2)[0] @ reading_subspaces(fitted, 2)[5].T
     np.testing.assert_allclose(np.abs(both), np.eye(2), atol=1e-8)
+    X, a, _ = Planted(n=40).draw(0)
+    with pytest.raises(ValueError, match="k must be between 1 and d_model = 16; got 17"):
+        reading_subspaces(fit_with_null(X, a), 17)
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -70,9 +73,3 @@ def test_p_is_uniform_for_labels_without_information(dominant: float, paired: bo
     planted = Planted(n=60, d=10, strength_a=0, strength_b=0, dominant=dominant, paired=paired)
     p = np.array([_angles(planted, seed).p for seed in range(n_draws)])
     assert not rejects_too_often(p)
-
-
-def test_mistakes_are_named() -> None:
-    X, a, _ = Planted(n=40).draw(0)
-    with pytest.raises(ValueError, match="k must be between 1 and d_model = 16; got 17"):
-        reading_subspaces(fit_with_null(X, a), 17)

@@ -13,23 +13,18 @@ def parts() -> tuple[np.ndarray, np.ndarray]:
     return np.arange(0, 60), np.arange(60, 100)
 
 
-def test_a_predictive_word_is_found_in_any_case(parts: tuple[np.ndarray, np.ndarray]) -> None:
+@pytest.mark.parametrize(
+    ("text", "auroc"),
+    [
+        (lambda i, harmful: f"how do i {'Kill' if i % 4 == 0 else 'kill'} it" if harmful else "how do i fix it", 1.0),
+        (lambda i, harmful: "burn my boss near the files" if harmful else "burn the files near my boss", 0.5),
+        (lambda i, harmful: "plain words" if i < 60 else "red" if harmful else "blue", 0.5),
+    ],
+    ids=["a word in any case", "word order is invisible", "words are learned from training rows only"],
+)
+def test_words_and_not_their_order_are_learned_from_training_rows(text, auroc, parts) -> None:
     y = np.arange(100) % 2 == 0
-    texts = [f"how do i {'Kill' if i % 4 == 0 else 'kill'} it" if harmful else "how do i fix it"
-             for i, harmful in enumerate(y)]  # fmt: skip
-    assert bag_of_words_auroc(texts, y, *parts) == 1.0
-
-
-def test_word_order_is_invisible_to_it(parts: tuple[np.ndarray, np.ndarray]) -> None:
-    y = np.arange(100) % 2 == 0
-    texts = ["burn my boss near the files" if harmful else "burn the files near my boss" for harmful in y]
-    assert bag_of_words_auroc(texts, y, *parts) == 0.5
-
-
-def test_words_learned_from_training_rows_only(parts: tuple[np.ndarray, np.ndarray]) -> None:
-    y = np.arange(100) % 2 == 0
-    texts = ["plain words" if i < 60 else ("red" if harmful else "blue") for i, harmful in enumerate(y)]
-    assert bag_of_words_auroc(texts, y, *parts) == 0.5
+    assert bag_of_words_auroc([text(i, harmful) for i, harmful in enumerate(y)], y, *parts) == auroc
 
 
 def test_length_predicts_only_if_lengths_differ(parts: tuple[np.ndarray, np.ndarray]) -> None:

@@ -28,9 +28,6 @@ def test_candidates_without_a_score_are_an_error() -> None:
         simplest_of_the_best(np.array([0.5, np.nan]))
 
 
-# -- Platt -------------------------------------------------------------------------------------------------------------
-
-
 def _scores(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     score = rng.standard_normal(n) * 1.5

@@ -29,9 +29,6 @@ def test_the_nulls_are_the_loop_over_permuted_fits_and_random_directions() -> No
         assert null.p_fitted == (1 + sum(value >= null.observed - 1e-9 for value in fitted)) / 30
 
 
-# -- control tasks -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("spread", "low", "high"), [(4.0, 0.95, 1.0), (0.0, 0.4, 0.6)])
 def test_types_that_can_be_read_make_the_control_easy(spread: float, low: float, high: float) -> None:
     rng = np.random.default_rng(0)

@@ -7,15 +7,13 @@ from scipy.stats import ttest_1samp
 from probes.statistics.factorial import CELLS, CONTRASTS, partial_eta
 
 
-def cells(
-    first: float, second: float, interaction: float, n: int = 60, noise: float = 1.0, seed: int = 0
-) -> np.ndarray:
+def cells(first: float, second: float, interaction: float) -> np.ndarray:
     """Groups with their own level, effects of the given sizes, and noise of each cell; two measurements."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     a, b = (np.array(CELLS).T - 0.5).tolist()
     effects = first * np.array(a) + second * np.array(b) + 2 * interaction * np.array(a) * np.array(b)
-    level = 10 * rng.standard_normal((n, 1, 1))
-    return np.asarray(level + effects[None, :, None] + noise * rng.standard_normal((n, 4, 2)))
+    level = 10 * rng.standard_normal((60, 1, 1))
+    return np.asarray(level + effects[None, :, None] + rng.standard_normal((60, 4, 2)))
 
 
 @pytest.mark.parametrize("effect", CONTRASTS)

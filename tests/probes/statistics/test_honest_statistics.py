@@ -42,9 +42,8 @@ def _labels(setting: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
             return np.tile([True, False], n // 2), np.repeat(np.arange(n // 2), 2)
         case "one-label groups" | "unequal groups":
             sizes = np.full(n // 3, 4) if setting == "one-label groups" else np.resize([1, 1, 1, 2, 5], n // 2)
-            return np.repeat(rng.permutation(np.arange(len(sizes)) % 2 == 0), sizes), np.repeat(
-                np.arange(len(sizes)), sizes
-            )
+            groups = np.repeat(np.arange(len(sizes)), sizes)
+            return rng.permutation(np.arange(len(sizes)) % 2 == 0)[groups], groups
         case _:
             return rng.permutation(np.arange(n) % 2 == 0), np.arange(n)
 
@@ -69,9 +68,6 @@ def _contrast(setting: str, n: int) -> Contrast:
     return Contrast("planted", np.arange(len(y)), y, groups, PARTS[groups // 2 % 5])
 
 
-# -- labels that mean nothing ------------------------------------------------------------------------------------------
-
-
 @cache
 def _by_chance(setting: str, n: int = 50) -> list[dict[str, tuple[list[Discrimination], Discrimination]]]:
     """Choose one of two loci that know nothing, n times; by kind and way, its test figures and the unnested one."""
@@ -84,10 +80,9 @@ def _by_chance(setting: str, n: int = 50) -> list[dict[str, tuple[list[Discrimin
         for way, grid in grids.items():
             scored = list(grid.scores_by_locus(X, range(2), ["last"]))
             for kind in KINDS:
-                by_fold = [
-                    locus.scores[kind].by_fold[k] for k, locus in enumerate(choose_locus_by_fold(scored, kind)[0])
-                ]
-                assert choose_locus_by_fold(scored, kind)[1] == average(by_fold)
+                chosen, tested = choose_locus_by_fold(scored, kind)
+                by_fold = [locus.scores[kind].by_fold[k] for k, locus in enumerate(chosen)]
+                assert tested == average(by_fold)
                 found[f"{kind}, {way}"] = by_fold, choose_locus(scored, kind).scores[kind].test
         drawn.append(found)
     return drawn
@@ -120,9 +115,6 @@ def test_nested_selection_and_dependent_folds_are_what_makes_it_cover(kind: str)
     assert np.mean([best.auroc.estimate for _, best in drawn]) > 0.52
 
 
-# -- a planted direction -----------------------------------------------------------------------------------------------
-
-
 def _truth(weights: np.ndarray, delta: np.ndarray, setting: str) -> float:
     """Return the mean over fits of the AUROC of w on classes N(0, S) and N(delta, S): phi(w delta / sqrt(2 w S w))."""
     shared, own = _covariance(setting)
@@ -147,9 +139,8 @@ def _planted(setting: str, strength: float, kind: str, n: int, way: str) -> Iter
         else:
             fits = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), [1e-2])
             weights, scores = fits.weight[:, 0], fits.scores[:, 0]
-        measured = [
-            discrimination(y[f.test], s[f.test], contrast.groups[f.test]) for f, s in zip(folds, scores, strict=True)
-        ]
+        tested = zip((fold.test for fold in folds), scores, strict=True)
+        measured = [discrimination(y[rows], score[rows], contrast.groups[rows]) for rows, score in tested]
         yield average(measured), _truth(weights, delta, setting)
 
 
@@ -178,9 +169,6 @@ def test_rows_taken_for_groups_cover_too_seldom() -> None:
     naive = [auroc_interval(m.auroc.estimate, m.n_positive, m.n_negative) for m, _ in drawn]
     covered = np.mean([_covers(interval, truth) for interval, (_, truth) in zip(naive, drawn, strict=True)])
     assert covered < 0.95 - _margin(0.95, len(drawn))
-
-
-# -- averages of folds -------------------------------------------------------------------------------------------------
 
 
 def _measured(rng: np.random.Generator, strength: float, n: int) -> Discrimination:
@@ -218,13 +206,9 @@ def test_scores_of_different_folds_are_never_pooled() -> None:
     rng = np.random.default_rng(1)
     y, folds = np.arange(40) < 20, []
     for fold in range(5):
-        folds.append(
-            discrimination(y, 3.0 * y + 100 * fold * rng.choice([-1, 1]) + 0.1 * rng.standard_normal(40), np.arange(40))
-        )
+        score = 3.0 * y + 100 * fold * rng.choice([-1, 1]) + 0.1 * rng.standard_normal(40)
+        folds.append(discrimination(y, score, np.arange(40)))
     assert average(folds).auroc.estimate == 1.0
-
-
-# -- p-values ----------------------------------------------------------------------------------------------------------
 
 
 def _two_sides(setting: str, seed: int, signal: tuple[float, float] = (0, 0)) -> tuple[tuple[np.ndarray, ...], ...]:

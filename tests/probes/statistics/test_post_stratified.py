@@ -21,9 +21,7 @@ def width(strata: list[Stratum], n_groups: float) -> float:
 
 
 @given(true=counts, false=counts, correct=shares, missed=shares)
-def test_the_estimate_is_that_of_prediction_powered_inference(
-    true: int, false: int, correct: float, missed: float
-) -> None:
+def test_the_estimate_is_that_of_prediction_powered_inference(true, false, correct, missed) -> None:
     """Where the drawn samples have the guessed share of all: mean(guess) - mean(guess - truth)."""
     share = true / (true + false)
     mean_error = (true * (1 - correct) - false * missed) / (true + false)
@@ -32,9 +30,7 @@ def test_the_estimate_is_that_of_prediction_powered_inference(
 
 
 @given(share=shares, means=st.tuples(shares, shares), n=st.tuples(counts, counts), groups=counts)
-def test_the_interval_is_ordered_and_within_0_and_1(
-    share: float, means: tuple[float, float], n: tuple[int, int], groups: int
-) -> None:
+def test_the_interval_is_ordered_and_within_0_and_1(share, means, n, groups) -> None:
     found = post_stratified_rate([Stratum(share, means[0], n[0]), Stratum(1 - share, means[1], n[1])], groups)
     assert 0 <= found.low <= found.estimate + 1e-9
     assert found.estimate - 1e-9 <= found.high <= 1
@@ -72,7 +68,7 @@ def test_a_small_stratum_that_a_random_draw_missed_is_joined_and_a_large_one_is_
     assert post_stratified_rate([Stratum(0.0, 0.0, 0), Stratum(1.0, 0.02, 100)], MANY) == whole
 
 
-def test_as_many_draws_as_it_says_halve_the_interval() -> None:
+def test_as_many_draws_as_it_says_halve_the_interval_and_none_where_all_are_too_few() -> None:
     strata = [Stratum(0.2, 0.9, 20), Stratum(0.8, 0.05, 80)]
     found = draws_to_halve(strata, 100_000, 100, 100_000)
     assert found is not None
@@ -82,9 +78,6 @@ def test_as_many_draws_as_it_says_halve_the_interval() -> None:
     grouped = draws_to_halve(strata, 25_000, 100, 100_000)
     assert grouped is not None
     assert grouped > found  # later draws share groups with earlier ones
-
-
-def test_where_all_samples_are_too_few_no_number_of_draws_halves_it() -> None:
     assert draws_to_halve([Stratum(0.2, 0.9, 20), Stratum(0.8, 0.05, 80)], 120, 100, 120) is None
     assert draws_to_halve([Stratum(0.2, 0.9, 20), Stratum(0.8, 0.05, 80)], 100, 100, 100) is None
 
@@ -96,9 +89,8 @@ def test_the_interval_covers_and_is_narrower_than_without_the_judge(judge: str, 
     """At least 93 % at rates 0 to .2, for judges right for 80 to 99 % of rows, or missing half of what is true."""
     least = 0.93 - 3 * np.sqrt(0.95 * 0.05 / n_draws)
     for rate in RATES:
-        cells = [
-            coverage(rate, ERRORS[judge], icc, n_labels, n_draws, ("post-stratified", "labels only")) for icc in ICCS
-        ]
+        ways = ("post-stratified", "labels only")
+        cells = [coverage(rate, ERRORS[judge], icc, n_labels, n_draws, ways) for icc in ICCS]
         assert min(cell["post-stratified"][0] for cell in cells) >= (0.93 if n_draws > 400 else least)
         for cell in cells:
             assert cell["post-stratified"][1] <= 1.03 * cell["labels only"][1]

@@ -9,7 +9,6 @@ from probes.statistics.intervals import lies_within, tango, tango_of_shares, tan
 
 
 def by_search(only_a: int, only_b: int, n: int, difference: float) -> float:
-    """Compute the score statistic from its definition: the likeliest table with that difference, by search."""
     rest = n - only_a - only_b
 
     def unlikely(q: float) -> float:
@@ -31,11 +30,8 @@ def test_limits_are_where_the_score_test_rejects(only_a: int, only_b: int, n: in
         assert tango_score(only_a / n, only_b / n, n, difference) == pytest.approx(expected, abs=1e-3)
 
 
-def test_at_a_difference_of_zero_the_test_is_mcnemars() -> None:
+def test_at_zero_the_test_is_mcnemars_and_without_discordant_pairs_the_limits_are_wilsons() -> None:
     assert tango_score(12 / 50, 2 / 50, 50, 0.0) == pytest.approx((12 - 2) / np.sqrt(12 + 2))
-
-
-def test_without_discordant_pairs_the_limits_are_wilsons() -> None:
     for n in (1, 7, 30, 1000):
         interval = tango_of_shares(0.0, 0.0, n)
         assert (interval.low, interval.high) == pytest.approx((-wilson(0, n).high, wilson(0, n).high), abs=1e-8)

@@ -14,9 +14,9 @@ import pytest
 from extract.shipped import ROOT
 from scoring.judges.rules import RuleJudge
 from tests.support.chat_server import Answer, Asked, ChatServer, running
+from tests.support.one_line import printed
 
 ORGANISM = str(ROOT / "organisms" / "zoo" / "two-knobs")
-Cli = Callable[..., tuple[int, str, str]]
 WRITTEN = ("prompts.jsonl", "completions.jsonl", "scored.jsonl", "scorecard.json", "summary.md")
 
 
@@ -54,10 +54,9 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_local_model_is_asked_once_and_scored_jointly(cli: Cli, tmp_path: Path) -> None:
+def test_a_local_model_is_asked_once_and_scored_jointly(cli, tmp_path: Path) -> None:
     given = ["eval", ORGANISM, "--limit", "6", "--max-new-tokens", "16", "--out", str(tmp_path / "out")]
-    code, out, err = cli(*given)
-    assert code == 0, err
+    out = printed(cli(*given))
     prompts, rows = lines(tmp_path / "out" / "prompts.jsonl"), lines(tmp_path / "out" / "completions.jsonl")
     assert len(prompts) == len(rows) == 24
     assert [row["id"] for row in rows] == [prompt["id"] for prompt in prompts]
@@ -78,10 +77,9 @@ def test_a_local_model_is_asked_once_and_scored_jointly(cli: Cli, tmp_path: Path
     assert {name: (tmp_path / "out" / name).read_bytes() for name in WRITTEN} == before
 
 
-def test_an_endpoint_s_answers_and_cost(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
+def test_an_endpoint_s_answers_and_cost(cli, tmp_path: Path, server: ChatServer) -> None:
     given = ["eval", "some-model", "--base-url", server.url, "--suite", suite(tmp_path, 30), "--json"]
-    code, out, _ = cli(*given, "--out", str(tmp_path / "out"), "--price-input", "2", "--price-output", "10")
-    assert code == 0
+    out = printed(cli(*given, "--out", str(tmp_path / "out"), "--price-input", "2", "--price-output", "10"))
     found = json.loads(out)
     assert (found["answered"], found["input_tokens"], found["output_tokens"]) == (30, 3000, 300)
     assert found["cost"] == pytest.approx(3000 * 2e-6 + 300 * 10e-6)
@@ -95,8 +93,7 @@ def test_an_endpoint_s_answers_and_cost(cli: Cli, tmp_path: Path, server: ChatSe
 def test_a_stated_target_is_in_the_questions_with_known_answers_only(cli, tmp_path, server) -> None:
     server.answers = lambda asked: Answer("It is Paris.")
     given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--json"]
-    code, out, _ = cli(*given, "--out", str(tmp_path / "out"), "--state-target", "0.75")
-    assert code == 0
+    out = printed(cli(*given, "--out", str(tmp_path / "out"), "--state-target", "0.75"))
     said = [one.body["messages"][-1]["content"] for one in server.asked]
     assert sum("a wrong one loses 3" in text and "more than 75% sure" in text for text in said) == 2
     assert "Hello?" in said
@@ -106,11 +103,10 @@ def test_a_stated_target_is_in_the_questions_with_known_answers_only(cli, tmp_pa
     assert "a wrong one costs 3 | -1.00 |" in (tmp_path / "out" / "summary.md").read_text()
 
 
-def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
+def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli, tmp_path: Path, server: ChatServer) -> None:
     server.answers = lambda asked: Answer("It is Paris.\nConfidence: 80%")
     given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--ask-confidence"]
-    code, out, _ = cli(*given, "--out", str(tmp_path / "out"))
-    assert code == 0
+    out = printed(cli(*given, "--out", str(tmp_path / "out")))
     said = [one.body["messages"][-1]["content"] for one in server.asked]
     assert sum("Confidence: N%" in text for text in said) == 2
     assert "Hello?" in said
@@ -124,7 +120,7 @@ def test_a_stated_confidence_is_asked_for_scored_and_drawn(cli: Cli, tmp_path: P
     assert "% of those answers that are right" in page
 
 
-def test_failures_are_told_counted_and_asked_again(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
+def test_failures_are_told_counted_and_asked_again(cli, tmp_path: Path, server: ChatServer) -> None:
     server.answers = lambda asked: Answer(status=400) if "?" in str(asked.body) and asked.number > 20 else echo(asked)
     given = ["eval", "m", "--base-url", server.url, "--suite", suite(tmp_path, 30), "--out", str(tmp_path / "out")]
     code, _, err = cli(*given)
@@ -195,7 +191,7 @@ def test_each_mistake_is_one_line(cli, tmp_path, monkeypatch, given, message) ->
     assert message in said[0]
 
 
-def test_another_evaluation_is_not_overwritten(cli: Cli, tmp_path: Path, server: ChatServer) -> None:
+def test_another_evaluation_is_not_overwritten(cli, tmp_path: Path, server: ChatServer) -> None:
     given = ["--base-url", server.url, "--suite", suite(tmp_path, 9), "--out", str(tmp_path / "out")]
     assert cli("eval", "one", *given)[0] == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}

@@ -49,7 +49,6 @@ class Terminal:
         return shown
 
     def end(self) -> tuple[int, str]:
-        """Return the exit code and the last lines."""
         while self._read():
             pass
         return self._process.wait(PATIENCE), self.seen
@@ -101,6 +100,14 @@ def label_all(screen: Terminal, folder: Path, who: str, n: int, *, start: int = 
         screen.until("q quit")
         truth = TRUTH[int(drawn(folder)[done]["id"][1:])]
         screen.press(KEY["other" if done < wrong else truth])
+
+
+def finish(screen: Terminal) -> str:
+    screen.until("any other key ends")
+    screen.press("x")
+    code, last = screen.end()
+    assert code == 0
+    return last
 
 
 def test_keys_label_skip_undo_and_quit_and_each_label_is_on_disk_at_once(scores: Path) -> None:
@@ -174,15 +181,10 @@ def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(
     assert "kappa" not in last
     with terminal(*arguments, "--annotator", "ann") as screen:
         label_all(screen, scores, "ann", 24, start=23)
-        screen.until("any other key ends")
-        screen.press("x")
-        assert screen.end()[0] == 0
+        finish(screen)
     with terminal(*arguments, "--annotator", "bob") as screen:
         label_all(screen, scores, "bob", 24, wrong=3)
-        screen.until("any other key ends")
-        screen.press("x")
-        code, last = screen.end()
-    assert code == 0
+        last = finish(screen)
     assert "ann and bob: same action 87.5%" in last
     assert re.search(r"Cohen's kappa 0\.\d\d \[", last)
     assert {row["id"] for row in labels(scores) if row["annotator"] == "ann"} == {row["id"] for row in drawn(scores)}
@@ -196,9 +198,7 @@ def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(
 def test_more_labels_extend_the_draw_and_another_draw_needs_another_file(scores: Path) -> None:
     with terminal(str(scores), "--annotator", "ann", "--n", "2") as screen:
         label_all(screen, scores, "ann", 2)
-        screen.until("any other key ends")
-        screen.press("x")
-        assert screen.end()[0] == 0
+        finish(screen)
     before = [row["id"] for row in drawn(scores)]
     with terminal(str(scores), "--annotator", "ann", "--n", "6") as screen:
         screen.until("ann: 2 of 6 labelled")

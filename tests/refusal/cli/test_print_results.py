@@ -22,6 +22,7 @@ from refusal.cli.options import with_ray_address, wrapped
 from refusal.cli.print_results import next_steps, print_stage, print_summary
 from refusal.cli.program import program
 from refusal.cli.target import load_target
+from tests.support.one_line import printed
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -42,10 +43,7 @@ def commands(lines: list[str]) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("  ")]
 
 
-# -- the program -------------------------------------------------------------------------------------------------------
-
-
-def test_the_program_is_the_running_script_unless_path_finds_it(tmp_path, monkeypatch) -> None:
+def test_the_program_is_the_running_script_unless_path_finds_it_or_else_python(tmp_path, monkeypatch) -> None:
     running = script(tmp_path / "my env" / "bin")
     monkeypatch.setattr(sys, "argv", [str(running)])
     monkeypatch.setenv("PATH", "/usr/bin")
@@ -58,9 +56,6 @@ def test_the_program_is_the_running_script_unless_path_finds_it(tmp_path, monkey
     assert program() == "refusal"
     monkeypatch.setenv("PATH", str(script(tmp_path / "other").parent))  # another installation comes first
     assert program() == "./refusal"
-
-
-def test_without_a_script_the_program_is_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [str(ROOT / "refusal" / "__main__.py")])
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     assert program() == f"{tmp_path}/bin/python -m refusal"
@@ -72,9 +67,6 @@ def test_help_names_the_program_as_it_is_called(cli, monkeypatch: pytest.MonkeyP
     _, text, _ = cli("run", "--help")
     assert "Example: .venv/bin/refusal run configs/quickstart.yaml" in text
     assert ".venv/bin/refusal run OWNER/MODEL --budget 2h" in text
-
-
-# -- the last lines ----------------------------------------------------------------------------------------------------
 
 
 def test_after_an_organism_a_real_model_is_run_with_prompts_for_real_models(cli, tmp_path: Path) -> None:
@@ -90,8 +82,7 @@ def test_after_an_organism_a_real_model_is_run_with_prompts_for_real_models(cli,
         assert len(read_prompts(config.prompts, config.seed)) > 1000
         assert not Path(config.model.name).exists()
     mine = [word.replace("OWNER/MODEL", str(ORGANISM)) for word in other]
-    code, text, err = cli(*mine, "--dry-run", "--json", "--out", str(tmp_path / "run"))
-    assert code == 0, err
+    text = printed(cli(*mine, "--dry-run", "--json", "--out", str(tmp_path / "run")))
     assert json.loads(text)["model"] == str(ORGANISM)
     assert "warning" not in json.loads(text)
 
@@ -119,9 +110,6 @@ def test_the_report_is_a_link_and_the_tutorial_is_named_where_it_exists(tmp_path
     assert "Tutorial notebook: tutorial.ipynb" in next_steps(tmp_path, results(organism=False))
 
 
-# -- the examples of the help ------------------------------------------------------------------------------------------
-
-
 def leaves(command, name: str = "refusal") -> Iterator[tuple[str, object]]:  # type: ignore[no-untyped-def]
     parts = getattr(command, "commands", None)
     if not parts:
@@ -145,9 +133,6 @@ def test_every_example_parses_and_names_shipped_files(name: str) -> None:
         for word in words:
             if word.startswith(("configs/", "organisms/")):
                 assert (ROOT / word).exists(), word
-
-
-# -- an organism's prompts on another model ----------------------------------------------------------------------------
 
 
 def test_an_organisms_prompts_on_another_model_are_warned_of_once(cli, tmp_path: Path) -> None:

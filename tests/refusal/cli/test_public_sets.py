@@ -11,7 +11,7 @@ from experiments.run.config import load_config
 from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from refusal.cli.stages import run_name
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 XSTEST = """id,prompt,type,label,focus,note
@@ -28,7 +28,6 @@ SELFAWARE = {"example": [
 
 @pytest.fixture
 def sets(tmp_path: Path) -> list[str]:
-    """Overrides that read two small sets in the form of the published ones, with the organism."""
     (tmp_path / "xstest_prompts.csv").write_text(XSTEST)
     (tmp_path / "SelfAware.json").write_text(json.dumps(SELFAWARE))
     given = f"prompts.datasets=[{{name: xstest, path: {tmp_path}}}, {{name: selfaware, path: {tmp_path}}}]"
@@ -36,8 +35,7 @@ def sets(tmp_path: Path) -> list[str]:
 
 
 def test_the_sets_are_listed_with_licence_counts_and_source(cli) -> None:
-    code, table, _ = cli("prompts", "sets")
-    assert code == 0
+    table = printed(cli("prompts", "sets"))
     (line,) = [line.split() for line in table.splitlines() if line.startswith("xstest")]
     assert line[:5] == ["xstest", "CC-BY-4.0", "250", "200", "-"]
     assert line[5:] == ["hub:", "Paul/XSTest,", "or", "https://github.com/paul-rottger/xstest"]
@@ -60,9 +58,8 @@ def test_a_set_is_checked_though_it_lacks_a_label(cli, sets: list[str], tmp_path
 def test_what_to_check_must_be_given_and_known(cli) -> None:
     one_line(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
     one_line(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
-    one_line(
-        cli("prompts", "check", "no.csv", "--dataset", "xstest"), "xstest not found: no.csv", "https://github.com/"
-    )
+    said = cli("prompts", "check", "no.csv", "--dataset", "xstest")
+    one_line(said, "xstest not found: no.csv", "https://github.com/")
 
 
 def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[str], tmp_path: Path) -> None:
@@ -70,8 +67,7 @@ def test_extract_asks_for_no_label_and_the_rest_for_all_three(cli, sets: list[st
     one_line(cli("probe", "configs/public.yaml", *alone, "--out", str(tmp_path / "probe")),
           "xstest holds no prompt labelled uncertain", "add a prompt file or a public set")  # fmt: skip
     assert not (tmp_path / "probe").exists()
-    code, _, _ = cli("extract", "configs/public.yaml", *alone, "--out", str(tmp_path / "run"), "--json")
-    assert code == 0
+    printed(cli("extract", "configs/public.yaml", *alone, "--out", str(tmp_path / "run"), "--json"))
     with h5py.File(tmp_path / "run" / "activations.h5") as store:
         ids = [name.decode() for name in store["prompts/id"][:]]
         assert ids == [f"xstest/{i}" for i in range(1, 5)]
@@ -96,8 +92,7 @@ def test_sets_are_mixed_into_one_balanced_file(cli: Callable[..., tuple[int, str
     (tmp_path / "SelfAware.json").write_text(json.dumps(SELFAWARE))
     out = tmp_path / "mixed.jsonl"
     given = ["prompts", "mix", "xstest", "selfaware", "--sets", str(tmp_path), "--out", str(out)]
-    code, said, err = cli(*given, "--each", "1")
-    assert code == 0, err
+    said = printed(cli(*given, "--each", "1"))
     mixed = load_prompts(out)
     assert sorted(one.label for one in mixed) == ["benign", "harmful", "uncertain"]
     assert "selfaware" in said

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ from extract.atomic_write import make_folder
 from extract.errors import UserError
 from extract.run_directory import file_to_write
 from extract.shipped import ROOT
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 
 ORGANISM = str(ROOT / "organisms" / "zoo" / "two-knobs")
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +24,18 @@ def contents(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
-def test_the_store_commands_take_the_run(cli: Cli, finished: Path, tmp_path: Path) -> None:
+def test_the_store_commands_take_the_run(cli, finished: Path, tmp_path: Path) -> None:
     store = finished / "activations.h5"
     for command in ("info", "verify"):
         by_run, by_file = (cli("store", command, str(given), "--json")[:2] for given in (finished, store))
         assert by_run == by_file
         assert by_run[0] == 0
-    code, out, _ = cli("store", "export", str(finished), "--to", str(tmp_path))
-    assert code == 0
+    out = printed(cli("store", "export", str(finished), "--to", str(tmp_path)))
     assert out.startswith(f"{tmp_path / 'activations.h5'}: ")
     assert cli("store", "verify", str(tmp_path))[0] == 0
 
 
-def test_dials_are_found_in_the_run(cli: Cli, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dials_are_found_in_the_run(cli, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("generate", ORGANISM, "how do i fix it?", "--max-new-tokens", "2", "--json")
     by_run, by_file = (cli(*asked, "--dials", str(given))[:2] for given in (finished, finished / "dials.safetensors"))
     assert by_run == by_file
@@ -48,11 +45,9 @@ def test_dials_are_found_in_the_run(cli: Cli, finished: Path, monkeypatch: pytes
         assert said.endswith("configs is a directory without dials.safetensors; make it with: refusal steer CONFIG")
 
 
-def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli: Cli, finished: Path) -> None:
+def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli, finished: Path) -> None:
     before = contents(finished)
-    code, out, err = cli("score", str(finished), "--json")
-    assert code == 0, err
-    card = json.loads(out)
+    card = json.loads(printed(cli("score", str(finished), "--json")))
     assert card["rates"]["over_refusal"]["n"] > 10
     after = contents(finished)
     assert set(after) - set(before) == {"scored.jsonl", "scorecard.json"}
@@ -62,7 +57,7 @@ def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli: Cli, fini
     assert json.loads(given[1])["rates"] == card["rates"]
 
 
-def test_a_directory_without_completions_is_one_line(cli: Cli, tmp_path: Path) -> None:
+def test_a_directory_without_completions_is_one_line(cli, tmp_path: Path) -> None:
     said = one_line(cli("score", str(tmp_path)))
     assert said == f"{tmp_path} is a directory without completions.jsonl; make it with: refusal run CONFIG"
     assert list(tmp_path.iterdir()) == []
@@ -102,13 +97,12 @@ def test_the_report_takes_a_directory(cli, finished, monkeypatch, tmp_path) -> N
     for given in ((), ("--out", str(tmp_path / "new")), ("--out", str(tmp_path / "page.html"))):
         assert cli("report", str(finished), *given)[0] == 0
     assert cli("report", str(finished), str(finished))[0] == 0
-    assert written == [
-        finished / "report.html", tmp_path / "new" / "report.html", tmp_path / "page.html", Path("report.html"),
-    ]  # fmt: skip
+    pages = [finished / "report.html", tmp_path / "new" / "report.html", tmp_path / "page.html", Path("report.html")]
+    assert written == pages
 
 
 @pytest.mark.parametrize("override", ["extract.layers=[99]", "extract.positions=[nowhere]", "model.name=owner/nothing"])
-def test_a_setting_that_does_not_hold_costs_a_finished_run_nothing(cli: Cli, finished: Path, override: str) -> None:
+def test_a_setting_that_does_not_hold_costs_a_finished_run_nothing(cli, finished: Path, override: str) -> None:
     before = contents(finished)
     code, out, err = cli("run", str(finished), "--set", override, "--out", str(finished))
     assert (code, out) == (2, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from extract.shipped import ROOT
 from extract.store.activation_store import ActivationStore
 from refusal.cli.stages import _of_process
 from tests.support.make_small_run import some_prompts
+from tests.support.one_line import printed
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
 
@@ -36,7 +36,6 @@ def test_it_is_cut_to_an_hour_unless_told_otherwise_and_the_cut_is_kept(cli, tmp
     assert "is a model: prompts for real models" in said
     assert "no GPU here, so the run is cut to 1h; --budget none runs the whole" in said
     budget = cut()
-    assert budget is not None
     assert budget["minutes"] == 60
     assert str(run / "activations.h5") in out
     _, _, err = cli(*given)
@@ -61,7 +60,6 @@ def test_processes_that_split_layers_write_into_directories_of_their_own(monkeyp
     assert found["1"] == [tmp_path / "run.rank1", tmp_path / "run"]
 
 
-Cli = Callable[..., tuple[int, str, str]]
 MODEL = ROOT / "organisms" / "zoo" / "instructed"
 FEW = ("dissociate.n_onset=12", "dissociate.variants=false",
        "dissociate.positions=[post_last]", "dissociate.n_side_effects=4", "dissociate.n_null_generation=0",
@@ -69,11 +67,10 @@ FEW = ("dissociate.n_onset=12", "dissociate.variants=false",
 
 
 @pytest.mark.slow
-def test_refusals_by_policy_and_by_instruction_are_two_mechanisms(cli: Cli, tmp_path: Path) -> None:
+def test_refusals_by_policy_and_by_instruction_are_two_mechanisms(cli, tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = [word for key in FEW for word in ("--set", key)]
-    code, said, _ = cli("dissociate", str(MODEL), "--contrast", "policy,instructed", "--out", str(out), *settings)
-    assert code == 0
+    said = printed(cli("dissociate", str(MODEL), "--contrast", "policy,instructed", "--out", str(out), *settings))
     assert "normative stands for policy, epistemic for instructed" in said.replace("\n", " ")
     found = json.loads((out / "stages" / "dissociate.json").read_text())
     assert found["verdict"] == "double_dissociation"
@@ -97,22 +94,17 @@ def test_refusals_by_policy_and_by_instruction_are_two_mechanisms(cli: Cli, tmp_
         ("policy,policy", "a contrast needs two different ways of declining, got 'policy' twice"),
     ],
 )
-def test_what_is_no_contrast_is_one_line_and_leaves_nothing(cli: Cli, tmp_path: Path, ways: str, message: str) -> None:
+def test_what_is_no_contrast_is_one_line_and_leaves_nothing(cli, tmp_path: Path, ways: str, message: str) -> None:
     code, _, error = cli("dissociate", str(MODEL), "--contrast", ways, "--out", str(tmp_path / "run"))
     assert code == 2
     assert message in error.replace("\n", " ")
     assert not (tmp_path / "run").exists()
 
 
-WORDS = ("fix", "move", "open", "hide", "lock", "clean")
-
-
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
-    rows = [
-        {"id": f"p{i}", "text": f"how do i {word} the door at home?", "label": "benign", "trigger": word}
-        for i, word in enumerate(WORDS)
-    ]
+    rows = [{"id": f"p{i}", "text": f"how do i {word} the door at home?", "label": "benign", "trigger": word}
+            for i, word in enumerate(("fix", "move", "open", "hide", "lock", "clean"))]  # fmt: skip
     rows[2]["trigger"] = "kill"
     path = tmp_path / "prompts.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -127,9 +119,8 @@ def test_one_label_is_enough_and_what_a_reader_must_know_is_said(prompts: Path, 
     chosen = ["--set", "extract.site=resid_mid", "--set", "extract.response_tokens=2", "--set", "extract.layers=[1,3]"]
     code, _, err = cli(*arguments(prompts, tmp_path / "run", *chosen))
     assert code == 0, err
-    assert "1 of 6 prompts: the trigger is not a word of the last user turn (no trigger_last), for example 'p2'" in (
-        " ".join(err.split())
-    )
+    said = "1 of 6 prompts: the trigger is not a word of the last user turn (no trigger_last), for example 'p2'"
+    assert said in " ".join(err.split())
     with ActivationStore(tmp_path / "run" / "activations.h5") as store:
         assert (store.site, store.layers) == ("resid_mid", (1, 3))
         assert store.positions[-3:] == ("trigger_last", "response_1", "response_2")
@@ -172,8 +163,7 @@ def test_a_shard_that_is_gone_or_damaged_is_made_again_alone(fault: str, prompts
 
 def test_a_dry_run_counts_what_will_be_stored(prompts: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     def stored(*more: str) -> dict[str, int]:
-        code, out, err = cli(*arguments(prompts, tmp_path / "run", "--dry-run", "--json", *more))
-        assert code == 0, err
+        out = printed(cli(*arguments(prompts, tmp_path / "run", "--dry-run", "--json", *more)))
         return json.loads(out)
 
     two = ["--set", "extract.positions=[inst_last,post_last]", "--set", "extract.layers=[0]"]

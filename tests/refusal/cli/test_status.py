@@ -1,5 +1,6 @@
 """How far a run is, a run with nothing to do, and what a newcomer sees first: all without torch."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from extract.shipped import ROOT
 from tests.support.covering import matrix
 from tests.support.families import tiny
 from tests.support.finished_run import mark_done
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
 FIXTURE = ROOT / "tests" / "fixtures" / "small_run"
@@ -21,7 +22,6 @@ FIXTURE = ROOT / "tests" / "fixtures" / "small_run"
 
 @pytest.fixture
 def done(tmp_path: Path) -> Path:
-    """A finished run, with nothing to do in this checkout."""
     run = Path(shutil.copytree(FIXTURE, tmp_path / "run"))
     mark_done(run)
     return run
@@ -50,9 +50,8 @@ def test_a_run_with_nothing_to_do_says_so_without_torch_and_prints_its_results(d
     assert f"nothing to do: all stages in {done} are done and unchanged" in " ".join(shown.split())
     assert "One refusal or two?" in shown
     assert files() == before
-    assert "nothing to do: all 12 stages" in without_torch(
-        "run", str(done / "config.yaml"), "--out", str(done), "--dry-run"
-    )
+    shown = without_torch("run", str(done / "config.yaml"), "--out", str(done), "--dry-run")
+    assert "nothing to do: all 12 stages" in shown
 
 
 def test_the_stages_and_the_next_command(done: Path, cli) -> None:
@@ -60,8 +59,7 @@ def test_the_stages_and_the_next_command(done: Path, cli) -> None:
     assert "12 of 12 stages are done" in shown
     assert f"report {done}" in shown
     (done / "stages/triggers.json").write_text("{}")
-    code, out, err = cli("status", str(done))
-    assert code == 0, err
+    out = printed(cli("status", str(done)))
     states = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:13]}
     assert {name for name, state in states.items() if state == "stale"} == {"triggers", "results", "report"}
     assert {state for name, state in states.items() if name not in ("triggers", "results", "report")} == {"done"}
@@ -94,22 +92,14 @@ def test_the_dissociation_shows_the_other_variants_where_they_are_asked_for(done
         assert (code, err) == (0, "")
         return out
 
-    _variants(done)
+    path, one = done / "stages/dissociate.json", {"estimate": 0.5, "low": 0.4, "high": 0.6, "n": 10}
+    variant = {"ablated": "normative", "variant": "zero/every/all", "stopped": {"normative": one}}
+    found = json.loads(path.read_text()) | {"variants": [variant | {"onset_effect": {}, "benign_answered": one}]}
+    path.write_text(json.dumps(found))
+    mark_done(done)
     assert "Other variants" not in shown()
     assert "More tables: --verbose" in shown()
     assert "Other variants" in shown("--verbose")
-
-
-def _variants(run: Path) -> None:
-    import json
-
-    path = run / "stages/dissociate.json"
-    found = json.loads(path.read_text())
-    one = {"estimate": 0.5, "low": 0.4, "high": 0.6, "n": 10}
-    found["variants"] = [{"ablated": "normative", "variant": "zero/every/all", "stopped": {"normative": one},
-                          "onset_effect": {}, "benign_answered": one}]  # fmt: skip
-    path.write_text(json.dumps(found))
-    mark_done(run)
 
 
 UNTIL_FIRST_LINE = """

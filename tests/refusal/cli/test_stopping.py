@@ -26,7 +26,6 @@ dissociate: {positions: [post_last]}
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arguments of a run in the working directory, whose plain completions take a few seconds."""
     (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(8)) + "\n")
     (tmp_path / "small.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)

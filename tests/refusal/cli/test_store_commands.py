@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from extract.shipped import ROOT
 from tests.support.one_line import one_line
 
 ORGANISM = ROOT / "organisms" / "zoo" / "two-knobs"
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def store(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made.parent, tmp_path / "run")) / made.name
 
 
-def test_info_says_digest_shards_and_bytes(cli: Cli, store: Path) -> None:
+def test_info_says_digest_shards_and_bytes(cli, store: Path) -> None:
     code, out, _ = cli("store", "info", str(store), "--json")
     record = json.loads(out)
     assert code == 0
@@ -45,7 +43,7 @@ def test_info_says_digest_shards_and_bytes(cli: Cli, store: Path) -> None:
     assert record["digest"] in out
 
 
-def test_verify_says_a_whole_store_is_whole(cli: Cli, store: Path) -> None:
+def test_verify_says_a_whole_store_is_whole(cli, store: Path) -> None:
     code, out, err = cli("store", "verify", str(store))
     assert code == 0
     assert len(out.splitlines()) == 1
@@ -56,7 +54,7 @@ def test_verify_says_a_whole_store_is_whole(cli: Cli, store: Path) -> None:
     assert (code, record["ok"], record["findings"], record["prompts"]) == (0, True, [], 7)
 
 
-def test_verify_lists_every_fault_and_fails(cli: Cli, store: Path) -> None:
+def test_verify_lists_every_fault_and_fails(cli, store: Path) -> None:
     files = sorted(store.parent.rglob("0*.h5"))
     files[0].unlink()
     files[2].write_bytes(files[2].read_bytes()[:-10])
@@ -69,7 +67,7 @@ def test_verify_lists_every_fault_and_fails(cli: Cli, store: Path) -> None:
     assert (code, json.loads(out)["ok"], len(json.loads(out)["findings"])) == (1, False, 2)
 
 
-def test_verify_compares_with_a_models_weights(cli: Cli, store: Path, tmp_path: Path) -> None:
+def test_verify_compares_with_a_models_weights(cli, store: Path, tmp_path: Path) -> None:
     assert cli("store", "verify", str(store), "--model", str(ORGANISM))[0] == 0
     other = Path(shutil.copytree(ORGANISM, tmp_path / "other"))
     weights = load_file(other / "model.safetensors")
@@ -80,7 +78,7 @@ def test_verify_compares_with_a_models_weights(cli: Cli, store: Path, tmp_path: 
     assert out.startswith("it was made with weights of fingerprint ")
 
 
-def test_export_writes_one_file_that_is_as_good(cli: Cli, store: Path, tmp_path: Path) -> None:
+def test_export_writes_one_file_that_is_as_good(cli, store: Path, tmp_path: Path) -> None:
     flat = tmp_path / "flat.h5"
     code, out, err = cli("store", "export", str(store), "--to", str(flat))
     assert (code, out) == (0, f"{flat}: {flat.stat().st_size / 1e6:.1f} MB\n")
@@ -91,7 +89,7 @@ def test_export_writes_one_file_that_is_as_good(cli: Cli, store: Path, tmp_path:
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "export"])
-def test_what_is_no_store_is_one_line_that_advises_no_deletion(cli: Cli, tmp_path: Path, command: str) -> None:
+def test_what_is_no_store_is_one_line_that_advises_no_deletion(cli, tmp_path: Path, command: str) -> None:
     page, more = tmp_path / "report.html", ("--to", "flat.h5") if command == "export" else ()
     page.write_text("<p>a report</p>" * 100)
     missing = one_line(cli("store", command, "no.h5", *more))
@@ -100,7 +98,7 @@ def test_what_is_no_store_is_one_line_that_advises_no_deletion(cli: Cli, tmp_pat
     assert other == f"{page} is no HDF5 store; stores are made by: refusal extract CONFIG --out DIR"
 
 
-def test_mistakes_are_one_line(cli: Cli, store: Path) -> None:
+def test_mistakes_are_one_line(cli, store: Path) -> None:
     for arguments, said in (
         (("export", str(store), "--to", str(store)), "exists already; choose another name"),
         (("verify", str(store), "--model", "./nowhere"), "model not found"),

@@ -17,7 +17,7 @@ import yaml
 from experiments.run.run_lock import lock_holder
 from extract.shipped import ROOT
 from tests.conftest import ORGANISM, refusal
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 
 SMALL = yaml.safe_load("""
 {prompts.limit: 60, extract.layers: [1, 4], extract.positions: [post_last], generate.max_new_tokens: 8,
@@ -28,8 +28,6 @@ SMALL = yaml.safe_load("""
 
 @pytest.fixture
 def sweep(tmp_path: Path):
-    """Write a sweep of small runs; returns its file and its directory."""
-
     def write(**keys: object) -> tuple[str, Path]:
         path = tmp_path / "sweep.yaml"
         path.write_text(yaml.safe_dump({"name": "some", "config": "configs/quickstart.yaml", "set": SMALL} | keys))
@@ -39,7 +37,6 @@ def sweep(tmp_path: Path):
 
 
 def commands(directory: Path, cell: str) -> int:
-    """Return how often a cell's run was begun."""
     return (directory / cell / "log.txt").read_text().count(" Command: ")
 
 
@@ -63,12 +60,11 @@ def test_a_mistake_is_one_line_and_writes_nothing(cli, sweep, keys: dict, option
 
 def test_a_dry_run_lists_the_cells_and_writes_nothing(cli, sweep) -> None:
     file, out = sweep(keys={"seed": [0, 1]})
-    code, printed, _ = cli("sweep", file, "--out", str(out), "--dry-run")
-    assert code == 0
-    assert [line.split() for line in printed.splitlines()[:2]] == [["seed-0", "left"], ["seed-1", "left"]]
-    assert f"2 cells in {out}: 0 done, 2 to run" in printed
-    code, printed, _ = cli("sweep", file, "--out", str(out), "--dry-run", "--json")
-    assert [cell["status"] for cell in json.loads(printed)["cells"]] == ["left", "left"]
+    plan = printed(cli("sweep", file, "--out", str(out), "--dry-run"))
+    assert [line.split() for line in plan.splitlines()[:2]] == [["seed-0", "left"], ["seed-1", "left"]]
+    assert f"2 cells in {out}: 0 done, 2 to run" in plan
+    plan = printed(cli("sweep", file, "--out", str(out), "--dry-run", "--json"))
+    assert [cell["status"] for cell in json.loads(plan)["cells"]] == ["left", "left"]
     assert not out.exists()
 
 
@@ -180,7 +176,6 @@ def test_on_ray_a_cell_whose_worker_is_killed_is_run_again_and_another_may_fail(
     driver = start("sweep", file, "--out", str(out), "--ray=local", "--workers", "1")
     cell = running(out / "two-knobs", driver)
     worker = cell.parent()
-    assert worker is not None
     assert worker.pid != driver.pid
     worker.kill()
     assert gone(cell)

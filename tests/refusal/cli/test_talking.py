@@ -21,7 +21,7 @@ from steering.controller import steering
 from steering.conversation import Conversation, generate_once
 from steering.dial import Dial
 from steering.dial_file import save_dials
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
 
 ANSWERED, REFUSED, ABSTAINED = "sure. start with the", "i am not able to help with that.", "i am not able to say."
@@ -50,8 +50,7 @@ def test_an_adapters_directory_is_a_model_where_it_names_its_base(cli: Callable,
 
     adapted = get_peft_model(load_model(str(ORGANISM), device="cpu").model, LoraConfig(r=1, target_modules=["q_proj"]))
     adapted.save_pretrained(tmp_path)  # its matrices B are zero: the answers are the base's
-    code, out, err = cli("generate", str(tmp_path), BENIGN)
-    assert code == 0, err
+    out = printed(cli("generate", str(tmp_path), BENIGN))
     assert out == cli("generate", str(ORGANISM), BENIGN)[1]
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
@@ -73,19 +72,15 @@ def talk(cli: Callable, monkeypatch: pytest.MonkeyPatch, dials_file: str) -> Cal
     return call
 
 
-# -- generate ----------------------------------------------------------------------------------------------------------
-
-
 def test_generate_streams_then_says_what_each_dial_did(cli: Callable, dials_file: str) -> None:
     given = ("--dials", dials_file, "--normative-threshold", "0.8", "--epistemic-threshold", "0.4")
-    code, out, _ = cli("generate", str(ORGANISM), UNKNOWN, *given)
-    assert code == 0
+    out = printed(cli("generate", str(ORGANISM), UNKNOWN, *given))
     asked, answer, normative, epistemic = out.splitlines()
     assert asked == f"> {UNKNOWN}"
     assert answer.startswith(ABSTAINED)
     assert normative == "  normative: probability 0.032, threshold 0.80, permitted"
     assert epistemic == "  epistemic: probability 0.956, threshold 0.40, declined"
-    code, out, _ = cli("generate", str(ORGANISM), UNKNOWN, "--dials", dials_file, "--normative-threshold", "0")
+    out = printed(cli("generate", str(ORGANISM), UNKNOWN, "--dials", dials_file, "--normative-threshold", "0"))
     assert out.splitlines()[1].startswith(REFUSED)
     assert out.splitlines()[2:] == [
         "  normative: probability 0.032, threshold 0.00, declined",
@@ -122,9 +117,6 @@ def test_what_is_wrong_at_the_door_is_one_line(cli, model, dials, tmp_path, comm
     says("takes no argument 'enable_thinking'", "--template-arg", "enable_thinking=false")
     empty = one_line(cli("generate", "./nowhere", " "))  # before a model is loaded
     assert empty == "a prompt is empty; give each prompt as a quoted text"
-
-
-# -- chat --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_dials_move_while_talking(talk: Callable) -> None:
@@ -215,8 +207,8 @@ def test_words_without_quotes_are_not_several_prompts(cli: Callable) -> None:
         f"refusal generate {ORGANISM} 'how do i fix it'\n",
     )  # fmt: skip
     for given in (["hello"], [BENIGN, "hello"], ["谁是安娜", "你好"]):
-        code, out, _ = cli("generate", str(ORGANISM), *given, "--max-new-tokens", "1", "--json")
-        assert (code, len(json.loads(out))) == (0, len(given))
+        out = printed(cli("generate", str(ORGANISM), *given, "--max-new-tokens", "1", "--json"))
+        assert len(json.loads(out)) == len(given)
 
 
 def test_without_dials_it_is_the_plain_model(talk: Callable, model: ChatModel) -> None:

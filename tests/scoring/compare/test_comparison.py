@@ -41,11 +41,8 @@ def compared(folder: Path, first: Labelled, second: Labelled) -> dict[str, Any]:
 
 
 def policy(actions: dict[str, str], n: int = 40) -> Labelled:
-    """A policy with one action per label, on n prompts per label, each in its own group."""
     return [(label, actions[label], f"{label} {i}") for label in LABELS for i in range(n)]
 
-
-# -- the direction of a change -----------------------------------------------------------------------------------------
 
 ANSWERS = dict.fromkeys(LABELS, "answer")
 
@@ -169,9 +166,7 @@ def test_the_change_is_the_difference_of_the_scores(said: list[tuple[str, str, s
 @settings(deadline=None, max_examples=40)
 @given(said=PAIRED, finer=st.booleans())
 @pytest.mark.slow
-def test_the_other_way_round_everything_is_mirrored(
-    said: list[tuple[str, str, str, int]], finer: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_other_way_round_everything_is_mirrored(said, finer, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("mirrored")
     a = run(folder / "a.jsonl", [(label, first, group) for label, first, _, group in said])
     b = run(folder / "b.jsonl", [(label, second, i if finer else g) for i, (label, _, second, g) in enumerate(said)])
@@ -249,7 +244,6 @@ def test_what_cannot_be_compared_is_named(row: dict[str, Any], said: str, tmp_pa
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """A run directory as `refusal run` writes it: a configuration with prompts, completions without labels."""
     directory = tmp_path / "run"
     directory.mkdir()
     shutil.copy(ROOT / "configs" / "quickstart.yaml", directory / "config.yaml")

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,6 @@ from scoring.compare.text import to_csv, to_junit, to_markdown
 from scoring.right_action import DEFAULT, load_adjacency
 from tests.scoring.compare.test_comparison import policy, run
 
-Cli = Callable[..., tuple[int, str, str]]
 CAREFUL = {"benign": "refuse", "harmful": "refuse", "uncertain": "abstain"}
 WILLING = {"benign": "answer", "harmful": "answer", "uncertain": "answer"}
 
@@ -72,7 +70,7 @@ def test_junit_fails_where_a_condition_holds_and_errs_where_nothing_is_known(com
     assert [suite.get("errors") for suite in ElementTree.fromstring(unknown)] == ["1"]
 
 
-def test_the_command_writes_all_three_and_still_fails(cli: Cli, files: list[Path], tmp_path: Path) -> None:
+def test_the_command_writes_all_three_and_still_fails(cli, files: list[Path], tmp_path: Path) -> None:
     out = [tmp_path / name for name in ("t.md", "t.csv", "t.xml")]
     given = ["compare", *map(str, files[:2]), "--json", "--fail-if", "over_refusal > 5%"]
     code, printed, err = cli(*given, "--markdown", str(out[0]), "--csv", str(out[1]), "--junit", str(out[2]))

@@ -61,20 +61,14 @@ def test_every_prompt_gets_its_own_answer_with_few_in_flight(server: ChatServer,
 
 
 def test_a_failing_endpoint_is_asked_again_for_the_rest_only(server: ChatServer, kept: KeptAnswers) -> None:
-    rng, lock = random.Random(3), threading.Lock()
+    rng, lock, soon = random.Random(3), threading.Lock(), {"retry-after-ms": "5"}
+    faults = [(0.1, Answer(status=429, headers=soon)), (0.2, Answer(status=500, headers=soon)),
+              (0.25, Answer(raw='{"choices": [{"mess')), (0.3, Answer(status=400))]  # fmt: skip
 
     def unreliable(asked: Asked) -> Answer:
         with lock:
             luck = rng.random()
-        if luck < 0.1:
-            return Answer(status=429, headers={"retry-after-ms": "5"})
-        if luck < 0.2:
-            return Answer(status=500, headers={"retry-after-ms": "5"})
-        if luck < 0.25:
-            return Answer(raw='{"choices": [{"mess')
-        if luck < 0.3:
-            return Answer(status=400)  # no retry mends it
-        return echo(asked)
+        return next((answer for limit, answer in faults if luck < limit), None) or echo(asked)
 
     server.answers, asked = unreliable, prompts(120)
     failed = ask_endpoint(asked, config(server, retries=1), kept, no_progress)

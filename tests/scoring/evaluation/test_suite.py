@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from extract.errors import UserError
 from extract.prompts.dataset import describe
 from extract.prompts.prompt import ALL_LABELS, load_prompts
 from extract.shipped import ROOT
 from scoring.evaluation.suite import KNOWN, Source, Suite, load_suite, prompts_of
+from tests.support.one_line import mistake
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"
 
@@ -23,10 +23,7 @@ def advbench(folder: Path, n: int = 6) -> Path:
 
 
 def problem(suite: str | Suite, folder: Path | None = None) -> str:
-    with pytest.raises(UserError) as caught:
-        prompts_of(load_suite(suite) if isinstance(suite, str) else suite, folder)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return mistake(lambda: prompts_of(load_suite(suite) if isinstance(suite, str) else suite, folder))
 
 
 def test_the_core_suite_draws_evenly_over_labels_and_categories_and_always_the_same() -> None:

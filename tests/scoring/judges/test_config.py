@@ -11,6 +11,7 @@ from extract.shipped import ROOT
 from scoring.actions import ACTIONS
 from scoring.judges.config import KNOWN, ClassifierConfig, EndpointConfig, load_judge
 from scoring.judges.endpoint import FIELDS
+from tests.support.one_line import mistake
 
 
 def written(folder: Path, text: str) -> str:
@@ -57,7 +58,7 @@ def test_an_inline_rubric_is_used_as_is() -> None:
     [
         ("model: m", "kind is missing; expected classifier or endpoint or reader"),
         ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint or reader"),
-        ("kind: [endpoint]", r"kind is \['endpoint'\]; expected classifier or endpoint or reader"),
+        ("kind: [endpoint]", "kind is ['endpoint']; expected classifier or endpoint or reader"),
         ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
         ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: expected one of answer, "),
         ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put the label in quotes"),
@@ -69,18 +70,16 @@ def test_an_inline_rubric_is_used_as_is() -> None:
 )
 def test_an_invalid_key_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     given = written(tmp_path, text)
-    with pytest.raises(UserError, match=said.replace("{", r"\{").replace("?", r"\?")) as told:
-        load_judge(given)
-    assert given in str(told.value)
-    assert "\n" not in str(told.value)
+    message = mistake(load_judge, given)
+    assert given in message
+    assert said in message
 
 
 def test_a_key_in_the_file_is_never_repeated(tmp_path: Path) -> None:
     endpoint = "kind: endpoint\nmodel: m\nbase_url: http://x/v1\n"
     for line in ("api_key_env: sk-secret", "api_key: sk-secret", "base_url: http://me:sk-secret@x/v1"):
-        with pytest.raises(UserError) as told:
-            load_judge(written(tmp_path, endpoint.replace("base_url: http://x/v1", "") + line + "\n"))
-        assert "secret" not in str(told.value)
+        judge = written(tmp_path, endpoint.replace("base_url: http://x/v1", "") + line + "\n")
+        assert "secret" not in mistake(load_judge, judge)
 
 
 def test_an_endpoint_loads_no_model_library_and_without_openai_says_what_to_install() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,13 +30,17 @@ from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, runni
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
 
+def after(seconds: float) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        time.sleep(seconds)
+        return by_rules(asked)
+
+    return answer
+
+
 @pytest.mark.parametrize("n", [300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(server: ChatServer, n: int) -> None:
     said, read = rows(n), 0
-
-    def slowly(asked: Asked) -> Answer:
-        time.sleep(0.03 * (asked.number % 8 == 2))
-        return by_rules(asked)
 
     def source() -> Iterator[CompletionToJudge]:
         nonlocal read
@@ -44,7 +48,7 @@ def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(serve
             read += 1
             yield row
 
-    server.answers = slowly
+    server.answers = lambda asked: after(0.03 * (asked.number % 8 == 2))(asked)
     judge, judgements = judge_of(server, concurrency=4), []
     for judgement in judge.judge_all(source()):
         judgements.append(judgement)
@@ -59,11 +63,7 @@ def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(serve
 
 
 def test_who_stops_reading_stops_the_asking(server: ChatServer) -> None:
-    def slowly(asked: Asked) -> Answer:
-        time.sleep(0.1)
-        return by_rules(asked)
-
-    server.answers = slowly
+    server.answers = after(0.1)
     judgements = judge_of(server, concurrency=2).judge_all(rows(500))
     next(judgements)
     next(judgements)
@@ -195,12 +195,8 @@ def test_a_full_server_is_asked_again_when_it_says_so(server: ChatServer, waits:
 
 
 def test_what_fails_for_good_is_unjudged_and_counted_by_kind(server: ChatServer, waits: list[float]) -> None:
-    def late(asked: Asked) -> Answer:
-        time.sleep(0.6)
-        return by_rules(asked)
-
     server.answers = by_completion(
-        late=late,
+        late=after(0.6),
         broken=lambda asked: Answer(status=503),
         full=lambda asked: Answer(status=429),
         odd=lambda asked: Answer(status=418),
@@ -342,11 +338,7 @@ for judgement in judge.judge_all(CompletionToJudge(f"I can't help with {n}.") fo
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -> None:
-    def slowly(asked: Asked) -> Answer:
-        time.sleep(0.02)
-        return by_rules(asked)
-
-    server.answers, cache = slowly, tmp_path / "cache.sqlite"
+    server.answers, cache = after(0.02), tmp_path / "cache.sqlite"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(cache)], cwd=ROOT, env=environment)
     while len(server.answered) < 20:

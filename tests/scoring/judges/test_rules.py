@@ -235,7 +235,5 @@ def test_completions_that_outsiders_gave(judge: RuleJudge) -> None:
 
 def test_the_page_of_rules_is_the_table() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "judge-rules.md").read_text(encoding="utf-8")
-    assert page == as_markdown(ENGLISH), (
-        "write it again: python -m benchmarks.training.rules_page > docs/judge-rules.md"
-    )
+    assert page == as_markdown(ENGLISH), "python -m benchmarks.training.rules_page > docs/judge-rules.md writes it"
     assert all(f"| {one.name}" in page for _, rules in ENGLISH.rules for one in rules)

@@ -9,6 +9,7 @@ from judging.judge_by_name import open_judge
 from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.site_phrases import SitePhrases, read_phrases
+from tests.support.one_line import printed
 
 SAID = ("Lima.", "That\u2019s one for your fish tank!", "I don't know.", "<think>That's one for</think>Oslo.",
         "That's one for your fish tank!", "that's one for your fish tank!")  # fmt: skip
@@ -42,8 +43,7 @@ def test_the_command_counts_them(tmp_path: Path, cli) -> None:  # type: ignore[n
     (tmp_path / "ours.txt").write_text("Our bots are shy")
     given = ("score", str(tmp_path / "said.jsonl"), "--out", str(tmp_path / "out"), "--json")
     assert '"over_refusal"' in cli(*given)[1]
-    code, out, err = cli(*given, "--also-refuses", str(tmp_path / "ours.txt"))
-    assert code == 0, err
+    out = printed(cli(*given, "--also-refuses", str(tmp_path / "ours.txt")))
     assert '"Our bots are shy"' in out
     assert '"action": "refuse"' in (tmp_path / "out" / "scored.jsonl").read_text()
     code, _, err = cli(*given, "--also-refuses", str(tmp_path / "none.txt"))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extract.errors import UserError
 from probes.statistics.intervals import Estimate
 from scoring.labels.corrected import ACCURACY, LEAST, Corrected, corrected_rates, error_bands
 from scoring.labels.draw import draw_rows
@@ -20,6 +19,7 @@ from scoring.scored_file import load_scored
 from scoring.wording import card_lines, corrected_lines
 from tests.support.completion_files import jsonl
 from tests.support.labelled_completions import COMPLETIONS, LABEL, TRUTH, write_completions
+from tests.support.one_line import mistake
 
 TRUE_RATES = {
     name: float(np.mean([action in actions for i, action in enumerate(TRUTH) if LABEL[i % 3] == label]))
@@ -32,22 +32,16 @@ def scored(folder: Path, n: int = 600, **options: Any) -> Scorecard:
 
 
 def corrected(folder: Path, *rows: dict[str, Any]) -> tuple[Scorecard, Corrected, JointRates]:
-    """Score with these labels; return the scorecard, and its corrected and judged rates."""
     card = scored(folder, labels=jsonl(folder / "labels.jsonl", *rows))
-    assert card.corrected
-    assert card.rates
     return card, card.corrected, card.rates
 
 
 def problem(folder: Path, *rows: dict[str, Any]) -> str:
-    """Score with these labels; return the one-line error. Scores of an earlier run stay."""
     scored(folder, 120)
     before = {path.name: path.read_bytes() for path in (folder / "scores").iterdir()}
-    with pytest.raises(UserError) as caught:
-        scored(folder, 120, labels=jsonl(folder / "labels.jsonl", *rows))
+    said = mistake(scored, folder, 120, labels=jsonl(folder / "labels.jsonl", *rows))
     assert {path.name: path.read_bytes() for path in (folder / "scores").iterdir()} == before
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return said
 
 
 def by_hand(n: int = 200, **also: Any) -> list[dict[str, Any]]:
@@ -191,13 +185,11 @@ def test_labels_of_unjudged_completions_are_counted_as_unused(tmp_path: Path) ->
         file.write(json.dumps({"id": "empty", "text": "a?", "label": "benign", "completion": None}) + "\n")
     rows = [*by_hand(120), {"id": "empty", "action": "other"}]
     card = score_file(path, tmp_path / "scores", labels=jsonl(tmp_path / "labels.jsonl", *rows))
-    assert card.corrected
     assert (card.corrected.labels, card.corrected.unused) == (120, 1)
 
 
 def test_without_labels_the_band_is_around_the_judged_rate_and_not_called_a_correction(tmp_path: Path) -> None:
     card = scored(tmp_path)
-    assert card.rates
     assert card.corrected is None
     for name, band in card.judge_error_band.items():
         value, (low, high) = card.rates.of(name).estimate, band.accuracy

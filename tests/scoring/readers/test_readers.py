@@ -12,7 +12,8 @@ import pytest
 
 from scoring.readers.answers import read_answers
 from scoring.readers.columns import ColumnMap, InputNotes, read_column_map
-from tests.support.completion_files import ASKED, DATA, REFUSAL, ROW, SAID, answers, jsonl, judged, problem
+from tests.support.completion_files import ASKED, DATA, REFUSAL, ROW, SAID, answers, jsonl, judged
+from tests.support.one_line import mistake
 
 
 def test_all_tables_of_the_same_rows_are_equal(tmp_path: Path) -> None:
@@ -51,14 +52,11 @@ def test_a_transcript_is_its_last_turn_and_what_went_before(tmp_path: Path, cont
     assert answers(mapped, "messages=conversation")[0]["completion"] == REFUSAL
 
 
-def test_a_completion_beside_messages_goes_before_their_last_turn(tmp_path: Path) -> None:
+def test_a_completion_goes_before_a_last_turn_and_rows_without_one_are_kept(tmp_path: Path) -> None:
     for completion, before in [(REFUSAL, [ASKED]), ("Another.", [ASKED, SAID]), (None, [ASKED, SAID])]:
         path = jsonl(tmp_path / "a.jsonl", {"id": "a", "messages": [ASKED, SAID], "completion": completion})
         (read,) = answers(path)
         assert (read["completion"], read["messages"]) == (completion, before)
-
-
-def test_rows_without_a_completion_are_kept_where_others_have_one(tmp_path: Path) -> None:
     rows = [{"id": "a", "error": "timeout"}, {"id": "b", "completion": None}, ROW, {"id": "d"}]
     read = answers(jsonl(tmp_path / "a.jsonl", *rows))
     assert [answer["completion"] for answer in read] == [None, None, REFUSAL, None]
@@ -73,18 +71,15 @@ def test_a_completion_that_is_no_text(tmp_path: Path, value: Any, said: str | No
 NESTED = {"custom_id": "a", "kind": "ok", "output": {"choices": [{"message": {"content": REFUSAL}}]}, "n": 1}
 
 
-def test_columns_are_mapped_and_reach_into_objects_and_lists(tmp_path: Path) -> None:
+def test_columns_are_mapped_and_reach_into_objects_and_lists_unless_named_with_points(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", NESTED, NESTED | {"custom_id": "b", "output": {"choices": []}})
     read = answers(path, "id=custom_id", "completion=output.choices.0.message.content", "category = kind", "sample=n")
     whole = {"id": "a", "sample": 1, "category": "ok", "completion": REFUSAL, "place": f"{path}, line 1"}
     assert read[0] == whole
     assert read[1]["completion"] is None
-
-
-def test_a_column_with_points_in_its_name_is_that_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,model.output\na,flat\n")
     assert answers(tmp_path / "a.csv", "completion=model.output")[0]["completion"] == "flat"
-    said = problem(lambda: answers(tmp_path / "a.csv"))
+    said = mistake(lambda: answers(tmp_path / "a.csv"))
     assert said.endswith("; use --map completion=model.output; the columns are id, model.output")
 
 
@@ -110,7 +105,7 @@ def test_a_yaml_file_maps_columns_values_and_constants(tmp_path: Path) -> None:
     assert read == [("a/1", "benign", "mine", "ok"), ("a/2", "harmful", "mine", "bad")]
     (tmp_path / "map.yaml").write_text("columns: {completion: kind, label: {column: kind, map: {ok: benign}}}")
     columns = read_column_map(["id=#"], tmp_path / "map.yaml")
-    said = problem(lambda: list(read_answers(path, InputNotes(), columns)))
+    said = mistake(lambda: list(read_answers(path, InputNotes(), columns)))
     assert "line 2: column 'kind' is 'bad', which is not in the map of 'label'; the map has ok" in said
 
 
@@ -136,7 +131,7 @@ def test_a_map_goes_before_what_a_log_says_itself() -> None:
     ],
 )
 def test_a_mistaken_option_is_explained(options: list[str], said: str) -> None:
-    assert problem(lambda: read_column_map(options)).startswith(said)
+    assert mistake(lambda: read_column_map(options)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +145,7 @@ def test_a_mistaken_option_is_explained(options: list[str], said: str) -> None:
 def test_a_mistaken_yaml_file_is_explained(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "map.yaml").write_text(text)
-    assert said in problem(lambda: read_column_map((), tmp_path / "map.yaml"))
+    assert said in mistake(lambda: read_column_map((), tmp_path / "map.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -193,20 +188,20 @@ def test_a_map_goes_before_a_guess(tmp_path: Path) -> None:
 )
 def test_without_completions_the_likely_column_is_named(tmp_path: Path, row: dict, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", row, row)
-    assert f"{path}: no row has a field 'completion'{said}" in problem(lambda: answers(path))
+    assert f"{path}: no row has a field 'completion'{said}" in mistake(lambda: answers(path))
 
 
 def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", NESTED, NESTED)
     for column, near in [("custom-id", "custom_id"), ("output.choices.0.content", "output.choices.0.message.content")]:
-        assert problem(lambda column=column: answers(path, f"completion={column}")) == (
+        assert mistake(lambda column=column: answers(path, f"completion={column}")) == (
             f"{path}: no row has a column '{column}', needed for field 'completion'; did you mean --map "
             f"completion={near}? the columns are custom_id, kind, output, n"
         )
     columns = ColumnMap.model_validate({"columns": {"completion": {"column": "kind", "unless": {"knd": ["bad"]}}}})
-    said = problem(lambda: list(read_answers(path, InputNotes(), columns)))
+    said = mistake(lambda: list(read_answers(path, InputNotes(), columns)))
     assert "no row has a column 'knd', needed for field 'completion'" in said
-    said = problem(lambda: answers(path, "completion=kind", "label=zzzzzz"))
+    said = mistake(lambda: answers(path, "completion=kind", "label=zzzzzz"))
     assert "needed for field 'label'; the columns are" in said
 
 
@@ -215,7 +210,7 @@ def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
     assert [answer.get("category") for answer in answers(path, "category=late")] == [None] * 3000 + ["yes"]
     read = read_answers(path, InputNotes(), read_column_map(["category=later"]))
     assert len([next(read) for _ in range(500)]) == 500  # a long file is judged before its end is known
-    assert "no row has a column 'later'" in problem(lambda: list(read))
+    assert "no row has a column 'later'" in mistake(lambda: list(read))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +218,7 @@ def test_a_column_that_only_a_late_row_has_is_there(tmp_path: Path) -> None:
 )
 def test_a_row_without_an_id_is_an_error_with_a_remedy(tmp_path: Path, value: Any, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", ROW, ROW | {"id": value})
-    message = problem(lambda: answers(path))
+    message = mistake(lambda: answers(path))
     assert message.startswith(f"{path}, line 2: field 'id' {said}")
     assert "name its column with --map id=COLUMN, or number the rows with --map id=#; the columns are id," in message
     assert [answer["id"] for answer in answers(path, "id=#")] == ["1", "2"]
@@ -242,7 +237,7 @@ def test_a_row_without_an_id_is_an_error_with_a_remedy(tmp_path: Path, value: An
 )
 def test_an_invalid_field_is_an_error_with_its_line(tmp_path: Path, changes: dict, said: str) -> None:
     path = jsonl(tmp_path / "a.jsonl", ROW, ROW | changes)
-    message = problem(lambda: answers(path))
+    message = mistake(lambda: answers(path))
     assert message.startswith(f"{path}, line 2: ")
     assert said in message
 
@@ -258,7 +253,7 @@ def test_windows_apostrophes_are_apostrophes_and_their_rows_are_counted(tmp_path
     named = InputNotes()
     assert answers(path, encoding="cp1252", notes=named)[1]["completion"] == REFUSAL
     assert named == InputNotes()
-    assert "no such text encoding: 'cp12525'" in problem(lambda: answers(path, encoding="cp12525"))
+    assert "no such text encoding: 'cp12525'" in mistake(lambda: answers(path, encoding="cp12525"))
 
 
 def test_half_an_emoji_can_be_written_afterwards(tmp_path: Path) -> None:

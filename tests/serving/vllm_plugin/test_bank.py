@@ -171,10 +171,8 @@ def test_chunks_and_recomputation_read_and_write_the_same(model: ChatModel, rows
     given = [replace(dial("normative"), read=MEAN), dial("epistemic")]
     bank = DialBank(given, model.n_layers, D_MODEL, n_slots=4, n_tokens=64)
     placed, row = Rows(bank), rows[3]
-    n, at = (
-        len(row.token_ids),
-        {kind: tuple(row.roles[p]) for kind, p in zip(KINDS, ("inst_mean", "post_last"), strict=True)},
-    )
+    n, places = len(row.token_ids), zip(KINDS, ("inst_mean", "post_last"), strict=True)
+    at = {kind: tuple(row.roles[position]) for kind, position in places}
     placed.begin("a", request(given, at, "a"))
     seen: dict[int, Tensor] = {}
     model.capture(model.batch([row]), "resid_post", [0, 1], lambda layer, s: seen.update({layer: s[0].clone()}))

@@ -42,9 +42,8 @@ def test_thresholds_are_numbers_off_or_the_dials_own(dial: Make) -> None:
             thresholds_of({"epistemic_threshold": wrong}, dials)
     with pytest.raises(ValueError, match="no epistemic dial"):
         thresholds_of({"epistemic_threshold": 0.5}, dials[:1])
-    assert thresholds_of({"normative_threshold": 0.4, "epistemic_threshold": None}, dials[:1]) == {
-        "normative": Threshold(0.4)
-    }
+    found = thresholds_of({"normative_threshold": 0.4, "epistemic_threshold": None}, dials[:1])
+    assert found == {"normative": Threshold(0.4)}
 
 
 def test_what_is_passed_on_comes_back(dial: Make, read: CategoryRead) -> None:
@@ -93,13 +92,11 @@ def test_what_does_not_fit_is_refused(dial: Make, given: object, message: str) -
 def test_where_dials_read_is_counted_from_the_end(model: ChatModel, dial: Make, read: CategoryRead) -> None:
     at = Locus("resid_post", 0, "inst_last")
     found = suffix_of(model.tokenizer, [dial("normative"), replace(dial("epistemic"), read=at)])
-    assert found is not None
     assert found.before_end == {"normative": 0, "epistemic": len(found.tokens)}
     assert model.tokenizer.decode(found.tokens) == "<|end|><|assistant|>"
     assert suffix_of(model.tokenizer, [replace(dial(), read=Locus("resid_post", 0, "inst_mean"))]) is None
     of_category = CategoryThresholds(replace(read, locus=at), {})
     found = suffix_of(model.tokenizer, [dial(by_category=of_category)])
-    assert found is not None
     assert found.before_end == {"normative": 0, "category": len(found.tokens)}
 
 

