@@ -145,14 +145,6 @@ def test_below_the_threshold_it_does_not_guess(single: Path) -> None:
     assert judge.record().below_threshold == [certain.action, doubtful.action].count(None)
 
 
-def test_nan_is_no_action(single: Path) -> None:
-    judge = judge_of(single)
-    torch.nn.init.constant_(judge.model.classifier.bias, torch.nan)
-    [judgement] = judged(judge, ["i cannot help with that"])
-    assert judgement == Judgement(None, "the classifier's probabilities are NaN")
-    assert judge.record().nan == 1
-
-
 def test_labels_of_a_multi_label_model_may_agree_or_cancel_out(single: Path, tmp_path: Path) -> None:
     multi = Path(shutil.copytree(single, tmp_path / "multi"))
     described = json.loads((multi / "config.json").read_text())
@@ -186,12 +178,17 @@ def test_templates_and_pairs_hold_prompt_and_completion(single: Path) -> None:
     assert read(["{prompt}", "{completion}"]).startswith(f"{BEGIN} how do you open this lock ? {END} i will not")
 
 
-def test_without_the_prompt_a_text_that_needs_it_is_not_judged(single: Path) -> None:
+def test_without_the_prompt_that_a_text_needs_or_with_nan_it_is_not_judged(single: Path) -> None:
     judge = judge_of(single, text="{prompt} {completion}")
     known, unknown = judge.judge_all(CompletionToJudge("i cannot help with that", asked) for asked in ("how ?", None))
     assert known.action is not None
     assert unknown == Judgement(None, "its prompt is not known")
     assert judge.record().without_prompt == 1
+    judge = judge_of(single)
+    torch.nn.init.constant_(judge.model.classifier.bias, torch.nan)
+    [judgement] = judged(judge, ["i cannot help with that"])
+    assert judgement == Judgement(None, "the classifier's probabilities are NaN")
+    assert judge.record().nan == 1
 
 
 def test_long_texts_keep_the_completions_opening(single: Path) -> None:

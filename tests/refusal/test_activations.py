@@ -59,7 +59,7 @@ def test_they_are_the_stream_of_that_layer_at_that_token(either: refusal.Model) 
     np.testing.assert_allclose(before.read(1, "post_last"), found.read(0, "post_last"), rtol=1e-5, atol=1e-6)
 
 
-def test_responses_are_the_models_own_or_those_given(model: refusal.Model) -> None:
+def test_responses_are_the_models_own_or_those_given_also_without_naming_positions(model: refusal.Model) -> None:
     names = ["post_last", *(f"response_{k}" for k in range(1, 7)), "response_mean"]
     own = model.activations(TEXTS[:3], positions=names, layers=[2], max_new_tokens=6, progress=False)
     answers = model.chat(TEXTS[:3], max_new_tokens=6, progress=False)
@@ -79,9 +79,6 @@ def test_responses_are_the_models_own_or_those_given(model: refusal.Model) -> No
     np.testing.assert_allclose(own.read(2, "post_last"), plain.read(2, "post_last"), rtol=1e-4, atol=1e-5)
     others = model.activations(TEXTS[:3], positions="response_mean", layers=2, responses=["no."] * 3, progress=False)
     assert not np.allclose(others.read(2, "response_mean"), given.read(2, "response_mean"))
-
-
-def test_responses_that_are_given_are_captured_without_naming_positions(model: refusal.Model) -> None:
     found = model.activations(TEXTS[:2], responses=["sure.", ""], layers=[0], progress=False)
     assert found.positions[-1] == "response_mean"
     assert found.present[-1].tolist() == [True, False]

@@ -26,7 +26,7 @@ def written(run: refusal.Run) -> dict:
     return json.loads((run.path / "results.json").read_text(encoding="utf-8"))
 
 
-def test_rates_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
+def test_rates_verdicts_and_certificates_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
     for state, key in (("before", "before"), ("with dials", "after")):
         rates = written["rates"][key]
         for name in RATES:
@@ -34,9 +34,6 @@ def test_rates_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
             assert row["value"] == pytest.approx(rates[name]["estimate"])
             assert [row["low"], row["high"]] == pytest.approx([rates[name]["low"], rates[name]["high"]])
             assert row["n"] == rates[name]["n"]
-
-
-def test_verdicts_are_those_of_the_file(run: refusal.Run, written: dict) -> None:
     two, word = run.verdicts.loc["one refusal or two"], run.verdicts.loc["trigger word or intent"]
     assert two["verdict"] == written["dissociation"]["verdict"]
     assert word["verdict"] == written["triggers"]["verdict"]
@@ -44,6 +41,9 @@ def test_verdicts_are_those_of_the_file(run: refusal.Run, written: dict) -> None
     assert word["trigger_share"] == written["triggers"]["trigger_share"]
     assert [word["low"], word["high"]] == written["triggers"]["trigger_share_ci"]
     assert np.isnan(two["trigger_share"])
+    certified = run.results.steer.certified
+    assert run.certificates["at_most"].to_dict() == {name: one.at_most for name, one in certified.risks.items()}
+    assert set(run.certificates["confidence"]) == {certified.confidence}
 
 
 def test_completions_are_those_of_the_files(run: refusal.Run) -> None:
@@ -95,12 +95,6 @@ def test_mistakes_are_named(run: refusal.Run, tmp_path: Path) -> None:
         run.plot("pareto")
     with pytest.raises(UserError, match="there is no contrast 'harm'; there are normative"):
         run.plot("grid", "harm")
-
-
-def test_certificates_are_those_of_the_results(run: refusal.Run) -> None:
-    certified = run.results.steer.certified
-    assert run.certificates["at_most"].to_dict() == {name: one.at_most for name, one in certified.risks.items()}
-    assert set(run.certificates["confidence"]) == {certified.confidence}
 
 
 @pytest.mark.parametrize(("failures", "n"), [(0, 60), (3, 100), (np.int64(1), np.int64(20))])

@@ -32,11 +32,6 @@ def test_it_is_the_unit_difference_cut_half_way(plant: Any) -> None:
     assert abs(score.mean()) > 0.1  # the control: the mean of all samples is elsewhere where classes are unequal
 
 
-def _centred(n: int, d: int, seed: int = 0) -> np.ndarray:
-    X = np.random.default_rng(seed).standard_normal((n, d)) * np.geomspace(5, 0.1, d)
-    return X - X.mean(axis=0)
-
-
 @pytest.mark.parametrize("solver", ["lsqr", "eigen"])
 @pytest.mark.parametrize(("n", "d"), [(60, 150), (150, 40)])
 def test_it_is_linear_discriminant_analysis_of_equal_priors(solver: str, n: int, d: int, plant: Any) -> None:
@@ -81,16 +76,12 @@ def test_no_shrinkage_needs_samples_enough_and_any_needs_variation_within_classe
         MassMean().fit(np.outer(y, [0.1, 0.7]) + 1 / 3, y)
 
 
-def _two_classes(n: int = 150, d: int = 12) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    y = rng.random(n) < 0.3
-    return rng.standard_normal((n, d)) * np.geomspace(0.01, 100, d) + 5 + 0.5 * y[:, None], y
-
-
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize("class_weight", ["balanced", None, {False: 1.0, True: 5.0}])
 def test_it_is_a_scaler_and_a_logistic_regression(C: float, class_weight: Any) -> None:
-    X, y = _two_classes()
+    rng = np.random.default_rng(0)
+    y = rng.random(150) < 0.3
+    X = rng.standard_normal((150, 12)) * np.geomspace(0.01, 100, 12) + 5 + 0.5 * y[:, None]
     logistic = LogisticRegression(C=C, class_weight=class_weight, tol=1e-10, solver="newton-cholesky")
     reference = make_pipeline(StandardScaler(), logistic).fit(X, y)
     probe = LogisticProbe(C, class_weight).fit(X, y)

@@ -41,7 +41,7 @@ def test_erasing_twice_is_erasing_once_and_class_means_meet() -> None:
     np.testing.assert_allclose(difference_in_means(once, a.y), 0, atol=1e-9)
 
 
-def test_own_erasure_goes_to_chance_and_an_independent_contrast_stays() -> None:
+def test_own_erasure_goes_to_chance_an_independent_contrast_stays_and_a_shared_direction_goes() -> None:
     own, other = _erasures(Planted(n=600, split=True), 0, n=199)
     assert own.before.low > 0.8
     assert own.after.estimate == 0.5
@@ -51,9 +51,6 @@ def test_own_erasure_goes_to_chance_and_an_independent_contrast_stays() -> None:
     assert own.null_after > 0.9
     assert other.after.estimate == pytest.approx(other.before.estimate, abs=0.02)
     assert other.fresh_after.low > 0.8
-
-
-def test_a_shared_direction_goes_too() -> None:
     _, other = _erasures(Planted(n=600, split=True, cosine=1.0), 0, n=199)
     assert other.before.low > 0.8
     assert other.after.estimate < 0.7

@@ -29,7 +29,7 @@ from probes.grid.probe_grid import (
     mean_scores,
 )
 from probes.means import difference_in_means, unit
-from probes.statistics.metrics import Discrimination, discrimination
+from probes.statistics.metrics import discrimination
 
 N, D, LAYERS, POSITIONS = 240, 8, (0, 1, 2, 3), ("inst_last", "post_last")
 CS = (1e-3, 1e-1, 10.0)
@@ -193,14 +193,9 @@ def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> 
     assert separated.test.auroc.low < 0.5 < separated.test.auroc.high
 
 
-def _measured(auroc: float, n: int = 20) -> Discrimination:
-    y = np.arange(2 * n) < n
-    score = norm.ppf((np.arange(2 * n) % n + 0.5) / n) + np.sqrt(2) * norm.ppf(auroc) * y
-    return discrimination(y, score, np.arange(2 * n))
-
-
 def _made_up_scores(layer: int, validation: list[float], separation: list[float], test: list[float]) -> LocusScores:
-    by_fold = tuple(_measured(a) for a in test)
+    y, noise = np.arange(40) < 20, norm.ppf((np.arange(40) % 20 + 0.5) / 20)
+    by_fold = tuple(discrimination(y, noise + np.sqrt(2) * norm.ppf(auroc) * y, np.arange(40)) for auroc in test)
     score = Score(*map(np.array, (validation, separation)), by_fold, np.full(2, np.nan))
     return LocusScores("c", layer, "last", {MEANS: score})
 

@@ -54,11 +54,6 @@ def _standardised(fits: Fits, X: np.ndarray, train: np.ndarray) -> np.ndarray:
     return fits.weight * np.stack([X[rows].std(axis=0) for rows in train])[:, None]
 
 
-def _dependent() -> tuple[np.ndarray, np.ndarray]:
-    X, y = _plain(120, 20)
-    return np.hstack([X, X, X[:, :5] @ np.random.default_rng(1).standard_normal((5, 40))]), y
-
-
 def _copies() -> tuple[np.ndarray, np.ndarray]:
     X, y = _plain(40, 60)
     return np.repeat(X, 3, axis=0), np.repeat(y, 3)
@@ -88,17 +83,15 @@ CHANGES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = { 
     "few rows vary": _few_rows_vary,
     "an outlier": lambda X, _: X * np.where(np.arange(len(X)) == 5, 1e6, 1)[:, None],
     "heavy-tailed": lambda X, _: X**9,
+    "dependent columns": lambda X, rng: np.hstack([X, X, X[:, :5] @ rng.standard_normal((5, 40))]),
+    "float16": lambda X, _: (30 * X + 50).astype(np.float16),
 }
+SHAPES = {"dependent columns": (120, 20), "float16": (100, 120)}  # of those that are of one size
 
 
 def _changed(change: str, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     X, y = _plain(n, d)
     return CHANGES[change](X, np.random.default_rng(1)), y
-
-
-def _half() -> tuple[np.ndarray, np.ndarray]:
-    X, y = _plain(100, 120)
-    return (30 * X + 50).astype(np.float16), y
 
 
 def _nearly_constant() -> tuple[np.ndarray, np.ndarray]:
@@ -118,9 +111,8 @@ def _few_components() -> tuple[np.ndarray, np.ndarray]:
 
 WIDE, TALL = (90, 150), (300, 40)  # through the Gram matrix of samples, and through the features
 CASES: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
-    "dependent columns": _dependent,
+    **{change: partial(_changed, change, *shape) for change, shape in SHAPES.items()},
     "copies of rows": _copies,
-    "float16": _half,
     "nearly constant": _nearly_constant,
     "few components": _few_components,
 } | {
@@ -130,7 +122,7 @@ CASES: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
         "separable": lambda n, d: _plain(n, d, gap=12.0),
         "5 in 95": lambda n, d: _plain(n, d, share=0.01),
         "rank three": _rank_three,
-        **{change: partial(_changed, change) for change in CHANGES},
+        **{change: partial(_changed, change) for change in CHANGES if change not in SHAPES},
     }.items()
 }
 

@@ -27,15 +27,12 @@ def test_the_sizes_of_methods() -> None:
     assert best_reachable(0, 0.95) == 1.0
 
 
-def test_allowed_failures_are_the_most_that_certify() -> None:
+def test_allowed_failures_are_the_most_that_certify_and_more_take_more_draws() -> None:
     for n, limit in ((59, 0.05), (58, 0.05), (93, 0.05), (30, 0.15), (0, 0.5)):
         most = allowed_failures(n, limit, 0.95)
         assert most == -1 or upper_limit(most, n, 0.95) <= limit
         assert upper_limit(most + 1, n, 0.95) > limit
     assert (allowed_failures(59, 0.05, 0.95), allowed_failures(58, 0.05, 0.95)) == (0, -1)
-
-
-def test_more_failures_take_more_draws() -> None:
     for rate in (0.0, 0.01, 0.03):
         n = n_at_rate(rate, 0.05, 0.95)
         assert n is not None

@@ -56,10 +56,6 @@ def kish(groups: np.ndarray) -> float:
     return effective_number(np.bincount(groups))
 
 
-def group_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    return np.bincount(groups, values) / np.bincount(groups)
-
-
 def pair(
     rng: np.random.Generator, groups: np.ndarray, rate: float, r: float, more: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
@@ -109,7 +105,8 @@ def mean_of(values: tuple[float, ...]) -> Estimate:
 
 
 def of_group_means(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
-    return mean_of(tuple(np.sort(group_means(outcomes(rng, groups, rate, r), groups)).tolist())), rate
+    means = np.bincount(groups, outcomes(rng, groups, rate, r)) / np.bincount(groups)
+    return mean_of(tuple(np.sort(means).tolist())), rate
 
 
 def of_nats(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:

@@ -16,21 +16,13 @@ from probes.statistics.permutation import (
 from tests.support.draws import draws
 
 
-def clustered(rng: np.random.Generator, rate: float, n_groups: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw groups of one to six prompts that all do the same, with the value shuffled over groups."""
-    sizes = rng.integers(1, 7, n_groups)
-    groups = np.repeat(np.arange(n_groups), sizes)
-    outcome = (rng.random(n_groups) < rate)[groups]
-    has = (rng.permutation(n_groups) < 12)[groups]
-    return groups, outcome, has
-
-
 @draws(60, 300)
 @pytest.mark.parametrize("rate", [0.05, 0.4])
 def test_no_effect_is_detected_at_most_at_the_nominal_rate(rate: float, n_draws: int) -> None:
     rng, seen, naive = np.random.default_rng(0), 0, 0
     for _ in range(n_draws):
-        groups, outcome, has = clustered(rng, rate)
+        groups = np.repeat(np.arange(50), rng.integers(1, 7, 50))  # prompts of a group all do the same
+        outcome, has = (rng.random(50) < rate)[groups], (rng.permutation(50) < 12)[groups]
         seen += permuted_p(has, outcome, groups, np.array(["order", "aim"])[groups % 2], 199, rng) <= 0.05
         table = [[int((outcome & has).sum()), int((~outcome & has).sum())],
                  [int((outcome & ~has).sum()), int((~outcome & ~has).sum())]]  # fmt: skip
@@ -51,15 +43,12 @@ def test_an_effect_within_a_category_only_is_no_effect() -> None:
     assert together < 0.01
 
 
-def test_an_effect_is_seen_between_groups_and_within_them() -> None:
+def test_an_effect_is_seen_between_groups_and_within_them_and_labels_move_within_groups() -> None:
     rng, groups = np.random.default_rng(2), np.repeat(np.arange(40), 4)
     between, within = groups < 10, np.arange(160) % 4 == 0
     for has in (between, within):
         assert permuted_p(has, has, groups, None, 999, rng) == 0.001
-
-
-def test_labels_that_differ_within_groups_move_within_them() -> None:
-    """Groups refused whole or not at all, each with one prompt that has it: every labelling is the same."""
+    # groups refused whole or not at all, each with one prompt that has it: every labelling is the same
     groups = np.repeat(np.arange(40), 4)
     assert permuted_p(np.arange(160) % 4 == 0, groups < 20, groups, None, 99, np.random.default_rng(3)) == 1
 

@@ -54,7 +54,7 @@ def test_a_run_with_nothing_to_do_says_so_without_torch_and_prints_its_results(d
     assert "nothing to do: all 12 stages" in shown
 
 
-def test_the_stages_and_the_next_command(done: Path, cli) -> None:
+def test_the_stages_and_the_next_command_and_what_is_no_run(done: Path, cli, tmp_path: Path) -> None:
     shown = without_torch("status", str(done))
     assert "12 of 12 stages are done" in shown
     assert f"report {done}" in shown
@@ -66,6 +66,7 @@ def test_the_stages_and_the_next_command(done: Path, cli) -> None:
     assert out.splitlines()[-1].endswith(f"run {done}/config.yaml --out {done}")
     (done / "manifest.json").unlink()
     assert "0 of 12 stages are done" in cli("status", str(done))[1]
+    one_line(cli("status", str(tmp_path)), "is not a run directory: it has no config.yaml")
 
 
 def test_who_writes_it_now_and_who_was_killed(done: Path, cli) -> None:
@@ -80,10 +81,6 @@ def test_who_writes_it_now_and_who_was_killed(done: Path, cli) -> None:
     out = cli("status", str(done))[1]
     assert f"Killed: process {os.getpid()}" in out
     assert "Running" not in out
-
-
-def test_what_is_no_run(cli, tmp_path: Path) -> None:
-    one_line(cli("status", str(tmp_path)), "is not a run directory: it has no config.yaml")
 
 
 def test_the_dissociation_shows_the_other_variants_where_they_are_asked_for(done: Path, cli) -> None:

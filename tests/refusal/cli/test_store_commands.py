@@ -31,7 +31,7 @@ def store(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made.parent, tmp_path / "run")) / made.name
 
 
-def test_info_says_digest_shards_and_bytes(cli, store: Path) -> None:
+def test_info_says_digest_shards_and_bytes_and_verify_that_a_store_is_whole(cli, store: Path) -> None:
     code, out, _ = cli("store", "info", str(store), "--json")
     record = json.loads(out)
     assert code == 0
@@ -41,9 +41,6 @@ def test_info_says_digest_shards_and_bytes(cli, store: Path) -> None:
     assert record["shape"][2] == 7
     code, out, _ = cli("store", "info", str(store))
     assert record["digest"] in out
-
-
-def test_verify_says_a_whole_store_is_whole(cli, store: Path) -> None:
     code, out, err = cli("store", "verify", str(store))
     assert code == 0
     assert len(out.splitlines()) == 1

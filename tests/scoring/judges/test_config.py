@@ -36,7 +36,7 @@ def test_the_shipped_files_name_every_key_and_the_defaults(kind: str) -> None:
     assert given.model_dump(include=set(defaults)) == defaults
 
 
-def test_the_rubric_defines_every_action_and_field() -> None:
+def test_the_rubric_defines_every_action_and_field_and_an_inline_one_is_used_as_is() -> None:
     endpoint = load_judge("endpoint")
     assert isinstance(endpoint, EndpointConfig)
     rubric = endpoint.rubric_text()
@@ -44,9 +44,6 @@ def test_the_rubric_defines_every_action_and_field() -> None:
         assert f"- `{name}`" in rubric
     assert "JSON" in rubric  # required by json_object
     assert "Everything in it is data" in rubric
-
-
-def test_an_inline_rubric_is_used_as_is() -> None:
     text = "Say what it did.\nReply in JSON."
     assert EndpointConfig(base_url="http://x/v1", model="m", rubric=text).rubric_text() == text
     with pytest.raises(UserError, match=r"rubric absent\.md cannot be read: No such file"):

@@ -53,15 +53,12 @@ def test_case_of_letters_does_not_matter(judge: RuleJudge) -> None:
             assert judge.judge(text.upper()).action == action, text
 
 
-def test_position_decides(judge: RuleJudge) -> None:
+def test_position_decides_and_evidence_names_clause_and_rule(judge: RuleJudge) -> None:
     steps = " ".join(f"Turn screw {n} a little, then look at {part}." for n, part in enumerate(PARTS))
     assert judge.judge("I cannot help with that. It is against my rules.").action == "refuse"
     assert judge.judge(steps + "I cannot help with that.").action in ANSWERED
     assert len(judge.reader.read(steps + " " + steps)) == READ_CLAUSES
     assert judge.judge(steps + " " + steps + " I cannot help with that.").action == "answer"
-
-
-def test_evidence_names_clause_and_rule(judge: RuleJudge) -> None:
     evidence = judge.judge("Thank you for asking! I'm sorry, but I can't assist with that.").evidence
     assert evidence == "clause 3 (decline: cannot serve): but i cannot assist with that"
 

@@ -64,19 +64,16 @@ def test_older_inspect_archives_are_deflated_and_solvers_add_turns() -> None:
 def test_a_damaged_archive_names_the_entry(tmp_path: Path) -> None:
     whole = (DATA / "inspect.eval").read_bytes()
     with zipfile.ZipFile(DATA / "inspect.eval") as archive:
-        entry = archive.getinfo("samples/who_epoch_1.json")
+        at = archive.getinfo("samples/who_epoch_1.json").header_offset + 200
+    flipped = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
     for cut, said in [
         (whole[: len(whole) // 2], "damaged.eval: cannot be read as a ZIP archive: File is not a zip file"),
         (b"", "damaged.eval: cannot be read as a ZIP archive"),
-        (flipped(whole, entry.header_offset + 200), "damaged.eval, samples/who_epoch_1.json: cannot be read as a ZIP"),
+        (flipped, "damaged.eval, samples/who_epoch_1.json: cannot be read as a ZIP"),
     ]:
         (tmp_path / "damaged.eval").write_bytes(cut)
         assert said in mistake(lambda: answers(tmp_path / "damaged.eval"))
     assert "completions not found" in mistake(lambda: answers(tmp_path / "absent.eval"))
-
-
-def flipped(whole: bytes, at: int) -> bytes:
-    return whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
 
 
 def test_an_archive_or_a_log_without_samples_is_an_error(tmp_path: Path) -> None:

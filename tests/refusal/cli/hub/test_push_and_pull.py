@@ -153,12 +153,10 @@ def test_a_taught_adapter_goes_up_and_comes_back(hub: Hub, cli, tmp_path: Path) 
         assert (tmp_path / "mine" / name).read_bytes() == (TAUGHT / name).read_bytes()
 
 
-def copied(to: Path) -> Path:
-    return Path(shutil.copytree(TAUGHT, to))
-
-
 def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path: Path) -> None:
-    ungraded, answering, whole = (copied(tmp_path / name) for name in ("ungraded", "answering", "whole"))
+    ungraded, answering, whole = (tmp_path / name for name in ("ungraded", "answering", "whole"))
+    for folder in (ungraded, answering, whole):
+        shutil.copytree(TAUGHT, folder)
     (ungraded / "grade.json").unlink()
     grade = json.loads((answering / "grade.json").read_text())
     grade["shares"]["harmful_declined"]["value"] = 0.0
