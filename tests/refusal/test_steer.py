@@ -28,15 +28,14 @@ def pair(request, model, harm, tiny) -> tuple[refusal.Model, refusal.Direction]:
 
 
 def logits(model: refusal.Model) -> torch.Tensor:
-    rows = [render(model.tokenizer, Prompt(str(i), ({"role": "user", "content": t},), "", "")) for i, t in
-            enumerate(TEXTS)]  # fmt: skip
-    return model.logits(model.batch(rows))
+    prompts = [Prompt(text, ({"role": "user", "content": text},), "", "") for text in TEXTS]
+    return model.logits(model.batch([render(model.tokenizer, prompt) for prompt in prompts]))
 
 
 def projections(model: refusal.Model, direction: refusal.Direction, layer: int) -> np.ndarray:
     """Return the projection of every token of prompt and response, as (tokens, prompts)."""
-    found = model.activations(TEXTS, positions="all", layers=layer, responses=["sure. start."] * len(TEXTS),
-                              progress=False)  # fmt: skip
+    said = ["sure. start."] * len(TEXTS)
+    found = model.activations(TEXTS, positions="all", layers=layer, responses=said, progress=False)
     return np.stack([direction.project(found.read(layer, position)) for position in found.positions])
 
 

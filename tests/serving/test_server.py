@@ -258,7 +258,7 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
 
 @pytest.mark.slow
 def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
-    with held(model) as go, running(model, dials, Limits(seconds=2), max_batch=1) as served:
+    with held(model, after_prompts=True) as go, running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: served.client().chat.completions.create(**asked()))
             until(lambda: served.engine.decoding == 1)

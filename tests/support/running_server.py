@@ -66,12 +66,12 @@ def slowed(model: ChatModel, seconds: float) -> Edit:
 
 
 @contextmanager
-def held(model: ChatModel) -> Iterator[Callable[[], None]]:
-    """Block every forward pass; yields a function that unblocks."""
+def held(model: ChatModel, *, after_prompts: bool = False) -> Iterator[Callable[[], None]]:
+    """Block every forward pass, or those after the prompts are read; yields a function that unblocks."""
     go = threading.Event()
 
-    def wait(stream: Tensor, _pass: Pass) -> Tensor:
-        assert go.wait(20)
+    def wait(stream: Tensor, pass_: Pass) -> Tensor:
+        assert (after_prompts and pass_.is_prefill) or go.wait(20)
         return stream
 
     with model.editing([Edit("resid_pre", 0, wait)]):

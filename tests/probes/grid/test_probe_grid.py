@@ -322,9 +322,8 @@ def test_tensors_read_as_arrays_do(dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(_stream({(2, "post_last"): 2})).to(dtype)
     grid = ProbeGrid.held_out([_contrast()], Cs=CS)
     of_tensor, of_array = (_score_loci(grid, X) for X in (tensor.requires_grad_(), tensor.detach().float().numpy()))
-    assert all(
-        _same(a.scores[kind], b.scores[kind]) for a, b in zip(of_tensor, of_array, strict=True) for kind in KINDS
-    )
+    for a, b in zip(of_tensor, of_array, strict=True):
+        assert all(_same(a.scores[kind], b.scores[kind]) for kind in KINDS)
 
 
 ARRAY = _stream({})

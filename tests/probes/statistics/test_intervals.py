@@ -62,11 +62,18 @@ def test_rules_of_three_hold_for_zero_failures() -> None:
 
 
 @pytest.mark.parametrize("rate", [clopper_pearson, wilson])
-def test_limits_reach_the_ends_exactly_and_never_collapse(rate: Callable) -> None:
+def test_limits_reach_the_ends_never_collapse_and_are_wider_with_fewer_units_or_none(rate: Callable) -> None:
     for n in range(1, 300):
         none, every = rate(0, n), rate(n, n)
         assert none.low == 0.0 < none.high
         assert every.low < 1.0 == every.high
+    interval = rate(0, 0)
+    assert np.isnan(interval.estimate)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+    assert all(np.isnan(limit) for limit in (NO_ESTIMATE.estimate, NO_ESTIMATE.low, NO_ESTIMATE.high))
+    few, many = rate(0.3 * 12.5, 12.5), rate(0.3 * 100, 100)
+    assert few.estimate == pytest.approx(many.estimate)
+    assert few.low < many.low < many.high < few.high
 
 
 @pytest.mark.parametrize(("rate", "least"), [(clopper_pearson, 0.95), (wilson, 0.83)])
@@ -80,21 +87,6 @@ def test_exact_coverage_of_a_rate(rate: Callable, least: float) -> None:
             covered.append(binom.pmf(np.arange(n + 1), n, p)[inside].sum())
     assert min(covered) >= least - 1e-9
     assert np.mean(covered) >= 0.95
-
-
-@pytest.mark.parametrize("rate", [clopper_pearson, wilson])
-def test_no_data_give_the_widest_interval(rate: Callable) -> None:
-    interval = rate(0, 0)
-    assert np.isnan(interval.estimate)
-    assert (interval.low, interval.high) == (0.0, 1.0)
-    assert all(np.isnan(limit) for limit in (NO_ESTIMATE.estimate, NO_ESTIMATE.low, NO_ESTIMATE.high))
-
-
-@pytest.mark.parametrize("rate", [clopper_pearson, wilson])
-def test_fewer_independent_units_give_a_wider_interval(rate: Callable) -> None:
-    few, many = rate(0.3 * 12.5, 12.5), rate(0.3 * 100, 100)
-    assert few.estimate == pytest.approx(many.estimate)
-    assert few.low < many.low < many.high < few.high
 
 
 @pytest.mark.parametrize("sizes", [[15, 15] + [1] * 30, [1, 1, 2, 2, 3, 3, 5, 8, 13, 20], [5] * 20])

@@ -64,8 +64,8 @@ def test_refused_by(row: dict[str, Any], maps: tuple[str, ...], expected: tuple[
 
 
 def test_the_words_of_a_refusal_in_the_history_are_kept() -> None:
-    (found,) = read_records([{"id": "a", "completion": "So.", "messages": [ASKED, CHOICE["message"], ASKED]}],
-                            InputNotes())  # fmt: skip
+    row = {"id": "a", "completion": "So.", "messages": [ASKED, CHOICE["message"], ASKED]}
+    (found,) = read_records([row], InputNotes())
     assert [turn["content"] for turn in found["messages"]] == [ASKED["content"], NO, ASKED["content"]]  # type: ignore[attr-defined]
     assert "by" not in found
 
