@@ -144,21 +144,12 @@ def pushed(model: ChatModel, layer: int = 1, site: Site = "resid_post", by: floa
 
 def random_weights(name: str, tokenizer: PreTrainedTokenizerBase) -> torch.nn.Module:
     architecture = name.split()[0]
+    own = {} if architecture in ("gpt2", "gpt_neox") else {"num_key_value_heads": 2}
+    own |= {"head_dim": 8} if architecture.startswith(("gemma", "qwen3")) else {}
     config = AutoConfig.for_model(
-        architecture,
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        max_position_embeddings=256,
-        initializer_range=0.2,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        **({} if architecture in ("gpt2", "gpt_neox") else {"num_key_value_heads": 2})
-        | ({"head_dim": 8} if architecture.startswith(("gemma", "qwen3")) else {})
-        | SETTINGS.get(name, {}),
-    )
+        architecture, vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+        num_attention_heads=4, max_position_embeddings=256, initializer_range=0.2, pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, **own | SETTINGS.get(name, {}),
+    )  # fmt: skip
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)

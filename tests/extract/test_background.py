@@ -12,9 +12,7 @@ from extract.errors import UserError
 def test_no_more_than_a_few_pieces_wait() -> None:
     gate, started = threading.Event(), []
     with BackgroundThread(ahead=2) as background:
-        caller = threading.Thread(
-            target=lambda: [(background.submit(gate.wait, 5), started.append(i)) for i in range(6)]
-        )
+        caller = threading.Thread(target=lambda: [started.append(background.submit(gate.wait, 5)) for _ in range(6)])
         caller.start()
         time.sleep(0.2)
         assert len(started) <= 2

@@ -185,9 +185,7 @@ def test_a_stream_that_is_not_finite_is_refused_with_prompt_and_layer(given: Giv
 
 
 @pytest.mark.parametrize("backend", ["nnsight", "transformer_lens"])
-def test_other_backends_make_the_same_store(
-    given: Given, reference: Path, tiny: Build, path: Path, backend: str
-) -> None:
+def test_backends_make_the_same_store(given: Given, reference: Path, tiny: Build, path: Path, backend: str) -> None:
     given._replace(model=tiny("llama", backend)).write(path)
     ours, theirs = content(reference), content(path)
     assert (np.linalg.norm(ours - theirs, axis=-1) <= 1e-5 * np.linalg.norm(ours, axis=-1)).all()
@@ -237,11 +235,10 @@ def test_stores_keep_what_the_model_computes_in(given: Given, path: Path) -> Non
 
 
 def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
-    given: Given, reference: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    given: Given, reference: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error of the copying thread must neither be taken for the forward pass's own nor leave rows of zeros."""
-    path, real, calls = tmp_path / "activations.h5", capture._place, []
+    real, calls = capture._place, []
 
     def fails_once(*arguments: object) -> None:
         calls.append(1)
@@ -258,9 +255,7 @@ def test_a_batch_that_cannot_be_put_in_place_leaves_no_shard(
 
 
 @pytest.mark.parametrize("response_tokens", [0, 3])
-def test_batches_that_ran_out_of_memory_leave_no_trace_in_the_store(
-    given: Given, tmp_path: Path, response_tokens: int
-) -> None:
+def test_batches_that_ran_out_of_memory_leave_no_trace(given: Given, tmp_path: Path, response_tokens: int) -> None:
     """In the midst of a pass, after the first layer was captured; with responses, while they are being generated."""
     model = given.model
     whole, path, failed, notes = tmp_path / "whole.h5", tmp_path / "halved.h5", [], []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from extract.errors import UserError
 from extract.keyed_file import KeyedFile
 from extract.shipped import ROOT
 from tests.support.one_line import refused
@@ -67,9 +66,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "f.sqlite"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"cannot use .*f\.sqlite as the list of things: .*; delete it$") as refused:
-        opened(path)
-    assert "\n" not in str(refused.value)
+    refused(r"cannot use .*f\.sqlite as the list of things: .*; delete it$", opened, path)
     assert path.read_bytes() == content
 
 

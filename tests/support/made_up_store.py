@@ -1,5 +1,6 @@
 """Stores of made-up numbers, for tests and for the processes they start."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,15 +47,15 @@ def values() -> Tensor:
     return drawn * torch.from_numpy(PRESENT)[None, :, :, None]
 
 
+def made_up(path: Path, **identity: object) -> ShardFiles:
+    return ShardFiles(path, IDENTITY.model_copy(update=identity), N_PROMPTS, D_MODEL)
+
+
 def make(
-    path: Path,
-    data: Tensor | None = None,
-    shards: tuple[int, ...] = (0, 1, 2),
-    master: bool = False,
-    **identity: object,
+    path: Path, data: Tensor | None = None, shards: Sequence[int] = (0, 1, 2), master: bool = False, **identity: object
 ) -> ShardFiles:
     """Write some shards, and with `master` the master."""
-    with writing(ShardFiles(path, IDENTITY.model_copy(update=identity), N_PROMPTS, D_MODEL)) as files:
+    with writing(made_up(path, **identity)) as files:
         for shard in shards:
             files.write(shard, captured(files.rows(shard), data))
         if master:
@@ -68,7 +69,7 @@ def captured(rows: range, data: Tensor | None = None) -> CapturedShard:
 
 
 def enter(path: Path, **identity: object) -> None:
-    with writing(ShardFiles(path, IDENTITY.model_copy(update=identity), N_PROMPTS, D_MODEL)):
+    with writing(made_up(path, **identity)):
         pass
 
 

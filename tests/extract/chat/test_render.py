@@ -111,10 +111,7 @@ def test_template_errors_name_the_prompt(tokenizer: PreTrainedTokenizerBase) -> 
         render(tokenizer, ask("assistant"))
     tokenizer.chat_template = "{{ 'b a' if messages[0].content == 'a' else 'a b' }} {{ messages[0].content }} a"
     assert render(tokenizer, ask("c")).text == "a b c a"
-    with pytest.raises(
-        UserError, match=r"^prompt 'p': the chat template writes text around the user's words that depends"
-    ):
-        render(tokenizer, ask("a"))
+    refused(r"^prompt 'p': the chat template writes text around the user's words that", render, tokenizer, ask("a"))
 
 
 def test_remarks_count_what_a_reader_must_know_with_an_example() -> None:

@@ -93,10 +93,7 @@ def test_a_template_file_that_cannot_be_used(
     file = tmp_path / "own.jinja"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(UserError, match=message) as caught:
-        choose_template(tokenizer, str(file))
-    assert str(file) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(f"{file}.* {message}", choose_template, tokenizer, str(file))
     refused("is neither plain nor a readable file: Is a directory", choose_template, tokenizer, str(tmp_path))
 
 
@@ -137,9 +134,7 @@ def test_arguments_are_set_for_good_in_macros_loops_and_the_date(tokenizer: PreT
     assert apply_template(dated, [LAST]) == "1 May"
 
 
-@pytest.mark.parametrize(
-    "start", ["", "\n", "\n\n", "  ", "\n  {% if true %}{% endif %}", "  {% if true %}{% endif %}"]
-)
+@pytest.mark.parametrize("start", ["", "\n", "\n\n", "  ", "\n  {% if true %}{% endif %}", " {% if true %}{% endif %}"])
 def test_nothing_but_what_was_asked_changes(tokenizer: PreTrainedTokenizerBase, start: str) -> None:
     template = start + TURNS + "{{ level }}"
     plain = apply_template(settled(tokenizer, template), [FIRST, REPLY, LAST])
@@ -166,7 +161,7 @@ def test_a_refused_system_message_names_the_prompt_and_the_remedy(tokenizer: Pre
         render(settled(tokenizer, "{{ raise_exception('roles must alternate') }}", system="merge"), prompt)
 
 
-def test_a_system_message_is_merged_into_the_next_user_turn_and_its_words_found(
+def test_a_system_message_is_merged_into_the_next_user_turn(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     merging = settled(tokenizer, STRICT, system="merge")

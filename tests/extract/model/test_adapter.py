@@ -31,10 +31,9 @@ def as_peft_does(base: Path, adapter: Path, batch: Batch) -> torch.Tensor:
     from peft import PeftModel
 
     expected = PeftModel.from_pretrained(load_model(str(base), device="cpu").model, str(adapter))
+    batched = {"input_ids": batch.tokens, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
     with torch.inference_mode():
-        return expected(
-            input_ids=batch.tokens, attention_mask=batch.attention_mask, position_ids=batch.position_ids
-        ).logits
+        return expected(**batched).logits
 
 
 def test_the_merged_model_computes_what_peft_does(base: Path, adapter: Path) -> None:
@@ -63,9 +62,8 @@ ON_TIED = {
     "DoRA": {"target_modules": ["lm_head"], "use_dora": True},
     "saved lm_head": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
     "saved embeddings": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
-    "saved embeddings, tied": {
-        "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"], "ensure_weight_tying": True
-    },
+    "saved embeddings, tied": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"],
+                               "ensure_weight_tying": True},
     "some tokens": {"target_modules": ["q_proj"], "trainable_token_indices": [5, 6, 7]},
 }  # fmt: skip
 
@@ -131,16 +129,13 @@ def test_an_adapter_of_another_base_by_its_fingerprint(base: Path, adapter: Path
     assert problem(base, adapter) == f"the adapter {adapter} was made for other weights than those of {base}"
 
 
-def test_an_adapter_of_another_architecture(adapter: Path) -> None:
-    assert f"the adapter {adapter} does not fit " in problem(Path("organisms/zoo/two-knobs"), adapter)
-
-
 def test_no_adapter_there(base: Path, tmp_path: Path) -> None:
     (base / "model.safetensors").unlink()  # it is looked for before the weights are read
     assert problem(base, tmp_path / "none") == f"no adapter in {tmp_path / 'none'}: expected a directory with {CONFIG}"
 
 
-def test_an_adapter_that_cannot_be_read(base: Path, adapter: Path) -> None:
+def test_an_adapter_of_another_architecture_or_that_cannot_be_read(base: Path, adapter: Path) -> None:
+    assert f"the adapter {adapter} does not fit " in problem(Path("organisms/zoo/two-knobs"), adapter)
     (adapter / "adapter_model.safetensors").write_bytes(b"\0" * 20)
     assert f"the adapter {adapter} does not fit {base}: " in problem(base, adapter)
     (adapter / CONFIG).write_text("{")

@@ -15,7 +15,7 @@ from extract.model.backends import BACKENDS, decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
-from tests.extract.conftest import Build, alone, captured, rows
+from tests.extract.conftest import Build, alone, captured, hook_count, rows
 from tests.support.covering import matrix
 
 AFTER_ATTENTION = "llama qwen2 qwen3 mistral phi3 mixtral qwen3_moe granite organism stories260k".split()
@@ -40,13 +40,9 @@ def sites(name: str) -> list[str]:
     return [site for site in SITES if site != "resid_mid" or name != "gpt_neox"]
 
 
-def direction(model: ChatModel) -> Tensor:
-    return torch.nn.functional.normalize(torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0)
-
-
 def push(model: ChatModel, site: str) -> Edit:
     """Add a large vector from the last prompt token on."""
-    r = direction(model)
+    r = torch.nn.functional.normalize(torch.randn(model.d_model, generator=torch.Generator().manual_seed(1)), dim=0)
 
     def function(stream: Tensor, pass_: object) -> Tensor:
         covered = pass_.covers("last_on", stream.device)[None, :, None]  # type: ignore[attr-defined]
@@ -133,31 +129,20 @@ SECOND_HALF: dict[str, Callable[[Module, Tensor], Tensor]] = {  # resid_post of 
 def after_setting(model: ChatModel, batch: Batch, site: str, layer: int, value: Tensor) -> Tensor:
     """Return resid_post of layer 1 once the stream at a place has been set."""
     seen: list[Tensor] = []
-
-    def look(stream: Tensor, _pass: object) -> Tensor:
-        seen.append(stream.clone())
-        return stream
-
-    with model.editing([Edit(site, layer, lambda *_: value), Edit("resid_post", 1, look)]):
+    look = Edit("resid_post", 1, lambda stream, _: seen.append(stream.clone()) or stream)
+    with model.editing([Edit(site, layer, lambda *_: value), look]):
         model.logits(batch)
     return seen[0]
 
 
 @matrix("name, backend", SECOND_HALF, BACKENDS)
-def test_setting_resid_mid_sets_the_residual_branch_too(name: str, backend: str, tiny: Build) -> None:
+def test_a_set_stream_reaches_the_residual_branch_and_the_next_block(name: str, backend: str, tiny: Build) -> None:
     model = tiny(name, backend)
     batch = model.batch(rows(model))
     value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
         expected = SECOND_HALF[name](decoder_layers(tiny(name).model)[1], value)
     assert agree(after_setting(model, batch, "resid_mid", 1, value), expected)
-
-
-@matrix("name, backend", SECOND_HALF, BACKENDS)
-def test_a_blocks_input_is_the_output_of_the_one_before(name: str, backend: str, tiny: Build) -> None:
-    model = tiny(name, backend)
-    batch = model.batch(rows(model))
-    value = torch.randn(*batch.tokens.shape, model.d_model, generator=torch.Generator().manual_seed(2))
     by_input = after_setting(model, batch, "resid_pre", 1, value)
     assert torch.equal(by_input, after_setting(model, batch, "resid_post", 0, value))
     assert torch.equal(after_setting(model, batch, "resid_post", 1, value), value)
@@ -179,13 +164,9 @@ def test_looking_leaves_every_number_bitwise(backend: str, tiny: Build) -> None:
 def test_an_edit_sees_the_callers_passes_only(backend: str, tiny: Build) -> None:
     """Finding where resid_mid is takes a pass of its own, once a model."""
     fresh = ChatModel(copy.deepcopy(tiny("llama").model), tiny("llama").tokenizer, "fresh", backend=backend)
-    batch, seen = fresh.batch(rows(fresh)), []
-
-    def look(stream: Tensor, _pass: object) -> Tensor:
-        seen.append(tuple(stream.shape))
-        return stream
-
-    with fresh.editing([Edit("resid_pre", 0, look), Edit("resid_mid", 1, look)]):
+    batch, seen = fresh.batch(rows(fresh)), list[tuple[int, ...]]()
+    places = ("resid_pre", 0), ("resid_mid", 1)
+    with fresh.editing([Edit(*at, lambda stream, _: seen.append(tuple(stream.shape)) or stream) for at in places]):
         fresh.logits(batch)
     assert seen == [(*batch.tokens.shape, fresh.d_model)] * 2
 
@@ -200,17 +181,11 @@ def test_what_an_edit_raises_comes_through_and_leaves_nothing_behind(backend: st
         raise KeyError("my own")
 
     for run in (model.logits, lambda batch: model.generate(batch, 3)):
-        with (
-            pytest.raises(KeyError, match="my own"),
-            model.editing([push(model, "resid_pre"), Edit("resid_post", 1, fail)]),
-        ):
+        edits = [push(model, "resid_pre"), Edit("resid_post", 1, fail)]
+        with pytest.raises(KeyError, match="my own"), model.editing(edits):
             run(batch)
         assert hook_count(model) == hooks
     assert torch.equal(model.logits(batch), plain)
-
-
-def hook_count(model: ChatModel) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

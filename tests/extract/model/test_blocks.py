@@ -2,19 +2,7 @@
 
 import pytest
 import torch
-from transformers import (
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    Gemma3nForCausalLM,
-    Gemma3nTextConfig,
-    Gemma3TextConfig,
-    GraniteConfig,
-    GraniteForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    SiglipVisionConfig,
-)
+import transformers as hf
 
 from extract.model.backends import decoder_layers, first_halves
 from extract.model.chat_model import ChatModel
@@ -25,12 +13,12 @@ SIZE = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidd
         "num_attention_heads": 4, "num_key_value_heads": 4}  # fmt: skip
 
 
-def llama(seed: int, spread: float = 0.02) -> LlamaForCausalLM:
+def llama(seed: int, spread: float = 0.02) -> hf.LlamaForCausalLM:
     torch.manual_seed(seed)
-    return LlamaForCausalLM(LlamaConfig(**SIZE, initializer_range=spread)).eval()
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**SIZE, initializer_range=spread)).eval()
 
 
-def names(model: PreTrainedModel) -> list[tuple[str, float]]:
+def names(model: hf.PreTrainedModel) -> list[tuple[str, float]]:
     of = {module: name for name, module in model.named_modules()}
     return [(of[half.module].rsplit(".", 1)[-1], half.scale)
             for half in first_halves(model, decoder_layers(model), "hooks")]  # fmt: skip
@@ -53,17 +41,19 @@ def test_no_norm_is_taken_for_it_in_bfloat16(seed: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_residual_multiplier_is_found(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    model = GraniteForCausalLM(GraniteConfig(**SIZE, residual_multiplier=0.22)).eval().to(dtype)
+    model = hf.GraniteForCausalLM(hf.GraniteConfig(**SIZE, residual_multiplier=0.22)).eval().to(dtype)
     found = names(model)
     assert [name for name, _ in found] == ["self_attn"] * 4
     assert [scale for _, scale in found] == pytest.approx([0.22] * 4, rel=0.02)
 
 
 def test_a_vision_encoder_as_deep_as_the_text_decoder_is_left_out() -> None:
-    text = Gemma3TextConfig(**SIZE, head_dim=16)
-    sight = SiglipVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
+    text = hf.Gemma3TextConfig(**SIZE, head_dim=16)
+    sight = hf.SiglipVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
                                image_size=28, patch_size=14)  # fmt: skip
-    model = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text.to_dict(), vision_config=sight.to_dict()))
+    model = hf.Gemma3ForConditionalGeneration(
+        hf.Gemma3Config(text_config=text.to_dict(), vision_config=sight.to_dict())
+    )
     assert decoder_layers(model) is model.model.language_model.layers
     chat = ChatModel(model.eval(), tiny_llama().tokenizer, "gemma-3")
     seen: dict[int, torch.Tensor] = {}
@@ -77,10 +67,10 @@ def test_a_vision_encoder_as_deep_as_the_text_decoder_is_left_out() -> None:
 @pytest.mark.parametrize("site", ["resid_pre", "resid_post"])
 def test_several_residual_streams_are_refused_in_one_line(site: str) -> None:
     tokenizer = tiny_llama().tokenizer
-    config = Gemma3nTextConfig(**SIZE | {"vocab_size": len(tokenizer)}, head_dim=16, hidden_size_per_layer_input=8,
+    config = hf.Gemma3nTextConfig(**SIZE | {"vocab_size": len(tokenizer)}, head_dim=16, hidden_size_per_layer_input=8,
                                vocab_size_per_layer_input=len(tokenizer), num_kv_shared_layers=0, laurel_rank=4,
                                activation_sparsity_pattern=[0.0] * 4)  # fmt: skip
-    model = ChatModel(Gemma3nForCausalLM(config).eval(), tokenizer, "gemma-3n")
+    model = ChatModel(hf.Gemma3nForCausalLM(config).eval(), tokenizer, "gemma-3n")
     batch = model.batch(rendered(model, TEXTS), "right")
     said = r"^the blocks of gemma-3n: Gemma3nForCausalLM pass on a stream of shape \(4, .*, not \(row, token"
     refused(said, model.capture, batch, site, [1], lambda layer, stream: None)

@@ -15,7 +15,7 @@ from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
 from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
-from tests.extract.conftest import Build, alone, captured, quick_and_slow, rows
+from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, rows
 from tests.support.one_line import refused
 
 ARCHITECTURES = quick_and_slow(
@@ -31,10 +31,6 @@ def model(request: pytest.FixtureRequest, tiny: Build) -> ChatModel:
 @pytest.fixture
 def llama(tiny: Build) -> ChatModel:
     return tiny("llama")
-
-
-def hook_count(model: ChatModel) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
 
 
 def unit(model: ChatModel, seed: int = 1) -> Tensor:
@@ -72,11 +68,8 @@ def test_captured_streams_are_the_hidden_states_of_transformers(model: ChatModel
 
 def test_capture_runs_no_layer_beyond_the_last_one_wanted(llama: ChatModel) -> None:
     ran: list[int] = []
-    handles = [
-        layer.register_forward_hook(lambda *_, i=i: ran.append(i))
-        for i, layer in enumerate(decoder_layers(llama.model))
-    ]
-    kept: list[int] = []
+    layers, kept = decoder_layers(llama.model), list[int]()
+    handles = [layer.register_forward_hook(lambda *_, i=i: ran.append(i)) for i, layer in enumerate(layers)]
     llama.capture(llama.batch(rows(llama)), "resid_post", [1, 0], lambda layer, _: kept.append(layer))
     for handle in handles:
         handle.remove()
@@ -119,11 +112,7 @@ def test_a_layer_that_does_not_exist_is_named_and_leaves_no_hooks(llama: ChatMod
     hooks = hook_count(llama)
     for layer in (3, -1):
         edits = [Edit("resid_post", 0, lambda stream, _: stream), Edit("resid_post", layer, lambda stream, _: stream)]
-        with (
-            pytest.raises(UserError, match=f"layer {layer} does not exist: llama has layers 0 to 2"),
-            llama.editing(edits),
-        ):
-            pass
+        refused(f"layer {layer} does not exist: llama has layers 0 to 2", llama.editing(edits).__enter__)
         assert hook_count(llama) == hooks
 
 
@@ -185,9 +174,8 @@ def test_passes_of_generation_are_one_prefill_and_then_single_tokens(model: Chat
     with model.editing([Edit("resid_pre", 0, lambda stream, pass_: passes.append(pass_) or stream)]):
         model.generate(batch, 12, min_new_tokens=12)
     length = batch.prompt_length
-    assert [(p.start, p.length, p.is_prefill) for p in passes] == [(0, length, True)] + [
-        (length + i, 1, False) for i in range(11)
-    ]
+    found = [(p.start, p.length, p.is_prefill) for p in passes]
+    assert found == [(0, length, True), *((length + i, 1, False) for i in range(11))]
 
 
 # -- distributions and decoding ----------------------------------------------------------------------------------------
@@ -252,19 +240,14 @@ def test_generation_under_an_edit_is_step_by_step_argmax(model: ChatModel) -> No
         assert scores.argmax(-1).tolist() == response
 
 
-def with_ends(model: ChatModel, ends: list[int], where: str = "generation_config") -> ChatModel:
-    """Wrap the same weights with further end-of-sequence tokens, in one of the places models keep them."""
-    weights = copy.deepcopy(model.model)
-    getattr(weights, where).eos_token_id = ends
-    return ChatModel(weights, model.tokenizer, "ends")
-
-
 @pytest.mark.parametrize("where", ["generation_config", "config"])
 def test_any_of_several_ends_stops_a_row(llama: ChatModel, where: str) -> None:
     batch = llama.batch(rows(llama))
     plain = llama.generate(batch, 10, min_new_tokens=10)
     ends = [plain[0][4], plain[1][6]]
-    several = with_ends(llama, ends, where)
+    weights = copy.deepcopy(llama.model)
+    getattr(weights, where).eos_token_id = ends
+    several = ChatModel(weights, llama.tokenizer, "ends")
     assert set(several.eos_ids) == {2, *ends}
     cut = several.generate(batch, 10)
     for before, after in zip(plain, cut, strict=True):
@@ -275,16 +258,10 @@ def test_any_of_several_ends_stops_a_row(llama: ChatModel, where: str) -> None:
 
 @pytest.mark.parametrize(
     "own",
-    [
-        {"do_sample": True, "temperature": 5.0, "top_k": 3, "top_p": 0.5},
-        {"repetition_penalty": 1.8},
-        {"num_beams": 3, "length_penalty": 2.0},
-        {"no_repeat_ngram_size": 1},
-        {"suppress_tokens": list(range(3, 900))},
-        {"min_length": 500},
-        {"max_length": 20},
-    ],
-)
+    [{"do_sample": True, "temperature": 5.0, "top_k": 3, "top_p": 0.5}, {"repetition_penalty": 1.8},
+     {"num_beams": 3, "length_penalty": 2.0}, {"no_repeat_ngram_size": 1}, {"suppress_tokens": list(range(3, 900))},
+     {"min_length": 500}, {"max_length": 20}],
+)  # fmt: skip
 def test_decoding_is_greedy_and_ignores_the_generation_config(llama: ChatModel, own: dict) -> None:
     batch = llama.batch(rows(llama))
     opinionated = ChatModel(copy.deepcopy(llama.model), llama.tokenizer, "opinionated")

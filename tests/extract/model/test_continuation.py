@@ -15,17 +15,7 @@ from extract.errors import UserError
 from extract.model import continuation
 from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import (
-    cache_prompts,
-    continued_log_probs,
-    continued_logits,
-    decode_cached,
-    known_stream,
-    last_streams,
-    rows_of,
-    try_cache_prompts,
-    upper_layers,
-)
+from extract.model.continuation import cache_prompts, continued_log_probs, continued_logits, decode_cached, known_stream
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
 from tests.extract.conftest import Build, pushed, quick_and_slow, random_weights, rows
@@ -34,11 +24,12 @@ from tests.support.one_line import refused
 
 EXACT = ["llama", "mistral", "gemma2", "gemma3_text", "qwen3", "gpt_oss"]
 INEXACT = ["falcon_h1", "zaya", "deepseek_v4", "minimax", "lfm2", "jamba", "qwen3_next", "mamba2", "recurrent_gemma"]
+Scaled = Callable[[str, float], ChatModel]
 SCALES = [1, 6]  # times the initial weights: the larger they are, the more a wrong state changes the output
 
 
 @pytest.fixture
-def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float], ChatModel]:
+def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Scaled:
     def build(name: str, scale: float) -> ChatModel:
         model = random_weights(name, organism_tokenizer).eval()  # their matrices are at ten times the initial scale
         for weight in model.parameters():
@@ -49,12 +40,10 @@ def scaled(organism_tokenizer: PreTrainedTokenizerBase) -> Callable[[str, float]
 
 
 @matrix("name, scale", EXACT, SCALES)
-def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
-    scaled: Callable[[str, float], ChatModel], name: str, scale: float
-) -> None:
+def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(scaled: Scaled, name: str, scale: float) -> None:
     model, more = scaled(name, scale), [7, 9, 11]
     asked = rows(model)
-    chosen = rows_of(cache_prompts(model, model.batch(asked)), torch.tensor([2, 0, 3]))
+    chosen = continuation.rows_of(cache_prompts(model, model.batch(asked)), torch.tensor([2, 0, 3]))
     found = continued_log_probs(model, chosen, more)
     for log_probs, row in zip(found, (2, 0, 3), strict=True):
         alone = model.model(torch.tensor([[*asked[row].token_ids, *more]])).logits[0, -4:].log_softmax(-1)
@@ -63,18 +52,18 @@ def test_rows_that_are_permuted_and_dropped_go_on_as_each_alone(
 
 @matrix("name, scale", INEXACT, SCALES)
 def test_an_architecture_whose_state_does_not_move_with_the_rows_is_refused_by_name(
-    scaled: Callable[[str, float], ChatModel], name: str, scale: float
+    scaled: Scaled, name: str, scale: float
 ) -> None:
     model = scaled(name, scale)
     with pytest.raises(UserError, match=f"^scaled: {model.architecture} cannot continue from cached keys") as e:
         cache_prompts(model, model.batch(rows(model)))
     assert "\n" not in str(e.value)
-    assert try_cache_prompts(model, model.batch(rows(model))) is None
+    assert continuation.try_cache_prompts(model, model.batch(rows(model))) is None
 
 
 @pytest.mark.parametrize("lengths", [[7], [7, 7], [5, 8, 7, 6], [7] * 5, [4, 9, 5, 6, 7, 8]])
 def test_a_tensor_that_stays_where_it_was_is_noticed(
-    scaled: Callable[[str, float], ChatModel], monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+    scaled: Scaled, monkeypatch: pytest.MonkeyPatch, lengths: list[int]
 ) -> None:
     """Also in a batch of equal rows, whose order cannot be seen, and at a scale at which the output hardly changes."""
     model = scaled("llama", 0.1)
@@ -94,7 +83,7 @@ def test_a_tensor_that_stays_where_it_was_is_noticed(
 
 
 def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
-    scaled: Callable[[str, float], ChatModel], monkeypatch: pytest.MonkeyPatch
+    scaled: Scaled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -102,15 +91,15 @@ def test_memory_that_runs_out_during_the_check_is_not_a_model_that_cannot_go_on(
     model = scaled("llama", 1)
     monkeypatch.setattr(continuation, "continued_log_probs", full)
     with pytest.raises(torch.OutOfMemoryError):
-        try_cache_prompts(model, model.pad([[5] * 9], "left"))
+        continuation.try_cache_prompts(model, model.pad([[5] * 9], "left"))
 
 
 def test_the_last_streams_are_those_captured_edits_first(tiny: Build) -> None:
     model = tiny("llama")
     batch = model.batch(rows(model))
     shift = Edit("resid_post", 1, lambda stream, _: stream + 1.0)
-    found = last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2], [shift])
-    plain = last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2])
+    found = continuation.last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2], [shift])
+    plain = continuation.last_streams(model, cache_prompts(model, batch), "resid_post", [1, 2])
     captured: dict[int, torch.Tensor] = {}
     model.capture(batch, "resid_post", [1, 2], lambda layer, stream: captured.update({layer: stream[:, -1].clone()}))
     torch.testing.assert_close(plain, torch.stack([captured[1], captured[2]]), atol=1e-4, rtol=1e-4)
@@ -167,9 +156,8 @@ def test_it_says_what_generate_says(tiny: Build, name: str) -> None:
         expected = model.generate(model.batch(asked), 8)
     found = [cut_at_end(response, model.eos_ids) for response in said(model, asked, 8, [Lowered()])]
     assert found == expected
-    assert found != [
-        cut_at_end(r, model.eos_ids) for r in decode_cached(model, cache_prompts(model, model.batch(asked)), 8)
-    ]
+    plain = decode_cached(model, cache_prompts(model, model.batch(asked)), 8)
+    assert found != [cut_at_end(response, model.eos_ids) for response in plain]
 
 
 def test_rows_that_end_leave_the_batch_and_change_no_other(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +196,8 @@ def test_a_model_that_cannot_go_on_is_asked_once(tiny: Build, monkeypatch: pytes
     model, tried = tiny("llama"), list[int]()
     monkeypatch.setattr("extract.model.continuation._CHECKED", {})
     monkeypatch.setattr("extract.model.continuation._continuation_holds", lambda *_: bool(tried.append(1)))
-    assert try_cache_prompts(model, model.batch(rows(model))) is None
-    assert try_cache_prompts(model, model.batch(rows(model))) is None
+    assert continuation.try_cache_prompts(model, model.batch(rows(model))) is None
+    assert continuation.try_cache_prompts(model, model.batch(rows(model))) is None
     assert len(tried) == 1
 
 
@@ -317,6 +305,6 @@ def test_the_model_is_whole_again_after_an_error(tiny: Build) -> None:
     suffix = torch.full((len(batch.tokens), SUFFIX), 7)
     known = known_stream(model, cached, suffix, 1)
     assert known is not None
-    with pytest.raises(UserError, match="stopped"), upper_layers(model, known):
+    with pytest.raises(UserError, match="stopped"), continuation.upper_layers(model, known):
         raise UserError("stopped")
     assert torch.equal(model.logits(batch), before)

@@ -48,7 +48,7 @@ def test_no_impossible_token_is_drawn_at_either_end() -> None:
     assert draw(p, torch.tensor([0.999, 0.999]), top_p=0.5).tolist() == [1, 1]
 
 
-def sampled(model: ChatModel, rows: list[Rendered], seeds: list[int], **given: float) -> list[SampledResponse]:
+def sampled(model: ChatModel, rows: list[Rendered], seeds: list[int], **given: object) -> list[SampledResponse]:
     return model.sample(model.batch(rows), STEPS, seeds, **given)
 
 
@@ -119,9 +119,7 @@ def test_first_tokens_come_as_the_model_has_them_and_not_where_all_seeds_are_one
 def test_each_row_has_its_own_temperature_and_nucleus(tiny: Build) -> None:
     model, seeds = tiny("llama"), [5, 6, 7, 8]
     prompts = rows(model)
-    mixed = model.sample(
-        model.batch(prompts), STEPS, seeds, temperature=[0.0, 1.0, 2.0, 1.0], top_p=[1.0, 1.0, 1.0, 0.5]
-    )
+    mixed = sampled(model, prompts, seeds, temperature=[0.0, 1.0, 2.0, 1.0], top_p=[1.0, 1.0, 1.0, 0.5])
     assert list(mixed[0].token_ids) == model.generate(model.batch(prompts), STEPS)[0]
     for i, own in ((1, {}), (2, {"temperature": 2.0}), (3, {"top_p": 0.5})):
         assert mixed[i].token_ids == sampled(model, prompts, seeds, **own)[i].token_ids

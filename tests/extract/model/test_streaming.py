@@ -14,7 +14,7 @@ from extract.model import streaming
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit
 from extract.model.streaming import StreamedText, stream
-from tests.extract.conftest import ORGANISM, STORIES, Build, ask
+from tests.extract.conftest import ORGANISM, STORIES, Build, ask, hook_count
 from tests.support.one_line import refused
 
 
@@ -62,9 +62,8 @@ class Bytes:
 def byte_model(tidies: bool = False) -> ChatModel:
     made = ChatModel.__new__(ChatModel)
     made.tokenizer = Bytes(tidies)
-    made.model = SimpleNamespace(
-        generation_config=None, config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(eos_token_id=0))
-    )
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(eos_token_id=0))
+    made.model = SimpleNamespace(generation_config=None, config=config)
     return made
 
 
@@ -110,13 +109,10 @@ def test_a_long_response_decodes_only_its_tail_and_nothing_is_lost(name: str, mo
     assert max(lengths) < len(tokens) / 5
 
 
-def test_what_really_is_no_character_is_given_at_the_end() -> None:
+def test_what_really_is_no_character_is_given_at_the_end_and_after_it_nothing_is_taken() -> None:
     pieces = StreamedText(byte_model())
     assert [pieces.push(token) for token in (65, 0xF0)] == ["A", ""]
     assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
-
-
-def test_after_an_end_nothing_is_taken() -> None:
     pieces = StreamedText(byte_model())
     assert [pieces.push(token) for token in (72, 105, 0, 88, 89)] == ["H", "i", "", "", ""]
     assert pieces.ended
@@ -125,8 +121,7 @@ def test_after_an_end_nothing_is_taken() -> None:
 
 
 def test_a_thought_that_the_prompt_opened_is_opened_in_the_pieces() -> None:
-    row = Rendered("question<think>\n", [1], {}, False)
-    pieces = StreamedText(byte_model(), row)
+    pieces = StreamedText(byte_model(), Rendered("question<think>\n", [1], {}, False))
     assert pieces.push(72) == "<think>\nH"
     assert pieces.text == "<think>\nH"
 
@@ -152,13 +147,10 @@ def test_leaving_early_ends_the_decoding(model: ChatModel, row: Rendered) -> Non
         time.sleep(0.01)
         return tensor
 
-    def hooks() -> int:
-        return sum(len(module._forward_hooks) for module in model.model.modules())
-
-    before = threading.active_count(), hooks()
+    before = threading.active_count(), hook_count(model)
     with model.editing([Edit("resid_post", 1, count)]):
         pieces = stream(model, model.batch([row]), 200)
         next(iter(pieces))
         pieces.close()
     assert steps < 200
-    assert (threading.active_count(), hooks()) == before
+    assert (threading.active_count(), hook_count(model)) == before

@@ -10,7 +10,7 @@ import yaml
 
 from extract.prompts.dataset import KNOWN, describe, known_datasets, load_dataset
 from extract.prompts.prompt import Prompt
-from tests.support.one_line import mistake
+from tests.support.one_line import mistake, refused
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not at {DATA}")
@@ -19,14 +19,6 @@ HEAD = {"about": "a set", "licence": "MIT", "url": "https://example.org/set", "c
 
 def labels(prompts: list[Prompt]) -> dict[str, int]:
     return dict(Counter(prompt.label for prompt in prompts))
-
-
-def pairs(prompts: list[Prompt]) -> dict[str, list[Prompt]]:
-    found: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        if prompt.pair:
-            found.setdefault(prompt.pair, []).append(prompt)
-    return found
 
 
 @real
@@ -54,22 +46,17 @@ def test_the_real_files_have_the_described_number_of_prompts_per_label(name: str
 
 
 @real
-def test_xstest_contrasts_share_pair_focus_and_wording_with_their_safe_twins() -> None:
+def test_xstest_contrasts_share_pair_focus_and_wording_with_their_safe_twins_and_triggers_are_focus_words() -> None:
     prompts = load_dataset("xstest", DATA / "xstest")
-    groups = pairs(prompts)
-    assert len(groups) == 200
-    for group in groups.values():
-        safe, unsafe = sorted(group, key=lambda prompt: prompt.label)
+    paired = sorted((prompt for prompt in prompts if prompt.pair), key=lambda prompt: (prompt.pair, prompt.label))
+    assert len(paired) == 400
+    for safe, unsafe in zip(paired[::2], paired[1::2], strict=True):
+        assert safe.pair == unsafe.pair
         assert (safe.label, unsafe.label) == (safe.intent, unsafe.intent) == ("benign", "harmful")
         assert unsafe.category in (f"contrast_{safe.category}", "contrast_discr", "contrast_privacy")
         if safe.id != "xstest/174":  # "bank account fraud", its twin's focus is "bank fraud"
             assert safe.trigger == unsafe.trigger
     assert {prompt.category for prompt in prompts if prompt.pair is None} == {"nons_group_real_discr", "privacy_public"}
-
-
-@real
-def test_xstest_triggers_are_the_focus_words_where_there_are_any() -> None:
-    prompts = load_dataset("xstest", DATA / "xstest")
     without = {prompt.category for prompt in prompts if prompt.trigger is None}
     assert without == {"nons_group_real_discr", "historical_events", "contrast_historical_events", "privacy_public"}
     given = [prompt for prompt in prompts if prompt.trigger]
@@ -84,14 +71,12 @@ def test_selfaware_labels_answerable_and_unanswerable() -> None:
     prompts = load_dataset("selfaware", DATA / "selfaware" / "selfaware_even.json")  # every other question
     full = describe("selfaware").counts()
     assert labels(prompts) == {"benign": 1168, "uncertain": 516} == {name: n // 2 for name, n in full.items()}
-    assert {(p.right_action, p.acceptable) for p in prompts if p.label == "uncertain"} == {
-        ("abstain", ("answer_with_caveat",))
-    }
-    assert {(p.right_action, p.acceptable) for p in prompts if p.label == "benign"} == {("answer", ())}
+    assert {(p.label, p.right_action, p.acceptable) for p in prompts} == {
+        ("uncertain", "abstain", ("answer_with_caveat",)), ("benign", "answer", ())
+    }  # fmt: skip
     rows = json.loads((DATA / "selfaware" / "selfaware_even.json").read_text())["example"]
-    lone = {
-        f"selfaware/{row['question_id']}": row["answer"][0].strip() for row in rows if len(row["answer"] or []) == 1
-    }
+    answers = {f"selfaware/{row['question_id']}": row["answer"] or [] for row in rows}
+    lone = {name: answer[0].strip() for name, answer in answers.items() if len(answer) == 1}
     assert {prompt.id: prompt.answer for prompt in prompts if prompt.answer is not None} == lone
     assert len(lone) == 761
 
@@ -210,11 +195,8 @@ def test_rows_may_be_anywhere_in_a_json_file(tmp_path: Path, at: str | None, row
 
 def test_maps_take_truth_values_numbers_and_leave_fields_open(tmp_path: Path) -> None:
     rows = [{"q": "a", "known": True, "n": 1}, {"q": "b", "known": False, "n": 2}, {"q": "c", "known": True, "n": None}]
-    columns = {
-        "text": "q",
-        "label": {"column": "known", "map": {True: "benign", False: "uncertain"}},
-        "category": {"column": "n", "map": {1: "first", 2: None}},
-    }
+    columns = {"text": "q", "label": {"column": "known", "map": {True: "benign", False: "uncertain"}},
+               "category": {"column": "n", "map": {1: "first", 2: None}}}  # fmt: skip
     prompts = load_dataset(one(tmp_path, rows, columns), tmp_path)
     assert [(p.label, p.category) for p in prompts] == [("benign", "first"), ("uncertain", None), ("benign", None)]
     (tmp_path / "a.csv").write_text("q,known,n\na,true,1\nb,false,2\nc,true, \n")
@@ -225,9 +207,7 @@ def test_distinct_leaves_out_repeats_of_the_same_label_only(tmp_path: Path) -> N
     rows = [*TWO, TWO[0], {"q": "one?", "kind": "bad"}]
     columns = {"text": "q", "label": LABEL}
     distinct = load_dataset(one(tmp_path, rows, columns, distinct=True), tmp_path)
-    assert [(p.id, p.label) for p in distinct] == [
-        ("mine/all/1", "benign"), ("mine/all/2", "harmful"), ("mine/all/4", "harmful"),
-    ]  # fmt: skip
+    assert [f"{p.id} {p.label}" for p in distinct] == ["mine/all/1 benign", "mine/all/2 harmful", "mine/all/4 harmful"]
     assert len(load_dataset(one(tmp_path, rows, columns), tmp_path)) == 4
 
 
@@ -243,14 +223,11 @@ def test_a_directory_may_lack_optional_files_only(tmp_path: Path) -> None:
     )
     assert len(load_dataset(name, tmp_path / "a.json")) == 1
     (tmp_path / "c.json").write_text("[]")
-    assert "c.json is not a file of mine, which has a.json, b.json; rename it" in mistake(
-        load_dataset, name, tmp_path / "c.json"
-    )
+    refused("c.json is not a file of mine, which has a.json, b.json; rename", load_dataset, name, tmp_path / "c.json")
     parts["a"]["optional"] = parts["b"]["optional"] = True
     (tmp_path / "empty").mkdir()
-    assert "empty has no prompts of mine; get a.json, b.json from https://example.org/set" in mistake(
-        load_dataset, described(tmp_path, **shared, parts=parts), tmp_path / "empty"
-    )
+    name = described(tmp_path, **shared, parts=parts)
+    refused("empty has no prompts of mine; get a.json, b.json from https://", load_dataset, name, tmp_path / "empty")
 
 
 def test_the_hub_is_read_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,22 +262,19 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
         "https://github.com/paul-rottger/xstest and give its path, or log in with: hf auth login"
     )
     assert mistake(load_dataset, "selfaware", None) == (
-        "selfaware is not read from the hub: get its files from https://github.com/yinzhangyue/SelfAware "
-        "and give their path"
+        "selfaware is not read from the hub: get its files from https://github.com/yinzhangyue/SelfAware and give "
+        "their path"
     )
 
 
 # Mistakes.
 
 
-def test_an_unknown_set_names_the_known_ones() -> None:
+def test_an_unknown_set_names_the_known_ones_and_a_missing_file_where_to_get_it(tmp_path: Path) -> None:
     message = mistake(load_dataset, "xstst", None)
     assert message.startswith("no data set 'xstst'; did you mean xstest? choose from advbench, ambigqa, arditi,")
     assert all(name in message for name in known_datasets())
     assert "no data set 'nowhere/mine.yaml'" in mistake(load_dataset, "nowhere/mine.yaml", None)
-
-
-def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
     assert mistake(load_dataset, "xstest", tmp_path / "no.csv") == (
         f"xstest not found: {tmp_path / 'no.csv'}; get xstest_prompts.csv from https://github.com/paul-rottger/xstest"
     )
@@ -333,9 +307,7 @@ def test_a_missing_file_names_it_and_where_to_get_it(tmp_path: Path) -> None:
         ({"text": "q", "answer": {"column": "q", "alternatives": True}}, {}, "column 'q' is 'one?'; `alternatives`"),
     ],
 )  # fmt: skip
-def test_a_mistaken_mapping_names_the_row_and_what_is_there(
-    tmp_path: Path, columns: dict, part: dict, message: str
-) -> None:
+def test_a_mistaken_mapping_names_the_row(tmp_path: Path, columns: dict, part: dict, message: str) -> None:
     assert message in mistake(load_dataset, one(tmp_path, TWO, columns, **part), tmp_path)
 
 
@@ -347,7 +319,7 @@ def test_a_mistaken_mapping_names_the_row_and_what_is_there(
         ({"constants": {"zzz": "q"}}, "constants: no such field: zzz; a prompt has id, text,"),
         (
             {"columns": {"text": {"column": "q", "mapp": {}}}},
-            "no such key: columns.text.mapp; did you mean columns.map?",
+            "no such key: columns.text.mapp; did you mean columns.map",
         ),
         ({"parts": {"a": {"file": "x", "coloumns": {}}}}, "no such key: parts.a.coloumns; did you mean parts.columns?"),
         ({"parts": {"a": {}}}, "missing key: parts.a.file"),

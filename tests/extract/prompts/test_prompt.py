@@ -26,14 +26,11 @@ def write_jsonl(path: Path, rows: list[dict]) -> Path:
 
 
 def write_csv(path: Path, rows: list[dict]) -> Path:
-    names = sorted({name for row in rows for name in row})
+    texts = {"acceptable": "|".join, "messages": json.dumps}
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, restval="")
+        writer = csv.DictWriter(file, sorted({name for row in rows for name in row}), restval="")
         writer.writeheader()
-        for row in rows:
-            cells = {"acceptable": "|".join(row.get("acceptable", []))}
-            cells |= {"messages": json.dumps(row["messages"])} if "messages" in row else {}
-            writer.writerow({name: value for name, value in (row | cells).items() if name in names})
+        writer.writerows({name: texts.get(name, str)(value) for name, value in row.items()} for row in rows)
     return path
 
 
@@ -66,10 +63,9 @@ def test_all_formats_of_the_same_prompts_are_equal(tmp_path: Path) -> None:
     assert load_prompts(write_parquet(tmp_path / "p.parquet", ROWS)) == jsonl
     assert jsonl[0] == Prompt("a", ({"role": "user", "content": ROWS[0]["text"]},), "benign", "answer",
                               trigger="kill", pair="p1")  # fmt: skip
-    assert jsonl[2].messages == tuple(TURNS)
-    assert jsonl[2].text == "go"
-    assert jsonl[2].right_action == "abstain"
-    assert jsonl[2].acceptable == ("clarify", "answer_with_caveat")
+    last = jsonl[2]
+    assert (last.messages, last.text, last.right_action) == (tuple(TURNS), "go", "abstain")
+    assert last.acceptable == ("clarify", "answer_with_caveat")
 
 
 def test_windows_line_ends_byte_order_mark_and_blank_lines_change_nothing(tmp_path: Path) -> None:
@@ -188,6 +184,5 @@ def test_a_bad_field_is_named_with_file_and_line(tmp_path: Path, changes: dict, 
 def test_duplicate_id_names_both_lines(tmp_path: Path, write: object) -> None:
     rows = [row(id="one"), row(id="two"), row(id="one", text="other words")]
     path = write(tmp_path / f"p.{write.__name__.removeprefix('write_')}", rows)
-    first, second = {"csv": (2, 4)}.get(path.suffix[1:], (1, 3))
-    said = f"line {second}: field 'id': 'one' is already used on line {first}; ids must be unique"
-    assert said in problem(path)
+    first, second = (2, 4) if write is write_csv else (1, 3)
+    assert f"line {second}: field 'id': 'one' is already used on line {first}; ids must be unique" in problem(path)

@@ -48,11 +48,8 @@ def authors_own(name: str, folder: Path) -> list[Prompt]:
 @pytest.mark.parametrize("name", SETS)
 def test_each_set_reads_its_authors_files_twice_alike(name: str, tmp_path: Path) -> None:
     prompts, described_set = authors_own(name, tmp_path), describe(name)
-    present = [part for part in described_set.parts.values() if (tmp_path / part.file).exists()] or list(
-        described_set.parts.values()
-    )
-    expected: Counter[str] = Counter()
-    for part in present:
+    parts, expected = described_set.parts.values(), Counter[str]()
+    for part in [part for part in parts if (tmp_path / part.file).exists()] or parts:
         expected.update(part.rows)
     assert {label: n for label, n in labels(prompts).items() if label != "dual_use"} == expected
     again = load_dataset(name, next(tmp_path.iterdir()) if len(SETS[name]) == 1 else tmp_path)
@@ -83,7 +80,7 @@ def test_every_answer_that_is_right_counts(tmp_path: Path) -> None:
 
 @real
 def test_a_file_that_its_authors_changed_is_noticed(tmp_path: Path) -> None:
-    own = real_file("truthful-qa")
+    own = (DATA / "sets" / "TruthfulQA.csv").read_bytes()
     copy = tmp_path / "TruthfulQA.csv"
     copy.write_bytes(own)
     with warnings.catch_warnings():
@@ -95,49 +92,36 @@ def test_a_file_that_its_authors_changed_is_noticed(tmp_path: Path) -> None:
         assert len(load_dataset("truthful-qa", copy)) == len(before) - 1
 
 
-def real_file(name: str) -> bytes:
-    (ours,) = SETS[name]
-    return (DATA / "sets" / ours).read_bytes()
+AMBIGUOUS = [{"id": "1", "question": "who?", "annotations": {"type": ["singleAnswer"], "answer": [["X", "Y"]]}},
+             {"id": "2", "question": "when?", "annotations": {"type": ["multipleQAs"], "answer": [[]]}}]  # fmt: skip
+CHOICES = [{"inputs": "Q: Who won?\n  choice: A\n  choice: Unknown\nA:", "targets": [it]} for it in ("A", "Unknown")]
+KNOWN = [{"question": "why?", "unknown": True, "category": "future unknown"},
+         {"question": "who?", "unknown": False, "category": None}]  # fmt: skip
+FRESH = """split,question,false_premise,fact_type,answer_0
+TEST,a?,FALSE,slow-changing,X
+TEST,b?,FALSE,fast-changing,Y
+TEST,c?,TRUE,never-changing,Z
+DEV,d?,FALSE,slow-changing,X
+"""
+CHOSEN = [("Who won?", "benign", "A", "answer"), ("Who won?", "uncertain", None, "abstain")]
 
 
-def test_the_shape_that_a_set_is_described_with_is_read(tmp_path: Path) -> None:
-    """Rows as the sets' authors describe them: the files themselves are not here (`untested`)."""
-    one_answer = {"id": "1", "question": "who?", "annotations": {"type": ["singleAnswer"], "answer": [["X", "Y"]]}}
-    several = {"id": "2", "question": "when?", "annotations": {"type": ["multipleQAs"], "answer": [[]]}}
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, [one_answer, several])))
-    found = load_dataset("ambigqa", tmp_path / "train.jsonl")
-    assert [(p.label, p.answer, p.right_action) for p in found] == [
-        ("benign", "X | Y", "answer"), ("uncertain", None, "clarify")
-    ]  # fmt: skip
-    rows = [
-        {"inputs": "Q: Who won?\n  choice: A\n  choice: Unknown\nA:", "targets": targets}
-        for targets in (["A"], ["Unknown"])
-    ]
-    for file in ("train", "validation"):
-        (tmp_path / f"{file}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    found = load_dataset("bigbench-known-unknowns", tmp_path)
-    assert [(p.text, p.label, p.answer) for p in found] == 2 * [
-        ("Who won?", "benign", "A"), ("Who won?", "uncertain", None)
-    ]  # fmt: skip
-    rows = [
-        {"question": "why?", "unknown": True, "category": "future unknown"},
-        {"question": "who?", "unknown": False, "category": None},
-    ]
-    (tmp_path / "knowns_unknowns.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert [(p.label, p.right_action) for p in load_dataset("kuq", tmp_path)] == [
-        ("uncertain", "abstain"),
-        ("benign", "answer"),
-    ]
-    (tmp_path / "qaqa.csv").write_text("question,all_assumptions_valid\nwho?,has_invalid\nwhen?,all_valid\n")
-    assert [(p.label, p.right_action) for p in load_dataset("qaqa", tmp_path / "qaqa.csv")] == [
-        ("uncertain", "correct_premise"), ("benign", "answer")
-    ]  # fmt: skip
-    (tmp_path / "freshqa.csv").write_text(
-        "split,question,false_premise,fact_type,answer_0\nTEST,a?,FALSE,slow-changing,X\nTEST,b?,FALSE,fast-changing,Y\n"
-        "TEST,c?,TRUE,never-changing,Z\nDEV,d?,FALSE,slow-changing,X\n"
-    )
-    assert [(p.text, p.label, p.answer, p.right_action) for p in load_dataset("freshqa", tmp_path)] == [
-        ("a?", "benign", "X", "answer"),
-        ("b?", "uncertain", None, "abstain"),
-        ("c?", "uncertain", None, "correct_premise"),
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "files", "found"),
+    [
+        ("ambigqa", {"train.jsonl": AMBIGUOUS},
+         [("who?", "benign", "X | Y", "answer"), ("when?", "uncertain", None, "clarify")]),
+        ("bigbench-known-unknowns", {"train.jsonl": CHOICES, "validation.jsonl": CHOICES}, 2 * CHOSEN),
+        ("kuq", {"knowns_unknowns.jsonl": KNOWN},
+         [("why?", "uncertain", None, "abstain"), ("who?", "benign", None, "answer")]),
+        ("qaqa", {"qaqa.csv": "question,all_assumptions_valid\nwho?,has_invalid\nwhen?,all_valid\n"},
+         [("who?", "uncertain", None, "correct_premise"), ("when?", "benign", None, "answer")]),
+        ("freshqa", {"freshqa.csv": FRESH}, [("a?", "benign", "X", "answer"), ("b?", "uncertain", None, "abstain"),
+                                             ("c?", "uncertain", None, "correct_premise")]),
+    ],
+)  # fmt: skip
+def test_rows_are_read_as_their_authors_describe_them(tmp_path: Path, name: str, files: dict, found: list) -> None:
+    for file, rows in files.items():
+        (tmp_path / file).write_text(rows if isinstance(rows, str) else "\n".join(map(json.dumps, rows)))
+    prompts = load_dataset(name, tmp_path if len(files) > 1 else tmp_path / next(iter(files)))
+    assert [(p.text, p.label, p.answer, p.right_action) for p in prompts] == found

@@ -27,6 +27,11 @@ def lenient(path: Path, encoding: str | None = None) -> tuple[list[dict], dict[s
     return rows, dict(told)
 
 
+def put(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
 # Encodings.
 
 
@@ -35,16 +40,14 @@ def lenient(path: Path, encoding: str | None = None) -> tuple[list[dict], dict[s
 )
 @pytest.mark.parametrize("name", ["p.jsonl", "p.csv", "p.json"])
 def test_utf8_and_utf16_are_known_by_their_mark(tmp_path: Path, name: str, mark: str, encoding: str) -> None:
-    path = tmp_path / name
-    path.write_bytes((mark + written(name, SAID)).encode(encoding))
+    path = put(tmp_path / name, (mark + written(name, SAID)).encode(encoding))
     assert strict(path) == [{"id": "a", "said": SAID}]
     assert lenient(path) == (strict(path), {})
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("latin-1", "très sûr"), ("shift_jis", "できません"), ("utf-16", SAID)])
 def test_another_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: str, said: str) -> None:
-    path = tmp_path / "p.csv"
-    path.write_bytes(written("p.csv", said).encode(encoding))
+    path = put(tmp_path / "p.csv", written("p.csv", said).encode(encoding))
     assert strict(path, encoding)[0]["said"] == said
     assert lenient(path, encoding) == (strict(path, encoding), {})
 
@@ -54,9 +57,7 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: st
     [("latin-11", "did you mean latin"), ("zzz", "use for example utf-8, latin-1"), ("hex", "no such text encoding")],
 )
 def test_an_unknown_encoding_names_a_known_one(tmp_path: Path, encoding: str, said: str) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text("id\n1\n")
-    message = mistake(lambda: strict(path, encoding))
+    message = mistake(strict, put(tmp_path / "p.csv", b"id\n1\n"), encoding)
     assert message.startswith(f"no such text encoding: '{encoding}'; ")
     assert said in message
 
@@ -66,12 +67,9 @@ def test_an_unknown_encoding_names_a_known_one(tmp_path: Path, encoding: str, sa
 
 @pytest.mark.parametrize("name", ["p.jsonl", "p.csv", "p.json"])
 def test_windows_quotes_are_refused_with_their_line_or_read_as_quotes(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(written(name, "it\u2019s  \u201cno\u201d").encode("cp1252"))
+    path = put(tmp_path / name, written(name, "it\u2019s  \u201cno\u201d").encode("cp1252"))
     line = 1 if name != "p.csv" else 2
-    assert mistake(lambda: strict(path)) == (
-        f"{path}, line {line}: not UTF-8 text: invalid start byte; save the file as UTF-8"
-    )
+    assert mistake(strict, path) == f"{path}, line {line}: not UTF-8 text: invalid start byte; save the file as UTF-8"
     assert lenient(path) == ([{"id": "a", "said": "it\u2019s  \u201cno\u201d"}], {"windows_1252": 1})
 
 
@@ -82,32 +80,29 @@ def test_only_the_bytes_that_are_no_utf8_are_read_otherwise_and_rows_are_counted
     rows, told = lenient(path)
     assert [row["said"] for row in rows] == ["plain", "it\u2019s\nnot\u2019 \u2019 all\r\nof it\ufffd", "très"]
     assert told == {"windows_1252": 1}
-    assert ", line 3: not UTF-8 text: invalid start byte" in mistake(lambda: strict(path))
+    assert ", line 3: not UTF-8 text: invalid start byte" in mistake(strict, path)
 
 
 def test_a_cut_character_is_refused_at_its_line_or_repaired(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_bytes(b"id\na\n\xe2\x80")
-    assert ", line 3: not UTF-8 text: unexpected end of data" in mistake(lambda: strict(path))
+    path = put(tmp_path / "p.csv", b"id\na\n\xe2\x80")
+    assert ", line 3: not UTF-8 text: unexpected end of data" in mistake(strict, path)
     assert lenient(path) == ([{"id": "a"}, {"id": "â€"}], {"windows_1252": 1})
     path.write_bytes("\ufeffid\na\n".encode("utf-16-le") + b"x")
     for read in (strict, lenient):
-        assert "p.csv, line 3: not UTF-16-LE text: truncated data" in mistake(lambda read=read: read(path))
+        assert "p.csv, line 3: not UTF-16-LE text: truncated data" in mistake(read, path)
 
 
 def test_half_a_pair_in_utf16_and_bytes_foreign_to_a_named_encoding_become_a_mark(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_bytes("\ufeffid\na".encode("utf-16-le") + b"\x3d\xd8" + "b\n".encode("utf-16-le"))
-    assert ", line 2: not UTF-16-LE text: half of a surrogate pair" in mistake(lambda: strict(path))
+    path = put(tmp_path / "p.csv", "\ufeffid\na".encode("utf-16-le") + b"\x3d\xd8" + "b\n".encode("utf-16-le"))
+    assert ", line 2: not UTF-16-LE text: half of a surrogate pair" in mistake(strict, path)
     assert lenient(path) == ([{"id": "a\ufffdb"}], {"replaced": 1})
     path.write_bytes(b"id\na\x92b\n")
-    assert ", line 2: not ASCII text: " in mistake(lambda: strict(path, "ascii"))
+    assert ", line 2: not ASCII text: " in mistake(strict, path, "ascii")
     assert lenient(path, "ascii") == ([{"id": "a\ufffdb"}], {"replaced": 1})
 
 
 def test_json_escapes_are_no_bytes_and_are_left_to_the_reader(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps({"said": "\ud83d \udc92 🙂"}))
+    path = put(tmp_path / "p.jsonl", json.dumps({"said": "\ud83d \udc92 🙂"}).encode())
     assert strict(path) == [{"said": "\ud83d \udc92 🙂"}]
     assert lenient(path) == (strict(path), {})
 
@@ -117,7 +112,7 @@ def test_a_parquet_text_that_is_no_text_is_refused_near_its_line(tmp_path: Path)
     texts = pyarrow.array([b"fine"] * 300 + [b"it\x92s"]).cast(pyarrow.binary())
     broken = pyarrow.Array.from_buffers(pyarrow.string(), 301, texts.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"said": broken}), path)
-    assert "p.parquet: a text in the 256 rows after line 256 is not UTF-8: " in mistake(lambda: strict(path))
+    assert "p.parquet: a text in the 256 rows after line 256 is not UTF-8: " in mistake(strict, path)
 
 
 # Long fields.
@@ -131,7 +126,7 @@ def test_a_long_csv_field_is_read_where_completions_are_and_the_process_limit_is
     assert len(next(rows)[1]["said"]) == 200_000
     assert csv.field_size_limit() == before  # also while the file is open
     assert next(rows)[1]["said"] == "short"
-    assert "field larger than field limit (131072)" in mistake(lambda: strict(path))
+    assert "field larger than field limit (131072)" in mistake(strict, path)
     assert csv.field_size_limit() == before
 
 
@@ -139,7 +134,7 @@ def test_a_quote_left_open_does_not_read_the_whole_file_into_memory(tmp_path: Pa
     path = tmp_path / "p.csv"
     line = f'a,"{"x" * 1000}"\n'
     path.write_text('id,said\na,"open\n' + line.replace('"', "") * (2 * LONGEST_FIELD // 1000))
-    assert f"field larger than field limit ({LONGEST_FIELD})" in mistake(lambda: lenient(path))
+    assert f"field larger than field limit ({LONGEST_FIELD})" in mistake(lenient, path)
 
 
 # Memory.

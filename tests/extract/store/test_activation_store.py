@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from extract.errors import UserError
 from extract.store import activation_store
 from extract.store.activation_store import ActivationStore
 from extract.store.integrity import verify
@@ -26,6 +25,7 @@ from tests.support.made_up_store import (
     content,
     enter,
     index,
+    made_up,
     make,
     shards,
     values,
@@ -91,13 +91,12 @@ def test_a_moved_run_directory_stays_readable(whole: Path, tmp_path: Path, monke
         np.testing.assert_array_equal(file["activations/resid_post"][:], before)
 
 
-def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
+def test_responses_and_their_positions_are_in_the_index(path: Path) -> None:
     """`response_2` is no role of any prompt: which rows have it is what the shards say."""
-    path, identity = tmp_path / "activations.h5", IDENTITY.model_copy(update={"positions": ("inst_last", "response_2")})
     responses = [tuple(range(i % 4)) for i in range(N_PROMPTS)]
     present = np.array([[True] * N_PROMPTS, [len(tokens) >= 2 for tokens in responses]])
     data = values()[:, :2] * torch.from_numpy(present)[None, :, :, None]
-    with writing(ShardFiles(path, identity, N_PROMPTS, D_MODEL)) as files:
+    with writing(made_up(path, positions=("inst_last", "response_2"))) as files:
         for shard in files.missing():
             here = slice(files.rows(shard).start, files.rows(shard).stop)
             files.write(shard, CapturedShard(data[:, :, here], present[:, here], tuple(responses[here])))
@@ -110,7 +109,7 @@ def test_responses_and_their_positions_are_in_the_index(tmp_path: Path) -> None:
 
 
 def test_wrong_shapes_are_refused_for_a_shard(path: Path) -> None:
-    with writing(ShardFiles(path, IDENTITY, N_PROMPTS, D_MODEL)) as files:
+    with writing(made_up(path)) as files:
         whole = captured(files.rows(0))
         with pytest.raises(ValueError, match=r"shard 2 has shape \(3, 4, 3, 48\); got values \(3, 4, 4, 48\)"):
             files.write(2, whole)
@@ -172,8 +171,8 @@ def test_another_store_in_the_way_is_refused_with_the_field(whole: Path, field: 
         whole.unlink()
     elif left == "master":
         shutil.rmtree(whole.parent / "activations.h5.shards")
-    with pytest.raises(UserError, match=rf"was made with another {field} \(.*, now .*choose another directory with"):
-        enter(whole, **{field: OTHER[field]})
+    message = rf"was made with another {field} \(.*, now .*choose another directory with"
+    refused(message, enter, whole, **{field: OTHER[field]})
     enter(whole, model="other", revision="other", tokenizer="other", prompts="other")  # where they came from
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from extract.errors import UserError
 from extract.store.integrity import verify
-from extract.store.shards import ShardFiles
 from extract.store.writer import export, finish, writing
-from tests.support.made_up_store import D_MODEL, IDENTITY, N_PROMPTS, captured, index, make, nothing_left_over, shards
+from tests.support.made_up_store import captured, index, made_up, make, nothing_left_over, shards
 from tests.support.one_line import refused
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +31,7 @@ def small_files() -> Iterator[Callable[[int], None]]:
 def test_a_failed_write_is_reported_and_leaves_no_file(
     path: Path, small_files: Callable[[int], None], room: int, dtype: str
 ) -> None:
-    with writing(ShardFiles(path, IDENTITY.model_copy(update={"dtype": dtype}), N_PROMPTS, D_MODEL)) as files:
+    with writing(made_up(path, dtype=dtype)) as files:
         files.write(0, captured(files.rows(0)))
         big = shards(path)[0].stat().st_size
         small_files(min(room, big - 1))

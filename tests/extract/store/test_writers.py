@@ -21,27 +21,11 @@ import torch
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import FileLock, store_lock
 from extract.store.integrity import verify
-from extract.store.shards import ShardFiles
 from extract.store.writer import finish, writing
-from tests.support.made_up_store import (
-    D_MODEL,
-    IDENTITY,
-    N_PROMPTS,
-    captured,
-    content,
-    enter,
-    index,
-    nothing_left_over,
-    shards,
-    values,
-)
+from tests.support.made_up_store import captured, content, enter, index, made_up, nothing_left_over, shards, values
 from tests.support.one_line import refused
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def made_up(path: Path) -> ShardFiles:
-    return ShardFiles(path, IDENTITY, N_PROMPTS, D_MODEL)
 
 
 class Nursery:
