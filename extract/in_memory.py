@@ -90,6 +90,7 @@ def capture_in_memory(
         rendered = [replace(row, roles=_every_token(row)) for row in rendered]
         every = tuple(f"token_{i}" for i in range(max(len(row.token_ids) for row in rendered)))
         spec = spec.model_copy(update={"positions": every})
+    spec = spec.model_copy(update={"response_tokens": 0, "thought_tokens": 0})  # nothing is generated
     known = resolved(spec, model, rendered)
     needed = len(known.layers) * len(known.positions) * len(rendered) * model.d_model * BYTES
     pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0

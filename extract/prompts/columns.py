@@ -129,8 +129,8 @@ def field_value(field: str, source: Column | Value, row: Row, where: str, counts
     value = value.strip() if isinstance(value, str) and field not in VERBATIM else value
     if source.context is not None and (before := str(_given(row, source.context) or "").strip()):
         value = f"{before}\n\n---\n\n{value}"
-    if is_missing(value) and not (field == "completion" and isinstance(value, str)):  # an empty completion is a value
-        return None
+    if is_missing(value) and not (isinstance(value, str) and (value != "" or field == "completion")):
+        return None  # an empty completion is a value
     if source.map is None and not source.numbered:
         return value
     text = as_text(value)

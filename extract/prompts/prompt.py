@@ -102,8 +102,8 @@ def prompts_hash(prompts: list[Prompt]) -> str:
 
 def make_prompt(given: Row, where: str) -> Prompt:
     """Make a prompt from the fields of a row; UserError names `where` and the field if one is missing or invalid."""
-    needed = ("id", "text", "label")  # blank text is kept, for the message
-    row = {k: v for k, v in given.items() if not is_missing(v) or (k in needed and isinstance(v, str))}
+    needed = ("id", "text", "label")  # empty text is kept, for the message; so are blanks, which are refused or a value
+    row = {k: v for k, v in given.items() if not is_missing(v) or (isinstance(v, str) and (v != "" or k in needed))}
     _refuse_broken_unicode(row, where)
     identifier = row.get("id")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or str(identifier).strip() == "":

@@ -1,4 +1,4 @@
-"""The report of the small run, written once, opened in a real browser that all tests of the page share."""
+"""The report of the small run, written once, opened in a real browser, one a module: two at once in a process cannot be."""
 
 import shutil
 from collections.abc import Iterator
@@ -48,13 +48,13 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_stage, "draw", lambda *_: {})
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with started() as found:
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def tab(browser: Any, report: Path) -> Iterator[Any]:
     with opened(browser, report) as found:
         yield found
