@@ -1,4 +1,4 @@
-"""The report of the small run, written once, opened in a real browser, one a module: two at once in a process cannot be."""
+"""The report of the small run, written once, opened in a real browser: one a module, for two at once cannot be."""
 
 import shutil
 from collections.abc import Iterator
