@@ -131,8 +131,8 @@ def cases_of_run(file: Path) -> Mapping[str, Case]:
 
 
 def _action(value: object, where: str) -> Action | None:
-    if is_missing(value) or value in ACTIONS:
-        return None if is_missing(value) else cast(Action, value)
+    if (empty := is_missing(value) and not (isinstance(value, str) and value)) or value in ACTIONS:
+        return None if empty else cast(Action, value)
     raise UserError(
         f"{where}: field 'action' is {value!r}; expected one of {', '.join(ACTIONS)}, or empty where it could not be "
         "judged"

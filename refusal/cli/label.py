@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import termios
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -188,6 +187,8 @@ class LabellingSession:
 @contextmanager
 def keys() -> Iterator[Callable[[], str]]:
     """Yield a function that waits for a key, of an arrow several characters; EOFError: the terminal closed."""
+    import termios  # not on Windows, where the other commands work without it
+
     terminal, waiting = sys.stdin.fileno(), deque[str]()
 
     def read() -> str:

@@ -88,7 +88,7 @@ def shared_in(path: Path) -> Shared:
     if len(weights) > 1:
         raise UserError(f"{path}: {DIALS} and {DIRECTIONS} are for different weights; give one of the two files")
     return Shared(
-        paths=files,
+        paths={name: file for part in parts for name, file in part.paths.items()},  # by what they hold
         dials=tuple(dial for part in parts for dial in part.dials),
         directions=tuple(direction for part in parts for direction in part.directions),
         base=next((part.base for part in parts if part.base), None),
