@@ -39,12 +39,12 @@ def _plain(value: object) -> object:
 
 
 def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
-    """Read directions written by `save_directions`, by name."""
+    """Read directions written by `save_directions`, by name, in the order of names (the file has none)."""
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
         if set(metadata) != set(file.keys()):
             raise ValueError(f"{path} was not written by save_directions: its tensors have no loci in the metadata")
-        return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in metadata}
+        return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in sorted(metadata)}
 
 
 def _direction(name: str, vector: Float[np.ndarray, " d_model"], record: dict[str, Any]) -> Direction:

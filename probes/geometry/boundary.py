@@ -66,4 +66,5 @@ def _place(
     n, product = np.outer(size, size) - pairs[0], total @ total.T - pairs[1]
     means = product / n
     apart = float(means[1, 1] - 2 * means[0, 1] + means[0, 0])
-    return float(means[2, 1] - means[2, 0] - means[0, 1] + means[0, 0]) / apart, apart
+    along = float(means[2, 1] - means[2, 0] - means[0, 1] + means[0, 0])
+    return along / apart if apart else np.nan, apart

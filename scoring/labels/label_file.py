@@ -76,8 +76,9 @@ def _label(row: Row, where: str) -> Label:
     if action not in ACTIONS:
         raise UserError(f"{where}: field 'action' is {action!r}; expected one of {', '.join(ACTIONS)}")
     given = {name: to_text(row[name]) for name in LABELLED if not is_missing(row.get(name))}
+    defaults = {name: Label.model_fields[name].default for name in LABELLED}  # written again as those of new labels
     try:
-        return Label.model_validate({"id": identifier_of(row), "action": action, **given})
+        return Label.model_validate({"id": identifier_of(row), "action": action} | defaults | given)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         raise UserError(f"{where}: field '{name}' is {row[name]!r}; expected {LABELLED[name]}") from None

@@ -71,6 +71,15 @@ def test_an_edit_sees_each_prompts_own_end(model: ChatModel) -> None:
         np.testing.assert_allclose(together.values[:, :, i], alone[i].values[:, :, 0], rtol=1e-4, atol=1e-5)
 
 
+def test_nothing_is_generated(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama")
+    monkeypatch.setattr(ChatModel, "generate", lambda *_, **__: pytest.fail("generated"))
+    rows = [render(model.tokenizer, prompt) for prompt in PROMPTS]
+    plain, asked = (capture(model, rows, positions=["post_last"], **more) for more in ({}, {"response_tokens": 2}))
+    assert np.array_equal(plain.values, asked.values)
+    assert plain.positions == asked.positions
+
+
 def test_what_does_not_fit_into_memory_is_refused(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama")
     pages = in_memory.os.sysconf("SC_PHYS_PAGES")

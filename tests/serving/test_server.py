@@ -53,6 +53,14 @@ def test_an_answer_is_the_one_of_generate_with_what_the_dials_did(client, refere
         assert found.usage.completion_tokens > 3
 
 
+def test_the_conversation_before_is_read(client: openai.OpenAI) -> None:
+    turns = [{"role": "user", "content": UNKNOWN}, {"role": "assistant", "content": "i am not able to say."},
+             {"role": "user", "content": [{"type": "text", "text": BENIGN}]}]  # fmt: skip
+    found, alone = (client.chat.completions.create(**asked() | given) for given in ({"messages": turns}, {}))
+    assert found.usage.prompt_tokens > alone.usage.prompt_tokens
+    assert found.choices[0].dials != alone.choices[0].dials
+
+
 def test_a_dial_that_is_off_leaves_the_model_alone(client: openai.OpenAI, reference: ChatModel) -> None:
     off = {"normative_threshold": "off", "epistemic_threshold": "off"}
     (choice,) = client.chat.completions.create(**asked(STRIKE), extra_body=off).choices
@@ -268,6 +276,16 @@ def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial
             go()
             assert first.result().choices[0].finish_reason == "length"
         assert served.engine.waiting == 0
+
+
+def test_a_request_that_waits_too_long_to_be_rendered_is_429(model, dials, monkeypatch) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(app, "prepare", lambda *_: go.wait(20))
+    with running(model, dials, Limits(seconds=0.2)) as served:
+        with pytest.raises(openai.RateLimitError) as error:
+            served.client().chat.completions.create(**asked())
+        go.set()
+    assert error.value.code == "queue_timeout"
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from steering.ablation import (
     ablation_at_every_layer,
     addition,
     covers_layers,
+    setting,
     subspace_ablation,
     subspace_addition,
 )
@@ -93,6 +94,7 @@ def test_an_edit_is_named_by_all_it_does() -> None:
         other, shifted = replace(span, basis=-span.basis), replace(span, mean_negative=span.mean_negative + 0.5)
         trials += [subspace_ablation(span, variant) for variant in VARIANTS]
         trials += [subspace_addition(span), subspace_ablation(other), subspace_ablation(shifted)]
+    trials += [[setting(SUBSPACE, 1, ON, "last_on", strength)] for strength in (0.25, 0.5, 1.0)]
     names = [tuple((edit.site, edit.layer, edit.key) for edit in edits) for edits in trials]
     assert len(set(names)) == len(names)
     assert all(edit.key for edits in trials for edit in edits)

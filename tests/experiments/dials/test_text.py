@@ -8,6 +8,7 @@ from experiments.dials.results import ExpectedCosts, SteerResult, SystemLine, Sy
 from experiments.dials.surface import MEASURED, RISKS
 from experiments.dials.text import (
     RISK_NAMES,
+    certified_lines,
     dial_lines,
     pareto,
     policy_table,
@@ -47,6 +48,13 @@ def record(dials: tuple[str, ...] = ("normative", "epistemic"), **risks: dict[st
         "least_regret": POINT | {"costs": {"over_refusal": 1.0, "missed_harm": 10.0, "overconfidence": 2.0},
                                  "cost": 0.1, "regret": 0.01},
     })  # fmt: skip
+
+
+def test_limits_certified_at_once_are_certified_together() -> None:
+    one = record(over_refusal=RISK, missed_harm=RISK)
+    both = one.certified.model_copy(update={"jointly": ["over_refusal", "missed_harm"]})
+    for certificate, how in ((one.certified, "each"), (both, "together")):
+        assert f"Certified with 95% confidence, {how}, on calibration" in certified_lines({}, certificate)[1]
 
 
 def test_everything_is_said() -> None:

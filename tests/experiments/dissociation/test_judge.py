@@ -11,10 +11,14 @@ from benchmarks.grading.cases import thinned
 from experiments.dissociation.judge import judge_effects
 from experiments.dissociation.results import MeasuredEffects, NullRecord
 from experiments.pipeline.graph import hash_inputs, stages_of
+from experiments.pipeline.stage_functions import describe
+from experiments.responses import loaded_run
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
 from experiments.run.inputs import RunInputs
+from experiments.run.manifest import Manifest
 from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from extract.progress import Reporter
 from tests.conftest import ORGANISM
@@ -75,6 +79,11 @@ def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(pro
     for settings in ({"margin": 0.9}, {"alpha": 0.2}):
         assert changed(**settings) == judged | {"rank", "categories"}  # of runs that ask for them
     assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
+
+
+def test_a_stage_that_judges_loads_no_model(prompts, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(loaded_run, "open_model", lambda *_, **__: pytest.fail("loaded"))
+    describe(Manifest(tmp_path / "manifest.json"), LoadedRun(configured(prompts), tmp_path, QUIET))
 
 
 def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts, tmp_path) -> None:

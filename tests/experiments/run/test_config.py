@@ -40,6 +40,8 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
     [
         ("steer.strength=0", "steer.strength: expected a number above 0, got 0"),
         ("steer.actuator=nudge", "steer.actuator: expected one of affine, addition, clamp, onset_bias, got 'nudge'"),
+        ("steer.strength=.inf", "steer.strength: expected a finite number, got inf"),
+        ("steer={layers: later, actuator: onset_bias}", "actuator 'onset_bias' writes at no layer"),
         ("steer={layers: later, actuator: addition}", "actuator 'addition' adds once, at the selected layer"),
         ("extract.site=resid_mdi", "got 'resid_mdi'; did you mean resid_mid?"),
         ("model.loading.tp_plan=yes", "model.loading.tp_plan: expected auto, got true"),

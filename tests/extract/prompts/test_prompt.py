@@ -154,6 +154,8 @@ def test_a_file_that_cannot_be_read_is_explained(tmp_path: Path, name: str, cont
         ({"label": None}, "there is no field 'label', only id, text; rename the field with"),
         ({"label": "Harmful"}, "field 'label' is 'Harmful'; expected one of benign, harmful, uncertain"),
         ({"label": ["benign"]}, "field 'label' is ['benign']"),
+        ({"right_action": " "}, "field 'right_action' is ' '; expected one of answer,"),
+        ({"messages": " "}, "field 'messages' is not a JSON list"),
         ({"right_action": "decline"}, "field 'right_action' is 'decline'; expected one of answer,"),
         ({"acceptable": ["refuse", "nod"]}, "field 'acceptable' is 'nod'; expected one of answer,"),
         ({"acceptable": 3}, "field 'acceptable' must be a list of actions"),

@@ -233,7 +233,7 @@ def test_a_shard_from_elsewhere_is_named(whole: Path, tmp_path: Path) -> None:
     ):
         shutil.copy(source, shards(whole)[1])
         refused(rf"00001-of-00003\.h5 does not belong to .*activations\.h5: {message}", content, whole)
-    make(whole, shards=(), master=True)  # a writer takes the shards that are there and binds them anew
+    make(whole, shards=(), master=True)  # a writer takes the shards that are there and binds them again
     np.testing.assert_array_equal(content(whole)[:, :, 4:8], -values()[:, :, 4:8].numpy())
 
 

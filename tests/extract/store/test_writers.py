@@ -135,7 +135,7 @@ def test_20_kills_lose_at_most_the_shard_in_flight_each(nursery: Nursery, uninte
         process = nursery.start(path)
         time.sleep(draw.uniform(0, 0.4))
         ended = nursery.kill(process)
-        if ended == 0:  # it was quicker: its store is whole, and the next begins anew
+        if ended == 0:  # it was quicker: its store is whole, and the next begins again
             same_data(path, uninterrupted)
             nothing_left_over(path)
             shutil.rmtree(path.parent / "activations.h5.shards")
@@ -233,7 +233,7 @@ def test_a_forked_child_leaves_its_parents_lock_alone(path: Path) -> None:
 def test_a_lock_unlinked_under_a_waiting_writer_is_not_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between opening a lock file and locking it, its holder may finish and remove it, and a third make it anew."""
+    """Between opening a lock file and locking it, its holder may finish and remove it, and a third make it again."""
     path, real, third = tmp_path / "x.lock", fcntl.flock, FileLock(tmp_path / "x.lock")
     path.touch()
     calls = []

@@ -55,3 +55,7 @@ def test_too_few_groups_and_classes_that_are_one() -> None:
     unbounded = sum(not np.isfinite(place.low) for seed in range(20)
                     if (place := place_between(*sample(np.random.default_rng(seed), 0.5, apart=0.0), rng)))  # fmt: skip
     assert unbounded > 4  # half of the draws find a negative distance
+    same = place_between(np.ones_like(x), kind, groups, rng)
+    assert same is not None
+    assert np.isnan(same.estimate)
+    assert (same.low, same.high) == (-np.inf, np.inf)

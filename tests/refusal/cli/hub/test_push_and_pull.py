@@ -72,6 +72,22 @@ def test_a_run_goes_up_with_a_card_and_comes_back_the_same(hub: Hub, cli, tmp_pa
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == sorted(there.files)
 
 
+def test_pushed_again_changes_a_card_alone(hub: Hub, cli) -> None:
+    for licence in ("mit", "apache-2.0"):
+        assert cli("push", str(RUN), "me/dials", "--licence", licence)[0] == 0
+    there = hub.repositories["me/dials"]
+    assert len(there.messages) == 2
+    assert front_matter(there.files["README.md"].decode())["license"] == "apache-2.0"
+
+
+def test_a_file_goes_up_under_the_name_of_what_it_holds(hub: Hub, cli, tmp_path: Path) -> None:
+    shutil.copy(RUN / "dials.safetensors", tmp_path / "directions.safetensors")
+    assert cli("push", str(tmp_path), "me/dials", "--base", "me/model")[0] == 0
+    there = hub.repositories["me/dials"].files
+    assert there["dials.safetensors"] == (RUN / "dials.safetensors").read_bytes()
+    assert "directions.safetensors" not in there
+
+
 def test_the_card_says_what_the_run_measured(hub: Hub, cli) -> None:
     out = printed(cli("push", str(RUN), "me/dials", "--licence", "mit", "--json"))
     said, card = json.loads(out), hub.repositories["me/dials"].files["README.md"].decode()
