@@ -65,8 +65,8 @@ class Worker:
 
     def plan(self) -> StorePlan:
         with self._reporting(), self._one:
-            files = self._extraction.files
-            return StorePlan(len(self._loaded.prompts), {shard: len(files.rows(shard)) for shard in files.missing()})
+            files, n = self._extraction.files, len(self._loaded.reading.prompts)
+            return StorePlan(n, {shard: len(files.rows(shard)) for shard in files.missing()})
 
     def shard(self, number: int) -> None:
         with self._reporting(), self._one:
@@ -113,7 +113,7 @@ class Worker:
 
     @cached_property
     def _extraction(self) -> Extraction:
-        loaded = self._loaded
+        loaded = self._loaded.reading
         extraction = Extraction(
             loaded.model,
             loaded.prompts,
@@ -126,7 +126,7 @@ class Worker:
         return self._closing.enter_context(extraction)
 
     def _ids(self, rows: range) -> str:
-        first, last = (self._loaded.prompts[row].id for row in (rows.start, rows.stop - 1))
+        first, last = (self._loaded.reading.prompts[row].id for row in (rows.start, rows.stop - 1))
         return f"{first!r} to {last!r}" if first != last else repr(first)
 
     @contextmanager

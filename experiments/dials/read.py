@@ -5,10 +5,10 @@ Scores of a probe on its own training prompts are too good, so these are cross-f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from sklearn.model_selection import StratifiedGroupKFold
 
 from experiments.dials.results import MOST_PROMPTS, TOKEN_READINGS, TokenReadings
@@ -45,9 +45,16 @@ class DialRead:
     test_ece: float
     test_brier: float
 
+    def among(self, rows: Int[np.ndarray, " some"]) -> DialRead:
+        """Return the read with the probabilities of some of the prompts."""
+        return replace(self, declining=self.declining[rows], probability=self.probability[rows])
+
 
 def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts"], first_write: int) -> DialRead:
-    """Fit the read of the prompts to decline against other rated ones; above the first write it were circular."""
+    """Fit the read of the prompts to decline against other rated ones; above the first write it were circular.
+
+    `loaded` is a run's `reading`, and `declining` labels all its prompts: a read needs no answers.
+    """
     store = loaded.store
     contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]

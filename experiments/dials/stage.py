@@ -42,8 +42,9 @@ def steer(loaded: LoadedRun) -> None:
     writers = dial_writers(loaded)
     deepest = loaded.model.n_layers - 1  # where an onset bias has not written yet
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
-    labels = {"normative": loaded.corpus.harmful, "epistemic": loaded.corpus.uncertain}
-    reads = {kind: fit_read(loaded, kind, labels[kind], first_write) for kind in writers}
+    every = loaded.reading
+    labels = {"normative": every.corpus.harmful, "epistemic": every.corpus.uncertain}
+    reads = {kind: fit_read(every, kind, labels[kind], first_write).among(loaded.answered) for kind in writers}
     dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {})
     model, path = loaded.model, loaded.file("dials.safetensors")
     save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())

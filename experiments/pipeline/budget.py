@@ -29,10 +29,9 @@ from experiments.pipeline.plan import RunPrompts, estimate
 from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import BudgetConfig, RunConfig, with_value
-from experiments.run.corpus import Corpus, check_parts, divide
+from experiments.run.corpus import Corpus, check_parts
 from extract.errors import UserError
 from extract.progress import Reporter
-from extract.prompts.sources import PromptsConfig, read_prompts
 
 USED = 0.9  # share of the time that is planned for: the expectation is not exact
 USUAL_TOKENS = 64  # of an answer; a run that asks for more needs them, as a model that thinks first does
@@ -47,10 +46,10 @@ CUTS = """
     steer.system_lines=[] steer.one_dial=false generate.max_new_tokens=48 extract.layers=2
     dissociate.n_null_onset=39 generate.max_new_tokens=32 dissociate.n_side_effects=24
     dissociate.n_null_generation=0 extract.layers=4 triggers.attributed=0 triggers.patched=0 triggers.erased=0
-    prompts.limit_dual_use=40 prompts.limit=130 generate.max_new_tokens=24 dissociate.n_null_onset=19
-    prompts.limit=90 dissociate.n_selection=8 dissociate.n_onset=20 prompts.limit_dual_use=10 prompts.limit=60
-    prompts.limit=40 dissociate.n_side_effects=12 extract.layers=5 prompts.limit=28 dissociate.n_selection=4
-    dissociate.n_onset=8 dissociate.n_side_effects=6 prompts.limit=20
+    generate.limit_dual_use=40 generate.limit=130 generate.max_new_tokens=24 dissociate.n_null_onset=19
+    generate.limit=90 dissociate.n_selection=8 dissociate.n_onset=20 generate.limit_dual_use=10 generate.limit=60
+    generate.limit=40 dissociate.n_side_effects=12 extract.layers=5 generate.limit=28 dissociate.n_selection=4
+    dissociate.n_onset=8 dissociate.n_side_effects=6 generate.limit=20
 """
 LADDER = [(key, json.loads(value)) for key, value in (cut.split("=") for cut in CUTS.split())]
 
@@ -77,22 +76,23 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
 
     planned = estimate(config, until, reporter, measure)
     whole, model = planned.given, planned.model
-    rendered = {prompt.id: row for prompt, row in zip(whole.corpus.prompts, whole.rendered, strict=True)}
 
     @cache
-    def limited(prompts: PromptsConfig) -> RunPrompts:
-        kept = read_prompts(prompts, config.seed)
-        return RunPrompts(divide(kept, prompts, config.seed), [rendered[prompt.id] for prompt in kept])
+    def answered(limit: int | None, limit_dual_use: int | None) -> RunPrompts:
+        return whole.drawn(limit, limit_dual_use, config.seed)
+
+    def limited(tried: RunConfig) -> RunPrompts:
+        return answered(tried.generate.limit, tried.generate.limit_dual_use)
 
     def lasts(tried: RunConfig) -> float:
-        return replace(planned, config=tried, given=limited(tried.prompts)).plan().minutes(planned.machine)[1]
+        return replace(planned, config=tried, given=limited(tried)).plan().minutes(planned.machine)[1]
 
     def works(tried: RunConfig) -> bool:
-        return can_be_divided(limited(tried.prompts).corpus, tried)
+        return can_be_divided(limited(tried).corpus, tried)
 
     most = USED * minutes - (time.monotonic() - started) / 60
     cut = fit_time(config, model.n_layers, list(whole.corpus.counts().values()), lasts, most, works)
-    sentences = left_out(config, cut, whole.corpus, limited(cut.prompts).corpus, model.n_layers)
+    sentences = left_out(config, cut, whole.corpus, limited(cut).corpus, model.n_layers)
     fits = "takes up to {:.0f} minutes, within the budget; nothing is left out"
     cuts = f"would take up to {{:.0f}} minutes; to fit into {minutes:g}, it leaves out:"
     reporter.say("the whole run " + (cuts if sentences else fits).format(lasts(config)))
@@ -132,7 +132,7 @@ def fit_time(
         lower = _applied(key, value, config, layers, max(labels))
         if lower is not None:
             shorter = with_value(config, key, lower[0])
-            if key.startswith("prompts.") and not works(shorter):
+            if key == "generate.limit" and not works(shorter):
                 continue
             if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
                 config, lasting = shorter, then
@@ -159,7 +159,7 @@ def _applied(
         return None
     if key == "dissociate.n_null_onset":
         value = max(value, ceil(1 / config.dissociate.alpha - 1e-9) - 1)
-    if key == "prompts.limit":
+    if key == "generate.limit":
         now = min(now or inf, most_of_a_label)
     if isinstance(value, list):
         return (value,) if now is None or len(value) < len(now) else None
@@ -226,11 +226,11 @@ def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
 
 
 def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
-    if (few := cut.prompts.limit_dual_use) is not None and few != whole.prompts.limit_dual_use:
-        yield f"At most {few} prompts of dual use; they enter no rate and no verdict."
+    if (few := cut.generate.limit_dual_use) is not None and few != whole.generate.limit_dual_use:
+        yield f"At most {few} prompts of dual use are answered; they enter no rate and no verdict."
     if len(after) == len(before):
         return
-    yield f"{len(after)} of {len(before)} prompts."
+    yield f"{len(after)} of {len(before)} prompts are answered; the others are only read."
     margin, alpha = whole.dissociate.margin, whole.dissociate.alpha
     only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
     for label, action in (("harmful", "refused"), ("uncertain", "abstained from")):

@@ -61,7 +61,8 @@ class Step:
 class RunSize:
     """The numbers that a run's cost depends on."""
 
-    prompts: int
+    read: int  # prompts, answered or not
+    prompts: int  # answered
     test: int  # rated ones
     harmful_test: int
     prompt_tokens: float  # of a prompt, on average
@@ -174,7 +175,7 @@ def _choosing(what: str, scored: str, tried: int, config: RunConfig, least: int 
 
 
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
-    "extract": lambda config, size: [Step("activations", size.prompts, size.prompt_tokens)],
+    "extract": lambda config, size: [Step("activations", size.read, size.prompt_tokens)],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts)],
     "uncertainty": lambda config, size: [
         Step("sampled answers", completions=samples * size.questions, settings=samples)

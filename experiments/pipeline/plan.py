@@ -33,10 +33,17 @@ WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class RunPrompts:
-    """The prompts of a run as its cost depends on them: divided into parts, through the template."""
+    """The answered prompts of a run as its cost depends on them: divided into parts, through the template."""
 
     corpus: Corpus
     rendered: Sequence[Rendered]
+    read: int  # answered prompts and others
+
+    def drawn(self, limit: int | None, limit_dual_use: int | None, seed: int) -> RunPrompts:
+        """Return the same with fewer prompts answered, as a run draws them."""
+        row_of = {prompt.id: row for prompt, row in zip(self.corpus.prompts, self.rendered, strict=True)}
+        corpus = self.corpus.drawn(limit, limit_dual_use, seed)
+        return RunPrompts(corpus, [row_of[prompt.id] for prompt in corpus.prompts], self.read)
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -51,6 +58,7 @@ class RunPrompts:
         """Return the numbers that the cost depends on."""
         corpus, test = self.corpus, self.corpus.within("test")
         return RunSize(
+            read=self.read,
             prompts=len(corpus),
             test=int((corpus.rated & test).sum()),
             harmful_test=int((corpus.harmful & test).sum()),
@@ -106,7 +114,7 @@ class RunEstimate:
             len(wanted.positions or self.given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
         )
         unstored = self.until == "uncertainty" or "extract" in done
-        stored = 0 if unstored else streams * size.prompts * model.d_model
+        stored = 0 if unstored else streams * size.read * model.d_model
         longest = max(self.given.lengths) + config.generate.max_new_tokens
         return Plan(config, model, size, tuple(steps(config, size, self.until, done)), longest, stored)
 
@@ -133,13 +141,14 @@ class RunEstimate:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, lengths = self.plan(), self.config, self.given.lengths
         n_completions = sum(step.completions for step in plan.steps)
-        responses = len(lengths) * config.extract.generated
+        responses = self.given.read * config.extract.generated
         return {
             "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
             "skipped",
             "model": config.model.name,
             "parameters": self.model.parameters,
-            "prompts": len(lengths),
+            "prompts": self.given.read,
+            "answered prompts": len(lengths),
             "independent groups": {label: groups for label, (_, groups) in self.by_label.items()},
             "prompt tokens": sum(lengths),
             "steps, at most": {s.name: _described(s) for s in plan.steps},
@@ -161,11 +170,13 @@ def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure
     """
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
-    given = RunPrompts(divide(prompts, config.prompts, config.seed), [render(tokenizer, prompt) for prompt in prompts])
+    corpus, rendered = divide(prompts, config.prompts, config.seed), [render(tokenizer, prompt) for prompt in prompts]
+    given = RunPrompts(corpus, rendered, len(prompts))
+    limits = config.generate.limit, config.generate.limit_dual_use
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))
     speed = (measure or measured_speed)(config, shape, tokenizer, size, machine, reporter)
-    return RunEstimate(config, until, given, size, speed)
+    return RunEstimate(config, until, given.drawn(*limits, config.seed), size, speed)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def write_results(inputs: RunInputs) -> None:
             part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}
             for part in PARTS
         },
+        "only_read": len(inputs.reading.prompts) - len(inputs.prompts),
         "prompts_path": config.prompts.described(),
         "dissociation": stage("dissociate"),
         "triggers": stage("triggers"),

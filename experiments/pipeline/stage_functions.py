@@ -31,15 +31,16 @@ def _extract(loaded: LoadedRun) -> None:
     if isinstance(loaded.pool, RayPool):
         loaded.pool.fill_store()
         return
-    rendered = loaded.rendered  # a template error comes before the progress bar
-    given = loaded.model, loaded.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
+    read = loaded.reading
+    rendered = read.rendered  # a template error comes before the progress bar
+    given = loaded.model, read.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
     with loaded.reporter.counted("extracting activations", resumed=True) as progress:
         extract(*given, progress=progress, say=loaded.reporter.say)
 
 
 def check_extraction(loaded: LoadedRun) -> None:
     """Raise UserError if the model or the prompts have no such layers or positions; nothing is computed."""
-    store_spec(loaded.model, loaded.prompts, loaded.rendered, loaded.config.extract)
+    store_spec(loaded.model, loaded.reading.prompts, loaded.reading.rendered, loaded.config.extract)
 
 
 def _respond(loaded: LoadedRun) -> None:

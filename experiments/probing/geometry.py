@@ -55,7 +55,7 @@ def measured_geometry(
     Measured at every layer of the store, at the positions at which a probe or a write direction was chosen and that all
     prompts of all contrasts have. A locus at which the two classes of a contrast have the same mean is left out.
     """
-    store, contrasts = inputs.store, [read_probe.contrast for read_probe in read_probes.values()]
+    store, contrasts = inputs.reading.store, [read_probe.contrast for read_probe in read_probes.values()]
     rows = np.unique(np.concatenate([c.rows for c in contrasts]))
     wanted = {r.chosen.position for r in read_probes.values()} | {d.locus.position for d in chosen.values() if d}
     present = [p for i, p in enumerate(store.positions) if p in wanted and store.present[i][rows].all()]
@@ -89,7 +89,7 @@ def read_against_write(
         drawn = [d for _ in range(N_PERMUTED) for d in fitter.fit(samples.permuted(rng))]
         for direction in directions:
             layer, position = direction.locus.layer, direction.locus.position
-            trained = _trained(inputs.store.read(layer, position), contrast)
+            trained = _trained(inputs.reading.store.read(layer, position), contrast)
             if same_means(*trained):
                 continue
             read = difference_in_means(*trained)

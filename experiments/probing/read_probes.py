@@ -103,7 +103,10 @@ def fit_grid(
 
 
 def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
-    """Fit probes at every locus of the store for all label contrasts, in one pass over the store."""
+    """Fit probes at every locus of the store for all label contrasts, in one pass over the store.
+
+    `loaded` is a run's `reading`: labels are known of every prompt, answered or not.
+    """
     store, contrasts = loaded.store, label_contrasts(loaded.corpus)
     positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
     grid, scored = fit_grid(loaded, contrasts, store.layers, positions, "probing")

@@ -28,8 +28,8 @@ from steering.direction_file import save_directions
 
 def probe(loaded: LoadedRun) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
-    read_probes = read_grid(loaded)
-    directions = [read_direction(r, loaded.store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()]
+    read_probes, store = read_grid(loaded.reading), loaded.reading.store
+    directions = [read_direction(r, store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()]
     onsets = context_onsets(loaded)
     loaded.behaviour = replace(loaded.behaviour, by_label=frozenset())  # not what an earlier run of the stage chose
     writes: dict[Kind, WriteSelection] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
@@ -38,7 +38,7 @@ def probe(loaded: LoadedRun) -> None:
     chosen = {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
     traced_to = ("model", "revision", "weights", "tokenizer", "template", "prompts")
-    provenance = {name: getattr(loaded.store.identity, name) for name in traced_to}
+    provenance = {name: getattr(store.identity, name) for name in traced_to}
     provenance |= {"cast_weights": loaded.model.cast_fingerprint(), "seed": loaded.config.seed}
     traced = [replace(direction, provenance=provenance | dict(direction.provenance)) for direction in directions]
     save_directions(traced, loaded.file("directions.safetensors"))

@@ -58,7 +58,8 @@ class RunResults(Record):
     model: ModelRecord
     device: str = ""
     versions: dict[str, str] = {}
-    prompts: dict[str, int]
+    prompts: dict[str, int]  # answered
+    only_read: int = 0  # prompts that only the read probes use, since they were not answered
     prompts_by_part: dict[str, dict[str, int]] = {}
     prompts_path: str = ""
     sites: dict[str, SiteRecord]

@@ -68,7 +68,7 @@ def _run(inputs: RunInputs, name: str, data: Payload) -> ReportedRun:
         name,
         inputs.config.judge,
         max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
-        prompts_hash(inputs.prompts),
+        prompts_hash(inputs.reading.prompts),
         GridRow.table(inputs.file("probes.parquet")),
         ProjectionRows.read(inputs.file("stages/trigger_projection.json")).rows,
         reads,

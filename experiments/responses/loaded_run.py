@@ -31,6 +31,8 @@ class LoadedRun(RunInputs):
     @cached_property
     def model(self) -> ChatModel:
         """The configured model; loading may raise UserError."""
+        if self.of is not None:
+            return self.of.model
         resolve(self.config.model.name, self.reporter)  # a GGUF file is dequantised behind the run's own bar
         return open_model(ChatModel, self.config.model)
 
@@ -42,7 +44,9 @@ class LoadedRun(RunInputs):
 
     @cached_property
     def rendered(self) -> list[Rendered]:
-        """All prompts through the model's chat template, in file order; reports remarks on the template."""
+        """The prompts through the model's chat template, in file order; reports remarks on the template."""
+        if self.of is None:
+            return [self.reading.rendered[row] for row in self.answered]
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
         refuse_too_long(self.prompts, rendered, self.model.context)
         for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
@@ -95,5 +99,5 @@ def described(loaded: LoadedRun) -> RunDescription:
         seed=loaded.config.seed,
         model={"name": model.name, "revision": model.revision, "weights": model.fingerprint()}
         | asked.model_dump(mode="json", include={"adapter", "template", "template_args", "system"}),
-        prompts=prompts_hash(loaded.prompts),
+        prompts=prompts_hash(loaded.reading.prompts),
     )

@@ -44,6 +44,10 @@ class GenerateConfig(Strict):
 
     max_new_tokens: int = Field(64, ge=1)
     batch_size: int = Field(64, ge=1)
+    # most prompts of each label for each question that are answered, the first of every group before the second of any
+    # (see `draw`); the others are only read, which takes a prefill and no answer
+    limit: int | None = Field(None, ge=1)
+    limit_dual_use: int | None = Field(None, ge=0)  # most dual_use prompts, which enter no rate and no verdict
 
 
 def _known_rank(rank: object) -> object:

@@ -11,7 +11,7 @@ import numpy as np
 from extract.errors import UserError
 from extract.prompts.groups import groups_apart, groups_of
 from extract.prompts.prompt import ALL_LABELS, LABELS, Prompt
-from extract.prompts.sources import PromptsConfig
+from extract.prompts.sources import PromptsConfig, draw
 from probes.contrast import group_split
 from probes.statistics.intervals import effective_groups
 
@@ -28,6 +28,13 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.prompts)
+
+    def drawn(self, limit: int | None, limit_dual_use: int | None, seed: int) -> Corpus:
+        """Return the prompts that `draw` takes, each in the group and part that it has among all."""
+        some = draw([*self.prompts], limit, seed, limit_dual_use, self.part.tolist())
+        row_of = {prompt.id: row for row, prompt in enumerate(self.prompts)}
+        rows = [row_of[prompt.id] for prompt in some]
+        return Corpus(tuple(some), self.groups[rows], self.part[rows])
 
     def labelled(self, label: str) -> np.ndarray:
         return np.array([prompt.label == label for prompt in self.prompts])
@@ -153,7 +160,7 @@ def _separated(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
 def check_parts(corpus: Corpus, config: PromptsConfig) -> None:
     """Raise UserError if a part lacks a label."""
     for name, label in _empty_parts(corpus.part, [prompt.label for prompt in corpus.prompts]):
-        remedy = f"give more prompts, or a 'split' with all of {', '.join(PARTS)}"
+        remedy = f"give more prompts (or answer more: generate.limit), or a 'split' with all of {', '.join(PARTS)}"
         raise UserError(f"{config.described()}: no {label} prompt falls into the {name} part; {remedy}")
 
 

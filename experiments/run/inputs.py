@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
+from jaxtyping import Int
 
 from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
-from experiments.run.corpus import Corpus, make_corpus
+from experiments.run.corpus import Corpus, check_parts, make_corpus
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -28,18 +30,46 @@ class RunInputs:
     config: RunConfig
     directory: Path
     reporter: Reporter = field(default_factory=Reporter)
+    of: Self | None = None  # the run, if this is its `reading`
+
+    @property
+    def reading(self) -> Self:
+        """This run on all its prompts, for what needs no answers; its own are those that the model answers."""
+        if self.of is not None:
+            return self
+        self._reading.reporter = self.reporter
+        return self._reading
+
+    @cached_property
+    def _reading(self) -> Self:
+        return replace(self, of=self)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
-        return read_prompts(self.config.prompts, self.config.seed)
+        if self.of is not None:
+            return read_prompts(self.config.prompts, self.config.seed)
+        return [*self.corpus.prompts]
 
     @cached_property
     def corpus(self) -> Corpus:
-        return make_corpus(self.prompts, self.config.prompts, self.config.seed)
+        if self.of is not None:
+            return make_corpus(self.prompts, self.config.prompts, self.config.seed)
+        limits = self.config.generate.limit, self.config.generate.limit_dual_use
+        answered = self.reading.corpus.drawn(*limits, self.config.seed)
+        check_parts(answered, self.config.prompts)
+        return answered
+
+    @cached_property
+    def answered(self) -> Int[np.ndarray, " answered"]:
+        """The places of the answered prompts among all."""
+        ids = {prompt.id for prompt in self.prompts}
+        return np.flatnonzero([prompt.id in ids for prompt in self.reading.prompts])
 
     @cached_property
     def store(self) -> ActivationStore:
         """The run's activations; raises UserError if they are of other prompts."""
+        if self.of is None:
+            return self.reading.store.only(self.answered)
         store = ActivationStore(self.file("activations.h5"))
         if store.prompt_ids != tuple(prompt.id for prompt in self.prompts):
             given = self.config.prompts.described()

@@ -46,7 +46,8 @@ def measure_triggers(loaded: LoadedRun) -> None:
     effects.write(loaded.file("stages/trigger_projection.json"))
     loaded.file("attributions.jsonl").touch()
     requests = loaded.corpus.requests | loaded.corpus.harmful
-    last_turn, transfer = score_last_turn(loaded, removed.get("earlier_turns")), _if_possible(measure_transfer, loaded)
+    last_turn = score_last_turn(loaded, removed.get("earlier_turns"))
+    transfer = _if_possible(measure_transfer, loaded.reading)
     patching, erased = _if_possible(measure_patching, loaded), _if_possible(measure_erasure, loaded)
     erasure, with_erased = (erased, {}) if isinstance(erased, NotApplicable) else erased
     measures = TriggerMeasures(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,7 +35,6 @@ class PromptsConfig(Strict):
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
     limit: int | None = Field(None, ge=1)  # most prompts of each label for each question: see `draw`
     contrast: tuple[str, str] | None = None  # two values of the prompts' field `decline`, in place of the two refusals
-    limit_dual_use: int | None = Field(None, ge=0)  # most dual_use prompts, which enter no rate and no verdict
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers
     calibration: float = Field(0.15, gt=0)  # certifies the dials' thresholds; the dials use it for nothing else
@@ -77,26 +77,40 @@ def read_prompts(config: PromptsConfig, seed: int) -> list[Prompt]:
         seen.add(prompt.id)
     if config.contrast:
         prompts = contrasted(prompts, config.contrast, config.described())
-    drawn = draw(prompts, config.limit, seed) if config.limit else prompts
-    if config.limit_dual_use is None:
-        return drawn
-    # drawn one by one: the groups that they leave need not be whole without them
-    rows = [row for row, prompt in enumerate(drawn) if prompt.label == DUAL_USE]
-    gone = set(np.random.default_rng(seed).permutation(rows)[config.limit_dual_use :].tolist())
-    return [prompt for row, prompt in enumerate(drawn) if row not in gone]
+    return draw(prompts, config.limit, seed)
 
 
-def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
+def draw(
+    prompts: list[Prompt],
+    limit: int | None,
+    seed: int,
+    limit_dual_use: int | None = None,
+    parts: Sequence[str] | None = None,
+) -> list[Prompt]:
     """Draw at most `limit` prompts of each label for each question; the order is kept.
 
     The questions are harmful prompts with their benign twins, uncertain prompts with theirs, and dual use; other benign
     prompts fill what the twins leave of the limit. Intervals count groups, so one unit of each group comes before the
     second of any. A unit is a prompt of each label with a trigger, and of each without: twins, or a whole quadruple.
+    `parts`: the part of each prompt, of all of which an equal share is drawn.
     """
-    waiting: list[tuple[tuple[bool, bool, int, int], str, list[int]]] = []
-    for place, group in enumerate(_shuffled_groups(prompts, seed)):
+    if limit is None and limit_dual_use is None:
+        return prompts
+    most = dict.fromkeys(ALL_LABELS, len(prompts) if limit is None else limit)
+    most[DUAL_USE] = min(most[DUAL_USE], len(prompts) if limit_dual_use is None else limit_dual_use)
+    waiting: list[tuple[tuple[bool, bool, int, float], str, list[int]]] = []
+    groups, questions = _shuffled_groups(prompts, seed), list[str]()
+    for group in groups:
         labels = {prompts[row].label for row in group}
-        question = next(label for label in (*LABELS[1:], *ALL_LABELS) if label in labels)
+        questions.append(next(label for label in (*LABELS[1:], *ALL_LABELS) if label in labels))
+    strata = [
+        (question, parts[group[0]]) if parts is not None else ""
+        for question, group in zip(questions, groups, strict=True)
+    ]
+    size, before = Counter(strata), Counter[Any]()
+    for question, group, stratum in zip(questions, groups, strata, strict=True):
+        place = (before[stratum] + 0.5) / size[stratum]
+        before[stratum] += 1
         for turn, unit in enumerate(_units(prompts, group)):
             without = all(prompts[row].label != question for row in unit)
             waiting.append(((question == "benign", without, turn, place), question, unit))
@@ -106,7 +120,7 @@ def draw(prompts: list[Prompt], limit: int, seed: int) -> list[Prompt]:
         for row in unit:
             label = prompts[row].label
             sharing = [question] if label == "benign" != question else ALL_LABELS  # questions with one limit
-            if sum(taken[other, label] for other in sharing) < limit:
+            if sum(taken[other, label] for other in sharing) < most[label]:
                 taken[question, label] += 1
                 drawn.append(row)
     return [prompts[row] for row in sorted(drawn)]

@@ -20,6 +20,7 @@ shards. The first 512 bytes of either are its seal (`hdf5`).
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import threading
@@ -62,6 +63,7 @@ class ActivationStore:
     def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
         self.path = path = Path(path)
         self._shards: dict[int, h5py.Dataset] = {}
+        self._rows: Int[np.ndarray, " prompts"] | None = None  # that are read; None: all
         self._lock = threading.Lock()
         self.file = open_sealed(path)
         try:
@@ -99,6 +101,12 @@ class ActivationStore:
                 self._shards.pop(next(iter(self._shards))).file.close()
             self._shards[shard] = self.files.open(shard, self.digests[shard])[f"activations/{self.site}"]
         return self._shards[shard]
+
+    def only(self, rows: Int[np.ndarray, " prompts"]) -> ActivationStore:
+        """Return the same open store, of which `read` and `present` give some of the prompts."""
+        some = copy.copy(self)
+        some._rows, some.present = rows, self.present[:, rows]
+        return some
 
     def __len__(self) -> int:
         return int(self.data.shape[2])
@@ -150,6 +158,7 @@ class ActivationStore:
         Raises UserError if there is no such layer or position, or its bytes on disk have changed.
         """
         rows: np.ndarray = self.read_tensor(layer, position).float().numpy()
+        rows = rows if self._rows is None else rows[self._rows]
         rows[~self.present[self.positions.index(position)]] = np.nan
         return rows
 

@@ -184,7 +184,8 @@ def _facts(run: ReportedRun, results: RunResults) -> dict[str, str]:
     parts = ", ".join(f"{sum(labels.values()):,} {part}" for part, labels in results.prompts_by_part.items())
     return {
         "model": results.model.name,
-        "prompts": f"{counts}, from {results.prompts_path} ({parts})",
+        "prompts": f"{counts}, from {results.prompts_path} ({parts})"
+        + (f"; {results.only_read:,} more are read and not answered" if results.only_read else ""),
         "finished": f"{run.finished}, on {results.device}",
         "fingerprints": f"weights {results.model.weights[:12]}, prompts {run.prompts_hash[:12]}",
         "versions": ", ".join(f"{name} {version}" for name, version in results.versions.items()),

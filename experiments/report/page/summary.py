@@ -78,7 +78,8 @@ def _evidence(results: RunResults, n_caveats: int) -> Tile:
     total, test = sum(results.prompts.values()), results.prompts_by_part.get("test", {})
     counts = ", ".join(f"{n:,} {label}" for label, n in test.items())
     of_test = f"; rates are of the {sum(test.values()):,} test prompts ({counts})" if test else ""
-    lines, answer = [f"{total:,} prompts{of_test}."], "A real model"
+    read = f"{total + results.only_read:,} prompts read, {total:,} of them answered"
+    lines, answer = [f"{read if results.only_read else f'{total:,} prompts'}{of_test}."], "A real model"
     if results.organism:
         answer = "An organism: the method works"
         lines.insert(0, "Trained with a planted mechanism; this is not evidence about real models.")

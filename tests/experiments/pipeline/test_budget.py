@@ -14,7 +14,7 @@ from experiments.pipeline.graph import continued
 from experiments.pipeline.machine import Machine
 from experiments.pipeline.results import write_results
 from experiments.report.results import RunResults
-from experiments.run.config import BudgetConfig, RunConfig, load_config
+from experiments.run.config import BudgetConfig, RunConfig, load_config, with_value
 from experiments.run.corpus import divide
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
@@ -37,7 +37,7 @@ def config() -> RunConfig:
 
 def prompts_and_null(config: RunConfig) -> float:
     """Return a made-up duration: minutes for each prompt, null direction and token."""
-    limit = config.prompts.limit or max(LABELS)
+    limit = config.generate.limit or max(LABELS)
     prompts = sum(min(limit, n) for n in LABELS)
     return prompts * config.generate.max_new_tokens / 1000 + config.dissociate.n_null_onset / 10
 
@@ -45,7 +45,7 @@ def prompts_and_null(config: RunConfig) -> float:
 def test_cuts_stop_as_soon_as_the_run_fits(config: RunConfig) -> None:
     assert fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config)) == config
     shorter = fit_time(config, 24, LABELS, prompts_and_null, prompts_and_null(config) - 1)
-    kept = shorter.dissociate.n_null_onset, shorter.generate.max_new_tokens, shorter.prompts.limit
+    kept = shorter.dissociate.n_null_onset, shorter.generate.max_new_tokens, shorter.generate.limit
     assert kept == (99, 64, None)
     assert shorter.dissociate.variants  # before the null in the ladder, but it would save nothing here
 
@@ -56,7 +56,7 @@ def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig
     assert prompts_and_null(less) <= most
     for key in ("dissociate.n_null_onset", "generate.max_new_tokens", "triggers.patched", "dissociate.n_onset"):
         assert attrgetter(key)(less) <= attrgetter(key)(more)
-    assert (less.prompts.limit or 999) <= (more.prompts.limit or 999)
+    assert (less.generate.limit or 999) <= (more.generate.limit or 999)
     assert len(less.extract.layers or range(24)) <= len(more.extract.layers or range(24))
 
 
@@ -64,15 +64,15 @@ def test_what_no_cut_makes_fit_is_refused_with_the_least_time_it_takes(config: R
     whole = fit_time(config, 24, LABELS, prompts_and_null, 3.4)  # 60 prompts of 24 tokens and 19 directions: 3.34
     with pytest.raises(UserError, match=r"the least run takes about 3\.3 minutes .* and there are 3\.2"):
         fit_time(config, 24, LABELS, prompts_and_null, 3.2)
-    assert whole.prompts.limit == 20
+    assert whole.generate.limit == 20
 
 
 def test_prompts_are_not_cut_to_so_few_that_no_run_can_be_made_of_them(config: RunConfig) -> None:
     def works(tried: RunConfig) -> bool:
-        return tried.prompts.limit is None or tried.prompts.limit >= 130
+        return tried.generate.limit is None or tried.generate.limit >= 130
 
-    assert fit_time(config, 24, LABELS, prompts_and_null, 10.0).prompts.limit == 90  # the control
-    assert fit_time(config, 24, LABELS, prompts_and_null, 12.0, works).prompts.limit == 130
+    assert fit_time(config, 24, LABELS, prompts_and_null, 10.0).generate.limit == 90  # the control
+    assert fit_time(config, 24, LABELS, prompts_and_null, 12.0, works).generate.limit == 130
     with pytest.raises(UserError, match="the least run takes about"):
         fit_time(config, 24, LABELS, prompts_and_null, 10.0, works)
 
@@ -112,7 +112,7 @@ def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) 
     told = {}
     for key, lower in LADDER:
         attrgetter(key)(config)
-        if key not in told and key != "prompts.limit":  # of prompts: below
+        if key not in told and key != "generate.limit":  # of prompts: below
             value = (3, 7) if key == "extract.layers" else tuple(lower) if isinstance(lower, list) else lower
             section, name = key.split(".")
             changed = getattr(config, section).model_copy(update={name: value})
@@ -128,13 +128,15 @@ def test_every_cut_is_a_key_of_the_configuration_and_is_told(config: RunConfig) 
 
 def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
     whole = divide(read_prompts(config.prompts, 0), config.prompts, 0)
-    few = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": 60})})
-    after = divide(read_prompts(few.prompts, 0), few.prompts, 0)
+    few = with_value(config, "generate.limit", 60)
+    after = whole.drawn(60, None, 0)
     assert after.counts() == {"benign": 120, "harmful": 60, "uncertain": 60}
     first, harmful, uncertain = left_out(config, few, whole, after, 8)
-    assert first == f"{len(after)} of {len(whole)} prompts."
-    no_dual_use = few.model_copy(update={"prompts": few.prompts.model_copy(update={"limit_dual_use": 0})})
-    assert left_out(config, no_dual_use, whole, after, 8)[0].startswith("At most 0 prompts of dual use; they enter")
+    assert first == f"{len(after)} of {len(whole)} prompts are answered; the others are only read."
+    no_dual_use = with_value(few, "generate.limit_dual_use", 0)
+    assert left_out(config, no_dual_use, whole, after, 8)[0].startswith(
+        "At most 0 prompts of dual use are answered; they"
+    )
     for sentence, label in ((harmful, "harmful"), (uncertain, "uncertain")):
         assert f"independent {label} prompts" in sentence
         n, of, *_, power, whole_power = (int(number) for number in re.findall(r"\d+", sentence))
@@ -210,7 +212,7 @@ def test_what_a_run_cannot_do_without_is_not_cut(given: str, key: str) -> None:
     least = float(str(caught.value).split()[5])
     cut = fit_time(config, 24, LABELS, lasts, least + 0.06)  # the message rounds
     assert attrgetter(key)(cut) == attrgetter(key)(config)
-    assert cut.prompts.limit == 20
+    assert cut.generate.limit == 20
 
 
 @pytest.mark.slow

@@ -57,19 +57,13 @@ def test_a_set_named_twice_is_refused(config: PromptsConfig) -> None:
     refused(r"theirs\.yaml: id 'theirs/all/1' occurs twice; name each source once", read_prompts, twice, seed=0)
 
 
-def test_few_prompts_of_dual_use_are_drawn_and_all_others_stay(tmp_path: Path) -> None:
-    """They are drawn one by one: the others of a pair stay."""
-    rows = [{"id": f"{label}{i}", "text": f"{label} {i}", "label": label, "pair": f"p{i}"}
-            for label in ("benign", "dual_use") for i in range(9)]  # fmt: skip
-    rows = [{**row, "right_action": "clarify" if row["label"] == "dual_use" else "answer"} for row in rows]
-    (tmp_path / "mixed.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    config = PromptsConfig.model_validate({"path": tmp_path / "mixed.jsonl"})
-    every = read_prompts(config, seed=0)
+def test_few_prompts_of_dual_use_are_drawn_and_all_others_stay() -> None:
+    every = [prompt(f"{label}{i}", label, pair=f"p{i}") for label in ("benign", "dual_use") for i in range(9)]
     for most in (0, 4, 9, 20):
-        drawn = read_prompts(config.model_copy(update={"limit_dual_use": most}), seed=0)
+        drawn = draw(every, None, 0, most)
         assert Counter(p.label for p in drawn) == Counter({"benign": 9, "dual_use": min(most, 9)})
         assert [p for p in every if p in drawn] == drawn
-    seeds = [read_prompts(config.model_copy(update={"limit_dual_use": 4}), seed=seed) for seed in (0, 0, 1)]
+    seeds = [draw(every, None, seed, 4) for seed in (0, 0, 1)]
     assert seeds[0] == seeds[1] != seeds[2]
 
 

@@ -152,7 +152,7 @@ def test_the_first_line_comes_before_heavy_imports(kind, more, tmp_path, gguf) -
 def test_a_dry_run_prints_nothing_of_other_libraries(kind: str, tmp_path: Path, gguf: Path) -> None:
     target = str(gguf if kind == "GGUF file" else tiny("qwen2.5-1.5b-instruct", tmp_path / "tiny-qwen"))
     command = [sys.executable, "-m", "refusal", "run", target, "--dry-run", "--out", str(tmp_path / "run")]
-    command += ["--set", "prompts.limit=4", "--set", "prompts.limit_dual_use=0"]
+    command += ["--set", "prompts.limit=4", "--set", "generate.limit_dual_use=0"]
     told = []
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True, timeout=300,
