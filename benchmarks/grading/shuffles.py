@@ -30,6 +30,7 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
+from probes.statistics.sequential_null import DrawingRule
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
@@ -59,8 +60,8 @@ class LabelShuffler:
         effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setup.decliners.items():
-                null = NullRecord.of(float(falls[b][i]), self.null[k, b])
-                effects[k, b] = Effect(self._stopped(direction, rows), null.p, null.n)
+                null = NullRecord.of(float(falls[b][i]), self.null[k, b], rule=DrawingRule(N_NULL, config.alpha))
+                effects[k, b] = Effect(self._stopped(direction, rows), *null.tested())
         n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setup.decliners.items()}
         unsound, weak = that_miss_rules(directions)
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}

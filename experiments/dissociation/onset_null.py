@@ -1,13 +1,14 @@
 """Onset effects and their permutation null: directions fitted on permuted labels, with whole groups of prompts.
 
 Each draw has the same candidates as the real direction, and its locus is chosen by the same rule on the same validation
-prompts, so under no effect all are exchangeable and p is exact. An isotropic random vector would be a weak null: it
-misses the top principal components, so any fitted direction would look special (METHODS).
+prompts, so under no effect all are exchangeable and p is exact. Drawing stops once the tests of a direction's effects
+on all behaviours have stopped (`probes/statistics/sequential_null.py`). An isotropic random vector would be a weak
+null: it misses the top principal components, so any fitted direction would look special (METHODS).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
+from probes.statistics.sequential_null import DrawingRule
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
@@ -63,6 +65,7 @@ def permuted_null(
     Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
+    rule = DrawingRule(config.n_null_onset, config.alpha)
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
     def stopped(behaviour: Kind, direction: Direction) -> float:
@@ -71,27 +74,43 @@ def permuted_null(
         return float(np.mean([action in OPENED for action in did]))
 
     null: dict[Kind, dict[Kind, NullRecord]] = {}
-    with loaded.reporter.task("permuted-label null", config.n_null_onset * len(directions)) as advance:
+    with loaded.reporter.task("permuted-label null", rule.n * len(directions)) as advance:
         for i, (kind, real) in enumerate(directions.items()):
             samples = _samples(loaded, kind)
-            parts = in_parts(samples.permutations(rng, config.n_null_onset))
-            screened = bool(real.provenance.get("screened"))
-            done: dict[int, MeasuredDraws] = {}
-            for place, measured in loaded.map(NullDraws(kind, effects.rows, context_onsets(loaded), screened), parts):
-                done[place] = measured
-                advance(len(parts[place]))
-            drawn, falls = zip(*(done[place] for place in range(len(parts))), strict=True)
-            generated = [direction for part in drawn for direction in part][: config.n_null_generation]
-            null[kind] = {
-                b: NullRecord.of(
-                    float(observed[b][i]),
-                    np.concatenate([part[b] for part in falls]),
-                    [stopped(b, direction) for direction in generated],
-                    samples.n_labellings,
-                )
-                for b in effects.rows
-            }
+            task = NullDraws(kind, effects.rows, context_onsets(loaded), bool(real.provenance.get("screened")))
+            drawn = list[Direction]()
+            for part, null[kind] in sequential_null(
+                loaded.map(task, in_parts(samples.permutations(rng, rule.n))),
+                {b: float(observed[b][i]) for b in effects.rows},
+                samples.n_labellings,
+                rule,
+            ):
+                advance(len(part))
+                drawn += part
+                if len(drawn) >= config.n_null_generation and all(of.settled for of in null[kind].values()):
+                    break
+            advance(rule.n - len(drawn), remembered=True)
+            for b, of in null[kind].items():
+                generated = tuple(stopped(b, direction) for direction in drawn[: config.n_null_generation])
+                null[kind][b] = of.model_copy(update={"stopped_by_generation": generated})
     return null
+
+
+def sequential_null(
+    measured: Iterator[tuple[int, MeasuredDraws]],
+    observed: Mapping[Kind, float],
+    n_labellings: float,
+    rule: DrawingRule,
+) -> Iterator[tuple[list[Direction], dict[Kind, NullRecord]]]:
+    """Yield the directions of each part, in the order of their places, and each behaviour's null up to that part."""
+    falls, waiting, place = {b: np.empty(0) for b in observed}, dict[int, MeasuredDraws](), 0
+    for came, part in measured:
+        waiting[came] = part
+        while place in waiting:
+            directions, of_part = waiting.pop(place)
+            falls = {b: np.append(of, of_part[b]) for b, of in falls.items()}
+            yield directions, {b: NullRecord.of(observed[b], of, (), n_labellings, rule) for b, of in falls.items()}
+            place += 1
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,13 @@ from pydantic import Field
 from scipy.special import ndtri
 
 from probes.statistics.intervals import Estimate, clopper_pearson, lies_within
+from probes.statistics.sequential_null import DrawingRule
 
 Range = tuple[float, float]
 ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 POWER = 0.8
 MOST = 100_000  # larger sample sizes are not reported
+MANY = 1_000  # null directions
 QUANTILES = (np.arange(100) + 0.5) / 100
 Unit = Literal["independent decliners", "permuted-label directions"]
 DECLINERS: Unit = "independent decliners"
@@ -76,14 +78,13 @@ def needed_for_rate(rate: float, n: float, where: Range, alpha: float) -> Needed
     return _settling(rate, n, where, power)
 
 
-def needed_for_null(p: float | None, n: int | None, alpha: float) -> Needed:
-    """Return how many permuted-label directions would bring p = (1 + beyond) / (1 + n) down to alpha."""
-    if p is None or n is None:
+def needed_for_null(exceeding: int, n: int | None, alpha: float) -> Needed:
+    """Return how many permuted-label directions would bring p down to alpha, by the share that exceed the effect."""
+    if n is None:
         return "it was not compared with them"
-    share = max(0.0, p * (n + 1) - 1) / n
-    if share >= alpha:
+    if exceeding >= alpha * n:
         return f"no number of {DIRECTIONS} would settle it"
-    return _smallest(DIRECTIONS, n, lambda n: null_power(share, n, alpha))
+    return _smallest(DIRECTIONS, n, lambda m: null_power(exceeding / n, m, alpha))
 
 
 def lies_in(interval: Estimate, where: Range) -> bool:
@@ -106,9 +107,14 @@ def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: fl
 
 
 def null_power(share: float, n: int, alpha: float) -> float:
-    """Return how often n null directions give p <= alpha if `share` of them exceed the effect."""
+    """Return how often at most n null directions give p <= alpha if `share` of them exceed the effect.
+
+    From `MANY` on as if all n were always drawn, which stopping early changes by a few points at most.
+    """
     from scipy.stats import binom
 
+    if n < MANY:
+        return DrawingRule(n, alpha).power(share) if alpha * (n + 1) >= 1 else 0.0
     return float(binom.cdf(np.floor(alpha * (n + 1) + 1e-9) - 1, n, share))
 
 

@@ -19,7 +19,8 @@ from extract.record import Record
 from probes.direction import Locus
 from probes.nonlinear_read import NonlinearRead
 from probes.statistics.intervals import Estimate
-from probes.statistics.permutation import PValue, permutation_p
+from probes.statistics.permutation import MIN_LABELLINGS, PValue, exceeds
+from probes.statistics.sequential_null import DrawingRule
 
 EVERYWHERE = "zero/every/all"  # a variant beside those of `steering.ablation_variant`: every layer and token
 TURNED: dict[Kind, str] = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # matrix columns
@@ -30,8 +31,10 @@ class NullRecord(Record):
 
     onset_effect: float | None  # None: not finite, for example because an intervention breaks the model
     null_95th_percentile: float | None
-    p: PValue
-    n: int
+    p: PValue  # valid at every level, whatever the rule's
+    n: int  # null directions that p counts; the others were drawn for another behaviour
+    n_exceeding: int  # of those, with at least the observed effect
+    rule: DrawingRule | None = None  # by which drawing stopped; None: as many were drawn as were asked for
     n_labellings: float | None = None  # distinct permutations of the labels; None: more than can be counted
     drawn: tuple[float | None, ...]
     stopped_by_generation: tuple[float, ...]  # for some drawn directions: share of decliners that the ablation stops
@@ -43,30 +46,42 @@ class NullRecord(Record):
         drawn: Sequence[float] | np.ndarray,
         stopped: Sequence[float] = (),
         n_labellings: float = np.inf,
+        rule: DrawingRule | None = None,
     ) -> Self:
-        """Return the null with its one-sided p: (1 + #{drawn >= observed}) / (1 + n); NaN with too few labellings.
+        """Return the null with its one-sided p: (1 + #{drawn >= observed}) / (1 + n), or the rule's.
 
-        An observed effect that is not finite counts as -inf, a drawn one as +inf.
+        p is NaN with too few labellings, and while the rule goes on. An observed effect that is not finite counts as
+        -inf, a drawn one as +inf.
         """
 
         def plain(value: float) -> float | None:
             return float(value) if np.isfinite(value) else None
 
         finite = np.where(np.isfinite(drawn), drawn, np.nan)
-        lowered = observed if np.isfinite(observed) else -np.inf
+        beyond = exceeds(np.nan_to_num(finite, nan=np.inf), observed if np.isfinite(observed) else -np.inf)
+        counted = beyond[: None if rule is None else rule.stops(beyond)]
+        p = (1 + counted.sum()) / (1 + len(counted)) if rule is None else rule.p(beyond)
         return cls(
             onset_effect=plain(observed),
             null_95th_percentile=plain(np.quantile(finite, 0.95)),
-            p=float(permutation_p(np.nan_to_num(finite, nan=np.inf), lowered, labellings=n_labellings)),
-            n=len(finite),
+            p=float(p) if n_labellings >= MIN_LABELLINGS else float("nan"),
+            n=len(counted),
+            n_exceeding=int(counted.sum()),
+            rule=rule,
             n_labellings=plain(n_labellings),
             drawn=tuple(plain(round(value, 4)) for value in finite.tolist()),
             stopped_by_generation=tuple(stopped),
         )
 
-    def tested(self) -> tuple[float | None, int, float]:
-        """Return p (None with too few labellings), the number of null directions, and of distinct labellings."""
-        return None if np.isnan(self.p) else self.p, self.n, np.inf if self.n_labellings is None else self.n_labellings
+    @property
+    def settled(self) -> bool:
+        """Whether more null directions would not change p."""
+        return not np.isnan(self.p) or (self.n_labellings or np.inf) < MIN_LABELLINGS
+
+    def tested(self) -> tuple[float | None, int, float, int]:
+        """Return p (None with too few labellings), the number of null directions, of labellings, of exceedances."""
+        labellings = np.inf if self.n_labellings is None else self.n_labellings
+        return None if np.isnan(self.p) else self.p, self.n, labellings, self.n_exceeding
 
 
 class Dependence(Record):

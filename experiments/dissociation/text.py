@@ -211,7 +211,7 @@ def tables(result: Dissociation) -> list[Table]:
 
 def _effect_row(effect: EffectRecord, result: Dissociation) -> list[str]:
     fall = NOT_TESTED if effect.onset is None else f"{effect.onset:.1f}"
-    p = NOT_TESTED if effect.p_corrected is None else f"{effect.p_corrected:.3f}"
+    p = NOT_TESTED if effect.p_corrected is None else f"{p_text(effect.p_null)} ({p_text(effect.p_corrected)})"
     turned = _percent(result.matrix.get(f"ablate_{effect.ablated}", {}).get(TURNED[effect.behaviour]))
     return [effect.ablated, BEHAVIOUR[effect.behaviour], _share(effect), turned, str(effect.n), fall, p]
 

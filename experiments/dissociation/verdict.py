@@ -55,6 +55,7 @@ class Effect:
     p_null: float | None  # p of the onset effect against permuted-label directions; None if not tested
     n_null: int | None = None  # number of permuted-label directions behind that p
     n_labellings: float = float("inf")  # distinct labellings that those directions are drawn from
+    n_exceeding: int = 0  # of those directions, with at least this effect
 
     def interval(self, n_groups: float, alpha: float) -> Estimate:
         """Return the interval of the fraction of decliners that stopped."""
@@ -202,7 +203,7 @@ def open_effects(
         effect, whose = effects[ablated, b], "its effect" if ablated == b else f"the effect of ablating {ablated}"
         question, needed = (
             "does it exceed that of permuted-label directions?",
-            needed_for_null(effect.p_null, effect.n_null, alpha),
+            needed_for_null(effect.n_exceeding, effect.n_null, alpha),
         )
         need = SampleSize.of(f"null_{ablated}_on_{b}", question, DIRECTIONS, effect.n_null or 0, needed)
         reason = f"{b}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"

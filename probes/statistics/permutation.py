@@ -103,8 +103,17 @@ def permutation_p(
 
     NaN if the null has fewer than `MIN_LABELLINGS` distinct labellings.
     """
-    p = np.asarray((1 + (null >= observed - rounding).sum(axis=0)) / (1 + len(null)))
+    p = np.asarray((1 + exceeds(null, observed, rounding).sum(axis=0)) / (1 + len(null)))
     return p if labellings >= MIN_LABELLINGS else np.full_like(p, np.nan)
+
+
+def exceeds(
+    null: Real[np.ndarray, "permutations ..."],
+    observed: float | Float[np.ndarray, "*statistics"],
+    rounding: float | Float[np.ndarray, "*statistics"] = ROUNDING,
+) -> Bool[np.ndarray, "permutations ..."]:
+    """Return which statistics of a null are at least the observed one; differences up to rounding count as equal."""
+    return np.asarray(null >= observed - rounding)
 
 
 def label_permutation_p(

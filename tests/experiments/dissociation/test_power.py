@@ -8,9 +8,11 @@ from math import inf
 import numpy as np
 import pytest
 
+from experiments.dissociation.onset_null import sequential_null
 from experiments.dissociation.power import MOST, needed_for_contrast, needed_for_null, needed_for_rate, null_power
 from experiments.dissociation.results import NullRecord
 from probes.statistics.intervals import Estimate, clopper_pearson, tango_of_shares
+from probes.statistics.sequential_null import DrawingRule
 
 ABOVE, BELOW, WITHIN = (0.15, inf), (-inf, 0.15), (-0.15, 0.15)
 TRIALS = 2000
@@ -64,10 +66,10 @@ def test_where_no_number_settles_it_the_reason_is_given_and_too_few_draws_need_m
     assert needed_for_contrast(none, none, 0, ABOVE, 0.05) == "nothing was measured"
     assert needed_for_contrast(*pairs(40, 17, 2, 41), 100, ABOVE, 0.05) == on_it
     assert needed_for_rate(0.15, 40, BELOW, 0.05) == on_it
-    assert needed_for_null(0.2, 199, 0.05) == "no number of permuted-label directions would settle it"
-    assert needed_for_null(None, None, 0.05) == "it was not compared with them"
-    assert needed_for_null(0.1, 9, 0.05) == 19  # none of nine beyond the effect
-    few = needed_for_null(3 / 41, 40, 0.05)  # two of forty
+    assert needed_for_null(39, 199, 0.05) == "no number of permuted-label directions would settle it"
+    assert needed_for_null(0, None, 0.05) == "it was not compared with them"
+    assert needed_for_null(0, 9, 0.05) == 19  # none of nine beyond the effect
+    few = needed_for_null(2, 40, 0.05)  # two of forty
     assert isinstance(few, str) or null_power(2 / 40, few, 0.05) >= 0.8
 
 
@@ -87,7 +89,7 @@ def test_p_counts_the_direction_itself_and_never_what_is_not_finite_for_it(obser
     assert NullRecord.of(observed, drawn).p == NullRecord.of(observed, drawn, n_labellings=1000).p == pytest.approx(p)
     few = NullRecord.of(observed, drawn, n_labellings=999)
     assert np.isnan(few.p)
-    assert few.tested() == (None, len(drawn), 999)
+    assert few.tested()[:3] == (None, len(drawn), 999)
 
 
 def test_what_is_not_finite_is_null_in_json() -> None:
@@ -95,3 +97,24 @@ def test_what_is_not_finite_is_null_in_json() -> None:
     assert null.drawn == (1.0, None, 5.1235, None)
     assert null.null_95th_percentile is None
     assert NullRecord.model_validate_json(json.dumps(null.to_dict(), allow_nan=False)) == null
+
+
+def test_the_null_does_not_depend_on_the_order_in_which_workers_answer() -> None:
+    rule, rng = DrawingRule(60, 0.05), np.random.default_rng(0)
+    falls = {"normative": rng.standard_normal(60), "epistemic": rng.standard_normal(60)}
+    parts = [
+        ([f"direction {i}" for i in range(at, at + 20)], {b: of[at : at + 20] for b, of in falls.items()})
+        for at in (0, 20, 40)
+    ]
+    observed = {"normative": 9.0, "epistemic": -9.0}  # beyond all; beyond none
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        steps = list(sequential_null(iter([(i, parts[i]) for i in order]), observed, np.inf, rule))
+        assert [names for names, _ in steps] == [names for names, _ in parts]
+        settled = [[null[b].settled for b in falls] for _, null in steps]
+        assert settled == [[False, True], [True, True], [True, True]]
+        own, cross = (steps[1][1][b] for b in falls)
+        assert (own.p, own.n, own.n_exceeding, len(own.drawn)) == (1 / 40, 39, 0, 40)
+        assert (cross.p, cross.n, cross.n_exceeding) == (1.0, 2, 2)
+        assert np.isnan(steps[0][1]["normative"].p)
+    _, few = next(sequential_null(iter([(0, parts[0])]), observed, 999, rule))
+    assert all(null.settled and np.isnan(null.p) for null in few.values())

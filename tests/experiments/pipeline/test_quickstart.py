@@ -97,10 +97,10 @@ def test_random_directions_do_nothing_and_permuted_ones_less(results: dict[str, 
             assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
         [effect] = [e for e in results["dissociation"]["effects"] if e["ablated"] == e["behaviour"] == kind]
         null = effect["null"]
-        assert null["n"] >= 199
+        assert null["n"] == 39  # none of them exceeds it
         assert len(null["stopped_by_generation"]) >= 20
         assert null["onset_effect"] > null["null_95th_percentile"]
-        assert null["p"] <= 0.0125
+        assert null["p"] == 0.025
 
 
 def test_the_dials_mend_both_misaimed_refusals(results: dict[str, Any]) -> None:
