@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import numpy as np
 import torch
@@ -27,6 +29,7 @@ from extract.store.shards import CapturedShard
 
 CACHED_TOKENS = 4  # of a shared prefix and its rows, at most, for each token of the budget
 MIN_PREFIX = 4  # shared tokens; fewer do not pay for an explicit attention mask
+MIN_SAVED = 1024  # tokens that a prefix of some prompts saves; fewer do not pay for batches of their own
 
 
 def resolved(spec: CaptureSpec, model: ChatModel, rendered: Sequence[Rendered]) -> ResolvedSpec:
@@ -56,7 +59,7 @@ class Capturer:
     spec: ResolvedSpec
     budget: TokenBudget
     background: BackgroundThread
-    prefix: CachedPrefix | None = None
+    prefixes: Sequence[CachedPrefix] = ()  # the longest first
     advance: Callable[[int], None] = field(default=lambda rows: None)
 
     @property
@@ -72,7 +75,7 @@ class Capturer:
         responses: list[tuple[int, ...]] = [()] * len(rendered)
         present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in names], dtype=bool)
 
-        def work(index: list[int]) -> None:
+        def work(index: list[int], prefix: CachedPrefix | None) -> None:
             rows, generated = [rendered[i] for i in index], list[tuple[int, ...]]([()] * len(index))
             if spec.thought_tokens:
                 rows, generated = self._answered(rows)
@@ -80,32 +83,39 @@ class Capturer:
             if spec.response_tokens and not spec.thought_tokens:
                 picked, generated = self._while_generating(rows)
             else:
-                picked = self._reading(rows, names)
+                picked = self._reading(rows, names, prefix)
             for i, tokens in zip(index, generated, strict=True):
                 responses[i] = tokens
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
-        self.budget.run([self._tokens(row) for row in rendered], work)
+        by_prefix = defaultdict[CachedPrefix | None, list[int]](list)
+        for i, row in enumerate(rendered):
+            by_prefix[self._prefix(row)].append(i)
+        for prefix, own in by_prefix.items():
+            tokens = [self._tokens(rendered[i], prefix) for i in own]
+            self.budget.run(tokens, lambda at, own=own, prefix=prefix: work([own[i] for i in at], prefix))  # type: ignore[misc]
         for k in range(spec.response_tokens):
             present[k - spec.response_tokens] = [len(tokens) > k for tokens in responses]
         return CapturedShard(values, present, tuple(responses) if spec.generated else ())
 
-    def _tokens(self, row: Rendered) -> int:
-        """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
-        read = len(row.token_ids) - self._skipped + self.spec.generated
-        return max(read, -(-(self._skipped + read) // CACHED_TOKENS)) if self._skipped else read
+    def _prefix(self, row: Rendered) -> CachedPrefix | None:
+        """Return the longest cached prefix that ends before the first captured token."""
+        head = _head(row, self.spec.positions)
+        return next((p for p in self.prefixes if head[: len(p.token_ids)] == p.token_ids), None)
 
-    @property
-    def _skipped(self) -> int:
-        return len(self.prefix.token_ids) if self.prefix else 0
+    def _tokens(self, row: Rendered, prefix: CachedPrefix | None) -> int:
+        """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
+        skipped = len(prefix.token_ids) if prefix else 0
+        read = len(row.token_ids) - skipped + self.spec.generated
+        return max(read, -(-(skipped + read) // CACHED_TOKENS)) if skipped else read
 
     def _empty(self, n_rows: int) -> Tensor:
         shape = (len(self.spec.layers), len(self.spec.all_positions), n_rows, self.model.d_model)
         return torch.zeros(shape, dtype=self.dtype, device=self.model.device)
 
-    def _reading(self, rows: Sequence[Rendered], positions: Sequence[str]) -> Tensor:
-        spec, skipped = self.spec, self._skipped
+    def _reading(self, rows: Sequence[Rendered], positions: Sequence[str], prefix: CachedPrefix | None) -> Tensor:
+        spec, skipped = self.spec, len(prefix.token_ids) if prefix else 0
         batch = self.model.pad([row.token_ids[skipped:] for row in rows], "right")
         if len(rows) == 1 and not skipped:  # edits of open blocks count tokens from the prompt's own end
             batch = replace(batch, prompt_length=rows[0].roles.get("response_1", (batch.prompt_length,))[0])
@@ -114,7 +124,7 @@ class Capturer:
         def keep(layer: int, stream: Tensor) -> None:
             picked[spec.layers.index(layer)] = pick(stream).to(self.dtype)
 
-        past = self.prefix.copies(len(rows)) if self.prefix else None
+        past = prefix.copies(len(rows)) if prefix else None
         self.model.capture(batch, spec.site, spec.layers, keep, past)
         return picked
 
@@ -159,22 +169,52 @@ class Capturer:
         return picked, responses
 
 
-def shared_prefix(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> CachedPrefix | None:
-    """Cache the prefix that all prompts share before the first captured position; None if short or not reusable."""
-    first = (min(tokens) for row in rendered for name in spec.positions if (tokens := row.roles.get(name)))
-    limit = min(first, default=0)
-    rows = [tuple(row.token_ids) for row in rendered]
-    ends = zip(min(rows), max(rows), strict=False)  # what the first and the last in sorted order share, all share
-    common = tuple(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], ends))[:limit]
-    if len(common) < MIN_PREFIX or spec.generated or model.backend != "hooks" or len(rendered) < 2:
-        return None
+def shared_prefixes(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> tuple[CachedPrefix, ...]:
+    """Cache what prompts share before their first captured position, the longest first; () if nothing is reusable."""
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
     if rope.get("rope_type") in ("longrope", "dynamic"):  # their frequencies depend on the length of the pass
-        return None
+        return ()
+    if spec.generated or model.backend != "hooks":
+        return ()
+    heads = [_head(row, spec.positions) for row in rendered]
+    cached = (
+        _cached(model, [row for row, head in zip(rendered, heads, strict=True) if head[: len(ids)] == ids], ids, spec)
+        for ids in worthwhile_prefixes(heads)
+    )
+    return tuple(prefix for prefix in cached if prefix is not None)
+
+
+def _head(row: Rendered, positions: Sequence[str]) -> tuple[int, ...]:
+    """Return the tokens before the first captured one; all but the last if none is captured."""
+    first = min((min(tokens) for name in positions if (tokens := row.roles.get(name))), default=len(row.token_ids) - 1)
+    return tuple(row.token_ids[:first])
+
+
+def worthwhile_prefixes(heads: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the beginnings that save enough tokens if computed once, the longest first: of all heads, or of some."""
+    heads = sorted(heads)
+    skipped, chosen = [0] * len(heads), list[tuple[int, ...]]()
+    common = {
+        tuple(a for a, _ in takewhile(lambda both: both[0] == both[1], zip(*two, strict=False)))
+        for two in pairwise(heads)
+    }
+    for prefix in sorted((prefix for prefix in common if len(prefix) >= MIN_PREFIX), key=len):
+        own = slice(bisect_left(heads, prefix), bisect_left(heads, (*prefix[:-1], prefix[-1] + 1)))
+        saved = sum(len(prefix) - before for before in skipped[own]) - len(prefix)
+        if saved >= (1 if own == slice(0, len(heads)) else MIN_SAVED):
+            skipped[own] = [len(prefix)] * (own.stop - own.start)
+            chosen.insert(0, prefix)
+    return chosen
+
+
+def _cached(
+    model: ChatModel, rows: Sequence[Rendered], token_ids: tuple[int, ...], spec: ResolvedSpec
+) -> CachedPrefix | None:
+    """Cache a prefix of some rows; None if they do not go on from it as whole rows do."""
     try:
-        prefix = cache_prefix(model, common)
-        longest = max(rendered, key=lambda row: len(row.token_ids))
-        return prefix if _holds(model, (rendered[0], longest), prefix, spec) else None
+        prefix = cache_prefix(model, token_ids)
+        longest = max(rows, key=lambda row: len(row.token_ids))
+        return prefix if _holds(model, (rows[0], longest), prefix, spec) else None
     except (AttributeError, RuntimeError, TypeError, ValueError):
         # the cache cannot be copied for several rows, or memory ran out; other faults recur with whole prompts
         return None

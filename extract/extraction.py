@@ -16,7 +16,7 @@ from typing import Any
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, resolved, shared_prefix
+from extract.capture import Capturer, resolved, shared_prefixes
 from extract.capture_spec import EVERYTHING, CaptureSpec, ResolvedSpec
 from extract.chat.render import Rendered
 from extract.chat.template import template_identity
@@ -98,7 +98,7 @@ class Extraction:
         self.files = ShardFiles(path, identity, len(prompts), model.d_model)
         self._prompts, self._rendered, self._locked = prompts, rendered, locked
         budget = TokenBudget.on(model.device, spec.token_budget, say)
-        self._unprefixed = Capturer(model, known, budget, BackgroundThread(), None, advance)
+        self._unprefixed = Capturer(model, known, budget, BackgroundThread(), (), advance)
         self._one = threading.Lock()  # a model is used by one thread at a time
         self._open = ExitStack()
 
@@ -135,7 +135,7 @@ class Extraction:
     @cached_property
     def _capturer(self) -> Capturer:
         whole = self._unprefixed
-        return replace(whole, prefix=shared_prefix(whole.model, self._rendered, whole.spec))
+        return replace(whole, prefixes=shared_prefixes(whole.model, self._rendered, whole.spec))
 
 
 def store_spec(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import Capturer, resolved, shared_prefix
+from extract.capture import Capturer, resolved, shared_prefixes
 from extract.capture_spec import EVERYTHING, CaptureSpec, Site
 from extract.chat.render import Rendered
 from extract.errors import UserError
@@ -101,9 +101,9 @@ def capture_in_memory(
         )
     # under edits each row alone and whole, since they count tokens from its own prompt's end
     budget = TokenBudget.on(model.device, 1 if model.edits else spec.token_budget, say)
-    prefix = None if model.edits else shared_prefix(model, rendered, known)
+    prefixes = () if model.edits else shared_prefixes(model, rendered, known)
     with BackgroundThread() as background:
-        captured = Capturer(model, known, budget, background, prefix, advance).capture(rendered)
+        captured = Capturer(model, known, budget, background, prefixes, advance).capture(rendered)
     values = captured.values.float().numpy()
     values[:, ~captured.present] = np.nan
     return Activations(values, captured.present, known.site, known.layers, known.positions, model.name, tuple(prompts))

@@ -10,7 +10,7 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefix
+from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefixes, worthwhile_prefixes
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
@@ -47,12 +47,11 @@ def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
     wanted = WANTED.model_copy(update={"layers": tuple(range(model.n_layers))})
-    prefix = shared_prefix(model, rendered, wanted)
-    assert prefix is not None
+    (prefix,) = shared_prefixes(model, rendered, wanted)
     assert len(prefix.token_ids) > 10  # more than a sliding window of 8
     assert all(tuple(row.token_ids[: len(prefix.token_ids)]) == prefix.token_ids for row in rendered)
     assert len(prefix.token_ids) <= min(row.roles["inst_mean"][0] for row in rendered)
-    whole, after, again = (kept(model, rendered, wanted, p).values for p in (None, prefix, prefix))
+    whole, after, again = (kept(model, rendered, wanted, p).values for p in ((), (prefix,), (prefix,)))
     assert ((whole - after).norm(dim=-1) <= 1e-5 * whole.norm(dim=-1)).all()
     assert torch.equal(after, again)  # what was remembered has not been changed by use
 
@@ -60,13 +59,12 @@ def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
 def test_the_prefix_is_not_run_again(tiny: Build) -> None:
     model = tiny("llama")
     rendered = under_one_system_prompt(model)
-    prefix = shared_prefix(model, rendered, WANTED)
-    assert prefix is not None
+    (prefix,) = shared_prefixes(model, rendered, WANTED)
     seen: list[int] = []
     handle = model.decoder.register_forward_pre_hook(
         lambda _m, _a, kwargs: seen.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
-    kept(model, rendered, WANTED, prefix)
+    kept(model, rendered, WANTED, (prefix,))
     handle.remove()
     assert max(seen) == max(len(row.token_ids) for row in rendered) - len(prefix.token_ids)
 
@@ -75,12 +73,11 @@ def test_the_tokens_of_a_cached_prefix_count_in_the_budget(tiny: Build) -> None:
     """With a prefix far longer than what follows it, rows of few tokens would hold keys and values of many."""
     model, held = tiny("llama"), list[int]()
     rendered = [render(model.tokenizer, ask("how?", system=LONG))] * 60
-    prefix = shared_prefix(model, rendered, WANTED)
-    assert prefix is not None
+    (prefix,) = shared_prefixes(model, rendered, WANTED)
     after = len(rendered[0].token_ids) - len(prefix.token_ids)
     assert len(prefix.token_ids) > 5 * CACHED_TOKENS * after
     budget = 20 * after
-    kept(model, rendered, WANTED, prefix, held.append, budget=budget)
+    kept(model, rendered, WANTED, (prefix,), held.append, budget=budget)
     assert sum(held) == 60
     assert max(held) * (len(prefix.token_ids) + after) <= CACHED_TOKENS * budget
     assert max(held) > 1
@@ -90,10 +87,34 @@ def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Build) -> None:
     model = tiny("llama")
     rendered = under_one_system_prompt(model)
     other = replace(rendered[0], token_ids=(rendered[0].token_ids[0] + 1, *rendered[0].token_ids[1:]))
-    assert shared_prefix(model, [*rendered, other], WANTED) is None
+    assert shared_prefixes(model, [*rendered, other], WANTED) == ()
     early = replace(rendered[0], roles=dict(rendered[0].roles) | {"inst_last": (2,)})
-    assert shared_prefix(model, [*rendered, early], WANTED) is None
-    assert shared_prefix(model, rendered, WANTED.model_copy(update={"response_tokens": 2})) is None
+    assert shared_prefixes(model, [*rendered, early], WANTED) == ()
+    assert shared_prefixes(model, rendered, WANTED.model_copy(update={"response_tokens": 2})) == ()
+
+
+def test_prefixes_of_some_prompts_are_cached_where_they_save_a_batch_of_tokens() -> None:
+    default, persona, rare = ((1, 2, 3, 4, *range(start, start + 20)) for start in (100, 200, 300))
+    heads = [(*default, i) for i in range(60)] + [(*persona, i % 7) for i in range(60)] + [(*rare, i) for i in range(9)]
+    found = worthwhile_prefixes(heads)
+    assert [*map(len, found)] == [24, 24, 4]
+    assert {*found} == {default, persona, default[:4]}
+    assert worthwhile_prefixes([(9, *head) for head in heads[:2]]) == [(9, *default)]  # of all: no batch of its own
+    assert worthwhile_prefixes([heads[0], (5, 6, 7, 8), heads[1]]) == worthwhile_prefixes(heads[:1]) == []
+
+
+def test_prompts_are_captured_after_the_prefixes_that_end_before_their_positions(
+    tiny: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.capture.MIN_SAVED", 8)
+    model, rendered = tiny("llama"), under_one_system_prompt(tiny("llama"))
+    other = [replace(row, token_ids=[*row.token_ids[:6], *row.token_ids[7:8], *row.token_ids[7:]]) for row in rendered]
+    early = replace(rendered[0], roles=dict(rendered[0].roles) | {"inst_last": (2,)})
+    rows = [early, *(row for both in zip(rendered, other, strict=True) for row in both)]
+    prefixes = shared_prefixes(model, rows, WANTED)
+    assert [len(prefix.token_ids) > 6 for prefix in prefixes] == [True, True, False]
+    whole, after = (kept(model, rows, WANTED, p).values for p in ((), prefixes))
+    assert ((whole - after).norm(dim=-1) <= 1e-5 * whole.norm(dim=-1)).all()
 
 
 def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -101,7 +122,7 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
     shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=3, state_size=8)
     model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
     rendered = under_one_system_prompt(model)
-    assert shared_prefix(model, rendered, WANTED) is None
+    assert shared_prefixes(model, rendered, WANTED) == ()
     wanted = WANTED.model_copy(update={"response_tokens": 2})
     refused(r"recurrent: the cache of MambaForCausalLM does not report", kept, model, rendered, wanted, budget=900)
 
@@ -110,7 +131,7 @@ def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTraine
 def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
-    assert shared_prefix(model, rendered, WANTED) is None
+    assert shared_prefixes(model, rendered, WANTED) == ()
     together = kept(model, rendered, WANTED).values
     for i, row in enumerate(rendered):
         with torch.inference_mode():
@@ -130,10 +151,10 @@ def test_a_prefix_there_is_no_memory_for_is_done_without(goes_on: bool, tiny: Bu
 
     handle = model.decoder.register_forward_pre_hook(no_memory, with_kwargs=True)
     try:
-        assert shared_prefix(model, rendered, WANTED) is None
+        assert shared_prefixes(model, rendered, WANTED) == ()
     finally:
         handle.remove()
-    assert shared_prefix(model, rendered, WANTED) is not None
+    assert shared_prefixes(model, rendered, WANTED)
 
 
 # -- response tokens ---------------------------------------------------------------------------------------------------
