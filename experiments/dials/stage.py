@@ -39,7 +39,7 @@ def steer(loaded: LoadedRun) -> None:
     chosen on both, with cross-fitted scores of training prompts. Thresholds are certified on the calibration part. All
     rates are reported on test, which is used for nothing else. Thresholds given by the configuration are kept.
     """
-    writers = dial_writers(loaded)
+    writers = dial_writers(loaded) if "dials" in loaded.config.ask else {}
     deepest = loaded.model.n_layers - 1  # where an onset bias has not written yet
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     every = loaded.reading
@@ -68,7 +68,7 @@ def steer(loaded: LoadedRun) -> None:
     lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
     result = {
         "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
-        "absent": [kind for kind in KINDS if kind not in writers],
+        "absent": [kind for kind in KINDS if kind not in writers and "dials" in loaded.config.ask],
         **_before_after(loaded, test, after),
         "no_opening": NO_OPENING if lacks_opening else "",
         **gain,

@@ -12,6 +12,7 @@ from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
+from experiments.run.config import NOT_ASKED
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
@@ -42,6 +43,8 @@ def find_setup(loaded: LoadedRun) -> DissociationSetup:
     """Find the directions and decliners to test, and why a behaviour cannot be tested."""
     behaviour = loaded.behaviour
     decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
+    if "one-or-two" not in loaded.config.ask:
+        return DissociationSetup({}, decliners, dict.fromkeys(KINDS, NOT_ASKED))
     try:
         directions = _directions(loaded)
     except UserError as error:  # the given directions do not fit this model, so nothing can be tested

@@ -248,8 +248,8 @@ def gate_open(inputs: RunInputs) -> None:
 
 def _opened(inputs: RunInputs, kind: Kind, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> OpenedGate:
     if kind not in measured.directions:
-        from_file = inputs.config.dissociate.directions is not None
-        reason = measured.absent[kind] if from_file else missing_direction(inputs, kind)
+        own = inputs.config.dissociate.directions is None and "one-or-two" in inputs.config.ask
+        reason = missing_direction(inputs, kind) if own else measured.absent[kind]
         return OpenedGate(applicable=False, reason=reason)
     corpus, declined = inputs.corpus, inputs.behaviour.did(ACTION_OF[kind])
     rows_of = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}

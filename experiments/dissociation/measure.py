@@ -40,6 +40,7 @@ def measure_effects(loaded: LoadedRun) -> None:
     onset = onset_effects(loaded, setup)
     edits = _interventions(loaded, setup)
     ablations = {name: placed for name, placed in edits.items() if name in (NOTHING, *map("ablate_{}".format, KINDS))}
+    ablations = ablations if "one-or-two" in loaded.config.ask else {}
     outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, edits))
     outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
     write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)

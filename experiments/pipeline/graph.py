@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.dials.results import FILES, TOKEN_READINGS
-from experiments.run.config import RunConfig, load_config
+from experiments.run.config import QUESTIONS, RunConfig, load_config
 from experiments.run.manifest import Manifest, file_hash, inputs_hash
 from experiments.run.organism_prompts import on_another_model
 from experiments.side_effects.texts import text_hashes
@@ -49,7 +49,7 @@ STAGES = tuple(  # each after those it reads
         (
             "trigger_measures",
             "extract respond",
-            "seed prompts triggers",
+            "seed prompts triggers word-or-intent",
             "stages/trigger_measures.json stages/trigger_projection.json attributions.jsonl "
             "outcomes.parquet/trigger_measures.parquet",
         ),
@@ -60,8 +60,8 @@ STAGES = tuple(  # each after those it reads
             "seed prompts selection",
             "probes.parquet directions.safetensors stages/geometry.json stages/probe.json",
         ),
-        ("effects", "probe", "seed measuring", "stages/effects.json outcomes.parquet/effects.parquet"),
-        ("rank", "probe", "seed ranking", "stages/rank.json rank_directions.safetensors"),
+        ("effects", "probe", "seed measuring one-or-two", "stages/effects.json outcomes.parquet/effects.parquet"),
+        ("rank", "probe", "seed ranking one-or-two", "stages/rank.json rank_directions.safetensors"),
         ("dissociate", "effects", "verdict", "stages/dissociate.json"),
         (
             "category_effects",
@@ -71,7 +71,7 @@ STAGES = tuple(  # each after those it reads
         ),
         ("categories", "category_effects", "verdict", "stages/categories.json"),
         ("gate_open", "effects", "", "stages/gate_open.json"),
-        ("steer", "probe", "steer", " ".join(FILES)),
+        ("steer", "probe", "steer dials", " ".join(FILES)),
         ("token_readings", "steer", "", TOKEN_READINGS),
         ("results", "triggers dissociate gate_open steer", "uncertainty", "results.json"),
         ("report", "results token_readings", "", "report.html"),
@@ -150,6 +150,8 @@ def _section(config: RunConfig, name: str) -> Any:
     settings, directions = config.dissociate, config.dissociate.directions
     directions_hash = {"directions": file_hash(directions) if directions else None}
     included = {"verdict": {*VERDICT}, "selection": {*SELECTION}, "ranking": {*VERDICT, *SELECTION, "rank"}}
+    if name in QUESTIONS:
+        return name in config.ask
     if name in included:
         given = settings.model_dump(mode="json", include=included[name])
         return given | directions_hash if name == "ranking" else given

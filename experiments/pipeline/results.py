@@ -45,6 +45,7 @@ def write_results(inputs: RunInputs) -> None:
     results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets")}
     results |= {
         "name": config.name,
+        "ask": config.ask,
         "prompts": corpus.counts(),
         "prompts_by_part": {
             part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}

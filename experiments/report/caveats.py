@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.report.results import RunResults
+from experiments.run.config import QUESTIONS
 from experiments.run.organism_prompts import warning
 from scoring.wording import RATE_MEANING
 
@@ -37,6 +38,8 @@ def caveats(results: RunResults) -> list[str]:
         )
     if results.organism_prompts:
         lines.append(warning(results.model.name))
+    if unasked := [question for question in QUESTIONS if question not in results.ask]:
+        lines.append(f"Not asked: {', '.join(unasked)}.")
     if results.dials_absent:
         absent = " and no ".join(results.dials_absent)
         lines.append(f"No {absent} dial could be built: the model declines too rarely in that way.")

@@ -8,6 +8,7 @@ from experiments.dials.results import DialResult, KnownFacts, SteerResult
 from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.probing.results import Geometry, OnsetRecord, SiteRecord, WriteRecord
 from experiments.run.behaviour import Kind
+from experiments.run.config import QUESTIONS, Question
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.record import Record
@@ -58,6 +59,7 @@ class RunResults(Record):
     model: ModelRecord
     device: str = ""
     versions: dict[str, str] = {}
+    ask: tuple[Question, ...] = QUESTIONS
     prompts: dict[str, int]  # answered
     only_read: int = 0  # prompts that only the read probes use, since they were not answered
     prompts_by_part: dict[str, dict[str, int]] = {}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -22,6 +22,9 @@ from steering.ablation_variant import Form, LayerScope, TokenScope, Variant
 
 MOST_DIRECTIONS = 8  # of a subspace that is searched for
 WRITE_POSITION = "post_last"  # the last prompt token: where every direction is written
+Question = Literal["one-or-two", "word-or-intent", "dials"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+NOT_ASKED = "not asked"
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
@@ -222,6 +225,7 @@ class RunConfig(Strict):
     prompts: PromptsConfig
     extract: CaptureSpec = CaptureSpec()
     generate: GenerateConfig = GenerateConfig()
+    ask: tuple[Question, ...] = QUESTIONS  # what the run answers, besides the four rates and what is read
     judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
     dissociate: DissociateConfig = DissociateConfig()
     triggers: TriggersConfig = TriggersConfig()

@@ -33,6 +33,8 @@ SINGLE = ("maximum", "first_token", "worst_step")  # summaries of KL without an 
 
 def token_costs(loaded: LoadedRun, interventions: Interventions) -> dict[str, TokenCosts]:
     """Measure KL and plain text under edits of scope `last_on`, each against the intervention 'none' without edits."""
+    if not interventions:
+        return {}
     kl, prose = _kl(loaded, interventions), _plain_text(loaded, interventions)
     return {name: TokenCosts(kl=kl[name], plain_text=prose[name]) for name in interventions}
 

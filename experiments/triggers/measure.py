@@ -15,6 +15,7 @@ from experiments.probing.read_probes import fit_grid
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
+from experiments.run.config import NOT_ASKED
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, Key, Outcomes, write_outcomes
@@ -40,7 +41,8 @@ WITH = {False: "without", True: "with"}  # a trigger word
 def measure_triggers(loaded: LoadedRun) -> None:
     """Write the files of the stage, and draw the figures."""
     judged = np.flatnonzero([action is not None for action in loaded.behaviour.actions])
-    removed = {name: asked for name in REMOVALS if (asked := ask_without(loaded, name, judged)) is not None}
+    removals = REMOVALS if "word-or-intent" in loaded.config.ask else ()
+    removed = {name: asked for name in removals if (asked := ask_without(loaded, name, judged)) is not None}
     outcomes: dict[Key, Outcomes] = {(WITHOUT + name, NOTHING): asked.outcomes for name, asked in removed.items()}
     effects, projection, along = measure_projections(loaded)
     effects.write(loaded.file("stages/trigger_projection.json"))
@@ -75,7 +77,8 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
         removed: requests asked again without their earlier turns; None where no request has any.
     """
     if removed is None:
-        return LastTurnAlone(applicable=False, sufficient=None, reason=ABSENT["earlier_turns"])
+        reason = ABSENT["earlier_turns"] if "word-or-intent" in loaded.config.ask else NOT_ASKED
+        return LastTurnAlone(applicable=False, sufficient=None, reason=reason)
     rows = removed.outcomes.rows
     measured = LastTurnAlone(applicable=True, n=len(rows), texts=ambiguous_texts(loaded.corpus))
     harmful, onsets = loaded.corpus.harmful[rows], context_onsets(loaded)
@@ -97,6 +100,8 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
 
 def _if_possible(measure: Callable[[LoadedRun], Measured], loaded: LoadedRun) -> Measured | NotApplicable:
     """Return a measurement, or why it is not possible here; the verdict does not need it."""
+    if "word-or-intent" not in loaded.config.ask:
+        return not_applicable(NOT_ASKED)
     try:
         return measure(loaded)
     except UserError as error:

@@ -31,9 +31,9 @@ from refusal.cli.store import store_app
 from refusal.cli.sweep import sweep
 from refusal.cli.talk import chat, generate
 
-OWN = ("contrast", "by", "local_disks")  # options of one stage command each
+OWN = ("ask", "contrast", "by", "local_disks")  # options of one stage command each
 STAGES = """
-run
+run ask
     Run every stage, from prompts to verdicts, dials and a report.
 
     The first example runs a shipped organism. The others run a real model, with prompts for real models.
@@ -44,7 +44,7 @@ run
 
     Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h
 
-    Example: refusal run OWNER/MODEL --budget 2h
+    Example: refusal run OWNER/MODEL --budget 2h --ask one-or-two,dials
 
 extract local_disks
     Cache the activations of all prompts in activations.h5; resumes where it stopped.
@@ -148,6 +148,10 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
     def command(
         config: options.Config,
         overrides: options.Set = options.NO_OVERRIDES,
+        ask: Annotated[
+            str | None,
+            typer.Option(metavar="Q,...", help="Answer these questions alone: one-or-two, word-or-intent, dials."),
+        ] = None,
         contrast: Annotated[
             str | None,
             typer.Option(metavar="A,B", help="Contrast two ways of declining that the prompts' field decline names."),
@@ -173,7 +177,12 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
 
         run_command(
             config,
-            [*overrides, *options.contrast_override(contrast), *([] if by is None else [f"steer.by={by}"])],
+            [
+                *overrides,
+                *options.contrast_override(contrast),
+                *([] if by is None else [f"steer.by={by}"]),
+                *([] if ask is None else [f"ask=[{ask}]"]),
+            ],
             out,
             "report" if name == "run" else name,
             as_json=as_json,
