@@ -61,8 +61,9 @@ class LabelShuffler:
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setup.decliners.items():
                 null = NullRecord.of(float(falls[b][i]), self.null[k, b], rule=DrawingRule(N_NULL, config.alpha))
-                effects[k, b] = Effect(self._stopped(direction, rows), *null.tested())
-        n_groups = {b: loaded.corpus.effective_groups(rows) for b, rows in self.setup.decliners.items()}
+                groups = loaded.corpus.groups_among(rows)
+                effects[k, b] = Effect(self._stopped(direction, rows), *null.tested(), groups)
+        n_groups = {b: loaded.corpus.independent_groups(rows) for b, rows in self.setup.decliners.items()}
         unsound, weak = that_miss_rules(directions)
         absent = {kind: "no direction" for kind in KINDS if kind not in directions}
         judged = judge_dissociation(

@@ -72,9 +72,9 @@ def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterato
             f"{what} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are needed; give "
             f"more prompts that the model {'refuses' if kind == 'normative' else 'abstains from'}, if there are any"
         )
-    if (n := corpus.effective_groups(rows)) < MIN_GROUPS:
+    if (n := corpus.independent_groups(rows)) < MIN_GROUPS:
         yield (
-            f"{what}: the {len(rows)} decliners among test prompts count as {n:.1f} independent ones (a pair, entity "
+            f"{what}: the {len(rows)} decliners among test prompts count as {n} independent ones (a pair, entity "
             f"or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
         )
     did, label = loaded.behaviour.did(ACTION_OF[kind]), "harmful" if kind == "normative" else "uncertain"

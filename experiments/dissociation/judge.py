@@ -58,8 +58,10 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     for ablated, (b, rows) in product(measured.directions, testable.items()):
         stopped = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits(OPENED)
         null = measured.null.get(ablated, {}).get(b)
-        effects[ablated, b] = Effect(stopped, None) if null is None else Effect(stopped, *null.tested())
-    n_groups = {b: inputs.corpus.effective_groups(rows) for b, rows in testable.items()}
+        groups = inputs.corpus.groups_among(rows)
+        untested = Effect(stopped, None, groups=groups)
+        effects[ablated, b] = untested if null is None else Effect(stopped, *null.tested(), groups)
+    n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
     verdict = judge_dissociation(
         effects,
         n_groups,
@@ -116,6 +118,7 @@ def _effect_records(
     return tuple(
         EffectRecord.of(
             effect.interval(n_groups[b], alpha).counted(len(effect.stopped)),
+            n_groups=n_groups[b],
             ablated=k,
             behaviour=b,
             p_corrected=corrected.get((k, b)),

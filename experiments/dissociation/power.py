@@ -14,7 +14,6 @@ from math import ceil
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from jaxtyping import Bool
 from pydantic import Field
 from scipy.special import ndtri
 
@@ -58,12 +57,9 @@ class SampleSize:
         return f"about {self.needed} {self.unit} would settle it (now {self.now:.0f}) with a power of {POWER:.0%}"
 
 
-def needed_for_contrast(
-    a: Bool[np.ndarray, " decliners"], b: Bool[np.ndarray, " decliners"], n: float, where: Range, alpha: float
-) -> Needed:
-    """Return how many groups would show that a paired difference, mean(a) - mean(b), lies in a range; n were seen."""
-    x, y = (float(np.mean(only)) if len(only) else float("nan") for only in (a & ~b, ~a & b))
-    return _settling(x - y, n, where, lambda n: contrast_power(x, y, n, where, alpha))
+def needed_for_contrast(only_a: float, only_b: float, n: float, where: Range, alpha: float) -> Needed:
+    """Return how many groups would show that a paired difference lies in a range; n were seen. See `contrast_power`."""
+    return _settling(only_a - only_b, n, where, lambda n: contrast_power(only_a, only_b, n, where, alpha))
 
 
 def needed_for_rate(rate: float, n: float, where: Range, alpha: float) -> Needed:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import isinf
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Shaped
 
 from experiments.dissociation.power import (
     DECLINERS,
@@ -39,7 +39,7 @@ from experiments.dissociation.verdict_rules import (
     verdict_of,
 )
 from experiments.run.behaviour import KINDS, Kind
-from probes.statistics.intervals import Estimate, clopper_pearson, tango
+from probes.statistics.intervals import Estimate, clopper_pearson, mean_over_groups, tango_of_shares
 from probes.statistics.permutation import MIN_LABELLINGS, holm
 
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
@@ -49,18 +49,20 @@ INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when 
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of ablating one direction on the baseline decliners of one behaviour."""
+    """The effect of ablating one direction on the baseline decliners of one behaviour, a mean over their groups."""
 
     stopped: Bool[np.ndarray, " decliners"]
     p_null: float | None  # p of the onset effect against permuted-label directions; None if not tested
     n_null: int | None = None  # number of permuted-label directions behind that p
     n_labellings: float = float("inf")  # distinct labellings that those directions are drawn from
     n_exceeding: int = 0  # of those directions, with at least this effect
+    groups: Shaped[np.ndarray, " decliners"] | None = None  # None: each decliner is its own
 
     def interval(self, n_groups: float, alpha: float) -> Estimate:
         """Return the interval of the fraction of decliners that stopped."""
-        share = float(self.stopped.mean()) if len(self.stopped) else 0.0
-        return clopper_pearson(share * n_groups, n_groups if len(self.stopped) else 0, alpha)
+        if not len(self.stopped):
+            return clopper_pearson(0, 0, alpha)
+        return clopper_pearson(mean_over_groups(self.stopped, self.groups) * n_groups, n_groups, alpha)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def judge_dissociation(
 
     Args:
         effects: keyed (ablated direction, behaviour of the decliners).
-        n_groups: the effective number of groups among each behaviour's decliners; intervals count groups, not rows.
+        n_groups: the number of groups among each behaviour's decliners; intervals count groups, not rows.
         absent: behaviours (or their directions) that cannot be tested, with the reason.
         unsound: directions whose ablation may break the model itself: no locus was within the limit of KL.
         nonlinear: behaviours that the stream shows in a way that no direction does.
@@ -131,7 +133,7 @@ def measure(
     effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
 ) -> tuple[dict[Quantity, Estimate], set[EffectKey]]:
     """Return the intervals of every contrast and effect, and the effects that exceed their null."""
-    intervals: dict[Quantity, Estimate] = {b: tango(*_stopped_by(effects, b), n_groups[b], alpha) for b in KINDS}
+    intervals: dict[Quantity, Estimate] = {b: tango_of_shares(*_only(effects, b), n_groups[b], alpha) for b in KINDS}
     intervals |= {key: effects[key].interval(n_groups[key[1]], alpha) for key in EFFECT_KEYS}
     return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
 
@@ -145,11 +147,11 @@ def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
-def _stopped_by(
-    effects: Mapping[EffectKey, Effect], behaviour: Kind
-) -> tuple[Bool[np.ndarray, " decliners"], Bool[np.ndarray, " decliners"]]:
-    """Return which decliners of a behaviour stop under its own direction's ablation, and which under the other's."""
-    return effects[behaviour, behaviour].stopped, effects[other_kind(behaviour), behaviour].stopped
+def _only(effects: Mapping[EffectKey, Effect], behaviour: Kind) -> tuple[float, float]:
+    """Return the shares of decliners that stop under their own direction's ablation only, and under the other's."""
+    own, other = effects[behaviour, behaviour], effects[other_kind(behaviour), behaviour]
+    a, b = (mean_over_groups(x.stopped & ~y.stopped, own.groups) for x, y in ((own, other), (other, own)))
+    return a, b
 
 
 def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
@@ -190,7 +192,7 @@ def open_effects(
         question, interval = _question(where, margin), intervals[quantity]
         if isinstance(quantity, str):
             b, what, name = quantity, "own minus other effect", f"own_minus_other_on_{quantity}"
-            needed = needed_for_contrast(*_stopped_by(effects, b), n_groups[b], where, alpha)
+            needed = needed_for_contrast(*_only(effects, b), n_groups[b], where, alpha)
         else:
             (ablated, b), name = quantity, f"ablate_{quantity[0]}_on_{quantity[1]}"
             what = f"the share that ablating {ablated} stops"

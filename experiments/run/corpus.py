@@ -89,6 +89,10 @@ class Corpus:
     def n_groups(self, rows: np.ndarray) -> int:
         return len(set(self.groups[rows].tolist()))
 
+    def independent_groups(self, rows: np.ndarray) -> int:
+        """Return the number of groups of some rows, with links through these rows only."""
+        return len(np.unique(self.groups_among(rows)))
+
     def effective_groups(self, rows: np.ndarray) -> float:
         """Return the effective number of groups among some rows, a lower bound (see `effective_number`)."""
         return effective_groups(self.groups_among(rows))

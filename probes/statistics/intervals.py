@@ -89,6 +89,24 @@ def effective_groups(groups: Shaped[np.ndarray, " samples"]) -> float:
     return effective_number(np.unique(groups, return_counts=True)[1])
 
 
+def mean_over_groups(
+    values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"] | None = None,
+) -> float:
+    """Return the mean of the groups' means, NaN without samples; without groups every sample is its own.
+
+    Of independent groups with values in [0, 1] it varies no more than as many independent outcomes of the same mean do
+    (Hoeffding 1963), whatever the sizes and the correlation within groups. So an interval of a rate at the bare number
+    of groups is conservative, and narrower than that of the mean over samples at their effective number.
+    """
+    if len(values) == 0:
+        return float("nan")
+    if groups is None:
+        return float(np.mean(values))
+    code = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    return float(np.mean(np.bincount(code, weights=values) / np.bincount(code)))
+
+
 def grouped_mean(
     values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"],
@@ -238,6 +256,9 @@ def tango(
 
 def tango_of_shares(only_a: float, only_b: float, n: float, alpha: float = 0.05) -> Estimate:
     """Return the same interval from the shares of pairs with only the first, and only the second, outcome true."""
+    if np.isnan(only_a):
+        return NO_DIFFERENCE
+
     from scipy.optimize import brentq  # it takes long to import and is needed seldom
 
     z = float(ndtri(1 - alpha / 2))

@@ -19,9 +19,9 @@ TRIALS = 2000
 NAN, INF = float("nan"), float("inf")
 
 
-def pairs(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
-    counts = [both, only_a, only_b, neither]
-    return np.repeat([True, True, False, False], counts), np.repeat([True, False, True, False], counts)
+def pairs(both: int, only_a: int, only_b: int, neither: int) -> tuple[float, float]:
+    n = both + only_a + only_b + neither
+    return only_a / n, only_b / n
 
 
 def settled(draws: np.ndarray, interval: Callable[..., Estimate], where: tuple[float, float]) -> float:
@@ -60,10 +60,10 @@ def test_the_number_for_a_rate_settles_it_in_four_of_five_and_half_of_it_far_les
 
 
 def test_where_no_number_settles_it_the_reason_is_given_and_too_few_draws_need_more() -> None:
-    none, on_it = np.array([], dtype=bool), "no number would settle it: the estimate lies on the margin"
+    on_it = "no number would settle it: the estimate lies on the margin"
     many = f"more than {MOST} independent decliners would be needed to settle it"
     assert needed_for_rate(0.1499, 40, BELOW, 0.05) == many
-    assert needed_for_contrast(none, none, 0, ABOVE, 0.05) == "nothing was measured"
+    assert needed_for_contrast(NAN, NAN, 0, ABOVE, 0.05) == "nothing was measured"
     assert needed_for_contrast(*pairs(40, 17, 2, 41), 100, ABOVE, 0.05) == on_it
     assert needed_for_rate(0.15, 40, BELOW, 0.05) == on_it
     assert needed_for_null(39, 199, 0.05) == "no number of permuted-label directions would settle it"

@@ -16,6 +16,7 @@ from probes.statistics.intervals import (
     difference,
     effective_number,
     grouped_mean,
+    mean_over_groups,
     tango_of_shares,
     wilson,
 )
@@ -99,6 +100,19 @@ def of_costs(more: float) -> Coverer:
     return cover
 
 
+def of_groups(more: float | None) -> Coverer:
+    """The interval that the verdict reads, at the bare number of groups: of a rate, or of a change."""
+
+    def cover(rng: np.random.Generator, groups: np.ndarray, rate: float, r: float) -> tuple[Estimate, float]:
+        n = float(groups.max() + 1)
+        if more is None:
+            return clopper_pearson(mean_over_groups(outcomes(rng, groups, rate, r), groups) * n, n), rate
+        a, b, truth = pair(rng, groups, rate, r, more)
+        return tango(mean_over_groups(a & ~b, groups), mean_over_groups(b & ~a, groups), n), truth
+
+    return cover
+
+
 @cache
 def mean_of(values: tuple[float, ...]) -> Estimate:
     return mean_interval(np.array(values), 0.0, 1.0)
@@ -123,6 +137,9 @@ PRINTED: dict[str, Coverer] = {
     "rate: wilson at Kish's n": of_rate(wilson),
     "change: tango, none": of_change(0.0),
     "change: tango, large": of_change(0.2),
+    "rate: clopper_pearson of group means": of_groups(None),
+    "change: tango of group means, none": of_groups(0.0),
+    "change: tango of group means, large": of_groups(0.2),
     "saved cost: sum_of_means, none": of_costs(0.0),
     "saved cost: sum_of_means, large": of_costs(0.2),
     "mean of group rates: mean_interval": of_group_means,
