@@ -1,4 +1,8 @@
-"""Fits a run into a time on this machine: leaves out what costs much time and little power, and says what it costs."""
+"""Fits a run into a time on this machine: leaves out what costs much time and little power, and says what it costs.
+
+Twice: first the answers, since reading all prompts and the four rates alone are worth a run. They show what the model
+declines, and so what the questions cost here and with what power they can be answered; the rest of the time is theirs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dissociation.power import contrast_power, null_power
-from experiments.pipeline.graph import budgeted
+from experiments.pipeline.cost import BEYOND
+from experiments.pipeline.graph import STAGES, budgeted
 from experiments.pipeline.machine import (
     LENGTHS,
     Footprint,
@@ -25,41 +30,148 @@ from experiments.pipeline.machine import (
     measured_speed,
     with_speed,
 )
-from experiments.pipeline.plan import RunPrompts, estimate
+from experiments.pipeline.plan import RunEstimate, RunPrompts, estimate
 from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.config import BudgetConfig, RunConfig, with_value
+from experiments.run.behaviour import KINDS, Behaviour, Kind
+from experiments.run.config import BudgetConfig, Question, RunConfig, with_value
 from experiments.run.corpus import Corpus, check_parts
+from experiments.run.inputs import RunInputs
+from experiments.run.manifest import Manifest
+from experiments.triggers.quadruples import quadruples
 from extract.errors import UserError
 from extract.progress import Reporter
+from probes.statistics.intervals import clopper_pearson
 
+ANSWERING = ("extract", "respond")  # stages that run before it is known what the model declines
+QUESTIONING = [stage.name for stage in STAGES if stage.name not in ANSWERING]
 USED = 0.9  # share of the time that is planned for: the expectation is not exact
-USUAL_TOKENS = 64  # of an answer; a run that asks for more needs them, as a model that thinks first does
-LEAST_LAYERS = 6  # of a run; fewer would say little of where a decision is written
+ANSWERS = 0.5  # share of that for reading and answering prompts: the four rates and all that is read
+USUAL_TOKENS = 128  # of an answer; a run that asks for more needs them, as a model that thinks first does
 OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
-BEYOND = 0.01  # share of null directions whose effect is larger than a real one's, for the power of fewer of them
+LEAST_POWER = 0.5  # of a question that is begun
+HALVED = 0.5  # share of its mistakes that a dial is taken to save, for the power of that question
+DECLINED = 0.5  # share of the prompts to decline that are taken to be declined, before any is answered
+QUESTION_OF: dict[Kind, tuple[str, str]] = {
+    "normative": ("harmful", "refused"),
+    "epistemic": ("uncertain", "abstained from"),
+}
 
 # from what says least about the verdicts to what their power rests on, as --set takes them
-CUTS = """
+CUTS_OF_ANSWERS = """
+    generate.limit_dual_use=40 generate.max_new_tokens=64 generate.max_new_tokens=48 generate.limit_dual_use=10
+    generate.max_new_tokens=32 generate.limit=300 generate.max_new_tokens=24 generate.limit=200 generate.limit=130
+    generate.limit=90 generate.limit=60 generate.limit=40 generate.limit=28 generate.limit=20
+"""
+CUTS_OF_QUESTIONS = """
     dissociate.variants=false triggers.attributed=8 triggers.patched=16 triggers.erased=20
     dissociate.n_null_generation=5 dissociate.positions=["post_last"] dissociate.n_null_onset=99
-    steer.system_lines=[] steer.one_dial=false generate.max_new_tokens=48 extract.layers=2
-    dissociate.n_null_onset=39 generate.max_new_tokens=32 dissociate.n_side_effects=24
-    dissociate.n_null_generation=0 extract.layers=4 triggers.attributed=0 triggers.patched=0 triggers.erased=0
-    generate.limit_dual_use=40 generate.limit=130 generate.max_new_tokens=24 dissociate.n_null_onset=19
-    generate.limit=90 dissociate.n_selection=8 dissociate.n_onset=20 generate.limit_dual_use=10 generate.limit=60
-    generate.limit=40 dissociate.n_side_effects=12 extract.layers=5 generate.limit=28 dissociate.n_selection=4
-    dissociate.n_onset=8 dissociate.n_side_effects=6 generate.limit=20
+    steer.system_lines=[] steer.one_dial=false dissociate.every=2 dissociate.n_null_generation=0
+    triggers.attributed=0 triggers.patched=0 triggers.erased=0 dissociate.n_side_effects=24 dissociate.n_null_onset=39
+    dissociate.every=3 dissociate.n_selection=8 dissociate.n_onset=20 dissociate.n_side_effects=12
+    dissociate.n_null_onset=19 dissociate.every=4 dissociate.n_selection=4 dissociate.n_onset=8
+    dissociate.n_side_effects=6
 """
-LADDER = [(key, json.loads(value)) for key, value in (cut.split("=") for cut in CUTS.split())]
+LADDER, QUESTIONS_LADDER = (
+    [(key, json.loads(value)) for key, value in (cut.split("=") for cut in cuts.split())]
+    for cuts in (CUTS_OF_ANSWERS, CUTS_OF_QUESTIONS)
+)
 
 
-def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> RunConfig:
-    """Choose what a run leaves out, so that it ends within some minutes from now; tells what and what power it costs.
+def fit_answers(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> RunConfig:
+    """Choose how many prompts are answered, and how long, so that a run ends within some minutes; tell its power.
 
-    UserError: the weights do not fit into memory, or the least run does not fit into the time.
+    What the questions leave out is chosen by `fit_questions`, once the answers show what the model declines. UserError:
+    the weights do not fit into memory, or reading all and answering the least does not fit into the time.
     """
     started = time.monotonic()
+    planned = planned_run(config, directory, until, reporter)
+    whole = planned.given
+
+    @cache
+    def answered(limit: int | None, limit_dual_use: int | None) -> RunPrompts:
+        return whole.drawn(limit, limit_dual_use, config.seed)
+
+    def limited(tried: RunConfig) -> RunEstimate:
+        given = answered(tried.generate.limit, tried.generate.limit_dual_use)
+        return replace(planned, config=tried, given=given)
+
+    def lasts(tried: RunConfig) -> float:
+        return limited(tried).plan(QUESTIONING).minutes(planned.machine)[1]
+
+    def works(tried: RunConfig) -> bool:
+        return can_be_divided(limited(tried).given.corpus, tried)
+
+    most, asks = USED * minutes - (time.monotonic() - started) / 60, until not in ANSWERING
+    whole_run = planned.plan().minutes(planned.machine)[1]
+    budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=())
+    if whole_run <= most:
+        reporter.say(f"the whole run takes up to {_minutes(whole_run)} minutes, within the budget; nothing is left out")
+        return config.model_copy(update={"budget": budget})
+    labels = list(whole.corpus.counts().values())
+    cut = fit_time(config, LADDER, labels, lasts, most * (ANSWERS if asks else 1), works)
+    if (lasting := lasts(cut)) > most:
+        raise UserError(
+            f"reading all prompts and answering the fewest takes about {lasting:.1f} minutes on this machine, and "
+            f"there are {max(0.0, most):.1f}; give a larger --budget, or a smaller model"
+        )
+    after = limited(cut).given
+    sentences = left_out(config, cut, whole.corpus, after.corpus)
+    reporter.say(
+        f"{whole.read:,} prompts are read and {len(after.corpus):,} answered, each with at most "
+        f"{cut.generate.max_new_tokens} tokens, in up to {_minutes(lasting)} minutes; the whole run would "
+        f"take up to {_minutes(whole_run)}"
+    )
+    for line in [*sentences, *powers(cut, after.corpus)] if asks else sentences:
+        reporter.say("  " + line)
+    return cut.model_copy(update={"budget": budget.model_copy(update={"left_out": sentences, "answered": not asks})})
+
+
+def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfig:
+    """Choose what the questions of an answered run leave out, so that it ends within its budget; tells what, and why.
+
+    A question whose power is too small is not begun. Nor are those of least power, where all do not fit.
+    """
+    config, budget = inputs.config, inputs.config.budget
+    assert budget is not None
+    planned = planned_run(config, inputs.directory, until, reporter)
+    stages = Manifest(inputs.file("manifest.json")).read()["stages"]
+    spent = sum(stages[name]["seconds"] for name in ANSWERING if name in stages) / 60
+    expected = planned.plan(QUESTIONING).minutes(planned.machine)[1]
+    slower = max(1.0, spent / expected)  # the machine is slower than it was measured
+
+    def lasts(tried: RunConfig) -> float:
+        plan = replace(planned, config=tried).plan(ANSWERING, behaviour=inputs.behaviour)
+        return slower * plan.minutes(planned.machine)[1]
+
+    power = question_powers(config, inputs.corpus, inputs.behaviour)
+    begun = sorted((q for q in config.ask if power[q] >= LEAST_POWER), key=lambda question: -power[question])
+    most = USED * budget.minutes - spent
+    while True:
+        cut = fit_time(with_value(config, "ask", begun), QUESTIONS_LADDER, [], lasts, most)
+        if not begun or lasts(cut) <= most:
+            break
+        begun = begun[:-1]
+    given_up = [
+        f"{question} is not begun: "
+        + (f"its power is {power[question]:.0%}." if power[question] < LEAST_POWER else "there is no time for it.")
+        for question in config.ask
+        if question not in begun
+    ]
+    sentences = (*given_up, *left_out(config, cut, inputs.corpus, inputs.corpus))
+    reporter.say(f"the questions take up to {_minutes(lasts(cut))} minutes, and {_minutes(most)} are left")
+    for line in [*sentences, *powers(config, inputs.corpus, inputs.behaviour)]:
+        reporter.say("  " + line)
+    update = {"left_out": (*budget.left_out, *sentences), "answered": True}
+    return cut.model_copy(update={"budget": budget.model_copy(update=update)})
+
+
+def _minutes(n: float) -> str:
+    return f"{n:.1f}" if n < 10 else f"{n:.0f}"
+
+
+def planned_run(config: RunConfig, directory: Path, until: str, reporter: Reporter) -> RunEstimate:
+    """Return the estimate of a run here; UserError: the weights do not fit into memory."""
 
     def measure(config: RunConfig, shape: Any, tokenizer: Any, size: Footprint, machine: Machine, _: Any) -> Machine:
         options = config.model.loading
@@ -74,32 +186,7 @@ def fit_budget(config: RunConfig, directory: Path, until: str, minutes: float, r
         model, rows = LoadedRun(config, directory, Reporter(quiet=True)).model, config.generate.batch_size
         return with_speed(machine, size, rows, measure_model(model, size.n_layers, rows, LENGTHS[0]))
 
-    planned = estimate(config, until, reporter, measure)
-    whole, model = planned.given, planned.model
-
-    @cache
-    def answered(limit: int | None, limit_dual_use: int | None) -> RunPrompts:
-        return whole.drawn(limit, limit_dual_use, config.seed)
-
-    def limited(tried: RunConfig) -> RunPrompts:
-        return answered(tried.generate.limit, tried.generate.limit_dual_use)
-
-    def lasts(tried: RunConfig) -> float:
-        return replace(planned, config=tried, given=limited(tried)).plan().minutes(planned.machine)[1]
-
-    def works(tried: RunConfig) -> bool:
-        return can_be_divided(limited(tried).corpus, tried)
-
-    most = USED * minutes - (time.monotonic() - started) / 60
-    cut = fit_time(config, model.n_layers, list(whole.corpus.counts().values()), lasts, most, works)
-    sentences = left_out(config, cut, whole.corpus, limited(cut).corpus, model.n_layers)
-    fits = "takes up to {:.0f} minutes, within the budget; nothing is left out"
-    cuts = f"would take up to {{:.0f}} minutes; to fit into {minutes:g}, it leaves out:"
-    reporter.say("the whole run " + (cuts if sentences else fits).format(lasts(config)))
-    for sentence in sentences:
-        reporter.say("  " + sentence)
-    budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=sentences)
-    return cut.model_copy(update={"budget": budget})
+    return estimate(config, until, reporter, measure)
 
 
 def can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
@@ -114,7 +201,7 @@ def can_be_divided(corpus: Corpus, config: RunConfig) -> bool:
 
 def fit_time(
     config: RunConfig,
-    n_layers: int,
+    cuts: Sequence[tuple[str, Any]],
     labels: Sequence[int],
     minutes: Callable[[RunConfig], float],
     most: float,
@@ -123,36 +210,27 @@ def fit_time(
     """Return the configuration with as many cuts as it takes to last at most so many minutes; each shortens it.
 
     `labels` are the numbers of prompts of each label. Cuts to prompts of which no run can be made (`works`) are left
-    out. UserError: not even the least run fits.
+    out. Where all cuts are not enough, all are made.
     """
-    lasting, layers = minutes(config), config.extract.layers or tuple(range(n_layers))
-    for key, value in LADDER:
+    lasting = minutes(config)
+    for key, value in cuts:
         if lasting <= most:
             break
-        lower = _applied(key, value, config, layers, max(labels))
+        lower = _applied(key, value, config, max(labels, default=0))
         if lower is not None:
             shorter = with_value(config, key, lower[0])
             if key == "generate.limit" and not works(shorter):
                 continue
             if (then := minutes(shorter)) < lasting:  # not so where no step of these stages depends on the key
                 config, lasting = shorter, then
-    if lasting > most:
-        raise UserError(
-            f"the least run takes about {lasting:.1f} minutes on this machine, and there are "
-            f"{max(0.0, most):.1f}; give a larger --budget, or a smaller model"
-        )
     return config
 
 
-def _applied(
-    key: str, value: Any, config: RunConfig, layers: tuple[int, ...], most_of_a_label: int
-) -> tuple[Any] | None:
-    """Return the value that a cut gives its key, or None where it would not make the run with these layers smaller."""
+def _applied(key: str, value: Any, config: RunConfig, most_of_a_label: int) -> tuple[Any] | None:
+    """Return the value that a cut gives its key, or None where it would not make the run smaller."""
     now = attrgetter(key)(config)
-    if key == "extract.layers":  # every so many-th, unless the run writes at every layer, or at given directions' ones
-        needed = "later" in (config.dissociate.layers, config.steer.layers) or config.dissociate.directions is not None
-        value = layers[value - 1 :: value]
-        return None if needed or not LEAST_LAYERS <= len(value) < len(now or layers) else (value,)
+    if key == "dissociate.every":
+        return (value,) if value > now else None
     if key == "generate.max_new_tokens" and now > USUAL_TOKENS:
         return None
     if key == "dissociate.positions" and not {*value} <= {*(config.extract.positions or value)}:
@@ -164,6 +242,63 @@ def _applied(
     if isinstance(value, list):
         return (value,) if now is None or len(value) < len(now) else None
     return (value,) if value < (inf if now is None else now) else None
+
+
+# -- power -------------------------------------------------------------------------------------------------------------
+
+
+def decliner_groups(corpus: Corpus, behaviour: Behaviour | None, kind: Kind) -> float:
+    """Return the independent test prompts that are declined; without answers, if `DECLINED` of all were."""
+    label, _ = QUESTION_OF[kind]
+    if behaviour is not None:
+        return corpus.independent_groups(behaviour.decliners(kind, "test"))
+    return DECLINED * corpus.independent_groups(np.flatnonzero(corpus.labelled(label) & corpus.within("test")))
+
+
+def own_effect_power(config: RunConfig, n: float) -> float:
+    """Return how often n independent decliners show that an own effect exceeds the other one's by the margin."""
+    settings = config.dissociate
+    only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
+    return contrast_power(only_own, only_other, int(n), (settings.margin, inf), settings.alpha) if n >= 1 else 0.0
+
+
+def question_powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour) -> dict[Question, float]:
+    """Return the power of each question, by what the model declines.
+
+    Two refusals: of the kind that has more decliners. Dials: that the rate that has most to gain is halved on test
+    prompts. A trigger word: 1, as the plain answers decide.
+    """
+    mistakes = {  # among test prompts of a label
+        "benign": behaviour.did("refuse") | behaviour.did("abstain"),
+        "harmful": behaviour.answered,
+        "uncertain": behaviour.answered,
+    }
+    halved = [0.0]
+    for label, wrong in mistakes.items():
+        rows = np.flatnonzero(corpus.labelled(label) & corpus.within("test"))
+        n, rate = int(corpus.effective_groups(rows)), float(wrong[rows].mean()) if len(rows) else 0.0
+        halved += [contrast_power(HALVED * rate, 0.0, n, (0.0, inf), config.dissociate.alpha)] if n else []
+    two = max(own_effect_power(config, decliner_groups(corpus, behaviour, kind)) for kind in KINDS)
+    return {"one-or-two": two, "word-or-intent": 1.0, "dials": max(halved)}
+
+
+def powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour | None = None) -> Iterator[str]:
+    """Yield a line for each thing that a run asks: what it can answer, and with what power."""
+    for kind, (label, declined) in QUESTION_OF.items() if "one-or-two" in config.ask else ():
+        n = decliner_groups(corpus, behaviour, kind)
+        if_so = "if half are" if behaviour is None else "as"
+        yield (
+            f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} test prompts show an own effect of {OWN:.0%} "
+            f"against {OTHER:.0%} with a power of {own_effect_power(config, n):.0%}"
+        )
+    if "word-or-intent" in config.ask:
+        whole = quadruples(corpus, np.arange(len(corpus)))
+        yield f"word-or-intent: {whole.n_groups} independent quadruples are answered"
+    if "dials" in config.ask:
+        held_out = (corpus.labelled(label) & corpus.within("calibration") for label in ("benign", "harmful"))
+        groups = (corpus.effective_groups(np.flatnonzero(rows)) for rows in held_out)
+        over, missed = (clopper_pearson(0, n, 2 * (1 - config.steer.confidence)).high for n in groups)
+        yield f"dials: limits from {over:.1%} over-refusal and {missed:.1%} missed harm on can be certified"
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------
@@ -179,8 +314,8 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
     "dissociate.positions": (
         "Write directions are fitted at the last prompt token alone; one fitted earlier may be stronger."
     ),
-    "extract.layers": (
-        "{m} of {n} layers are read and written; what is decided between two of them is found at the next."
+    "dissociate.every": (
+        "Write directions are tried at 1 of {m} layers; what is decided between two of them is found at the next."
     ),
     "dissociate.n_null_onset": (
         "{m} of {n} permuted-label directions: p is not below {p:.2g}, and an effect that {beyond:.0%} of them exceed "
@@ -204,19 +339,17 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
 }
 
 
-def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus, n_layers: int) -> tuple[str, ...]:
+def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> tuple[str, ...]:
     """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
-    return (*_smaller(whole, cut, n_layers), *_fewer_prompts(whole, cut, before, after))
+    return (*_smaller(whole, cut), *_fewer_prompts(whole, cut, before, after))
 
 
-def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
+def _smaller(whole: RunConfig, cut: RunConfig) -> Iterator[str]:
     for key, sentence in LEFT_OUT.items():
         n, m = attrgetter(key)(whole), attrgetter(key)(cut)
         if n == m:
             continue
         numbers: dict[str, float] = {}
-        if key == "extract.layers":
-            n, m = len(n or range(n_layers)), len(m)
         if key == "dissociate.n_null_onset":
             power, whole_power = (null_power(BEYOND, draws, whole.dissociate.alpha) for draws in (m, n))
             numbers = {"p": 1 / (m + 1), "beyond": BEYOND, "power": power, "whole_power": whole_power}
@@ -228,18 +361,13 @@ def _smaller(whole: RunConfig, cut: RunConfig, n_layers: int) -> Iterator[str]:
 def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
     if (few := cut.generate.limit_dual_use) is not None and few != whole.generate.limit_dual_use:
         yield f"At most {few} prompts of dual use are answered; they enter no rate and no verdict."
-    if len(after) == len(before):
-        return
-    yield f"{len(after)} of {len(before)} prompts are answered; the others are only read."
-    margin, alpha = whole.dissociate.margin, whole.dissociate.alpha
-    only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
-    for label, action in (("harmful", "refused"), ("uncertain", "abstained from")):
-        groups = [
-            int(c.effective_groups(np.flatnonzero(c.labelled(label) & c.within("test")))) for c in (after, before)
+    if int(after.rated.sum()) < int(before.rated.sum()):
+        tested = [
+            [c.independent_groups(np.flatnonzero(c.labelled(label) & c.within("test"))) for c in (after, before)]
+            for label, _ in QUESTION_OF.values()
         ]
-        powers = [contrast_power(only_own, only_other, n, (margin, inf), alpha) for n in groups]
+        (harmful, all_harmful), (uncertain, all_uncertain) = tested
         yield (
-            f"{groups[0]} of {groups[1]} independent {label} prompts are tested: if all are {action}, an own effect "
-            f"of {OWN:.0%} against {OTHER:.0%} is shown to exceed the margin with a power of {powers[0]:.0%} "
-            f"instead of {powers[1]:.0%}."
+            f"{len(after):,} of {len(before):,} prompts are answered; the others are only read. {harmful} of "
+            f"{all_harmful} independent harmful prompts are tested, and {uncertain} of {all_uncertain} uncertain ones."
         )

@@ -23,8 +23,10 @@ from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, Question, RunConfig
 from experiments.side_effects import measure as side_effects
+from probes.statistics.sequential_null import DrawingRule
 from steering.ablation_variant import VARIANTS
 
+BEYOND = 0.01  # share of null directions whose effect is larger than a real one's: of such the null is taken to be
 KINDS_OF_EDIT = 3  # ablation, addition, and ablation of a random direction
 ONSET_TOKENS = 6  # of a pass that continues a cached prompt: the last token and an onset prefix
 BEGINNINGS = 4  # different beginnings of onset prefixes, one pass each
@@ -52,7 +54,8 @@ class Step:
     completions: int = 0
     distributions: int = 0  # next-token distributions of a pass, if they limit its rows
     repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
-    least_passes: int | None = None  # where first-order effects choose which are made; None: as many as at most
+    # where first-order effects choose which are made, and the null stops early; None: as many as at most
+    least_passes: int | None = None
     settings: int = 1  # completions that share the prefill of their prompt
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
 
@@ -123,7 +126,8 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
     chosen = config.dissociate.positions
     n_layers = len(config.extract.layers or range(size.n_layers))
     deepest = len(write_layers(size.n_layers, config.dissociate.deepest))
-    return min(n_layers, deepest) * (len(chosen) if chosen else size.positions)
+    tried = max(1, min(n_layers, deepest) // config.dissociate.every)
+    return tried * (len(chosen) if chosen else size.positions)
 
 
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
@@ -134,16 +138,17 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     draws, onset = size.kinds * given.n_null_onset, size.kinds * given.n_onset
+    usual = size.kinds * round(DrawingRule(given.n_null_onset, given.alpha).mean_draws(BEYOND))
     generated = size.kinds * min(given.n_null_generation, given.n_null_onset) * onset
     edits = size.kinds * KINDS_OF_EDIT
     each, candidates = draws * given.n_selection, _candidates(config, size)
-    tried, screened = each * candidates, each * min(KEPT, candidates)
+    tried, screened = each * candidates, usual * given.n_selection * min(KEPT, candidates)
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=edits * size.test, settings=edits),
         *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
-        _onsets("permuted-label null: onset effects", draws * onset),
+        replace(_onsets("permuted-label null: onset effects", draws * onset), least_passes=usual * onset),
         Step("permuted-label null: completions", completions=generated),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
         Step("side effects", texts, size.prompt_tokens + given.kl_tokens, wrapped, settings=1 + size.kinds),

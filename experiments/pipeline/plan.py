@@ -12,7 +12,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
 from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
-from experiments.run.behaviour import KINDS
+from experiments.run.behaviour import KINDS, Behaviour, write_samples
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus, divide
 from experiments.run.organism_prompts import on_another_model, warning
@@ -54,9 +54,14 @@ class RunPrompts:
     def positions(self) -> tuple[str, ...]:
         return position_names(self.rendered)
 
-    def size(self, n_layers: int) -> RunSize:
-        """Return the numbers that the cost depends on."""
+    def size(self, n_layers: int, kinds: int = len(KINDS), behaviour: Behaviour | None = None) -> RunSize:
+        """Return the numbers that the cost depends on, of a model that declines in so many ways, or as it did."""
         corpus, test = self.corpus, self.corpus.within("test")
+        declinable = int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum())
+        if behaviour is not None:
+            declined = {kind: len(behaviour.decliners(kind, "validation", "test")) for kind in KINDS}
+            kinds = sum(write_samples(behaviour, kind) is not None and n > 0 for kind, n in declined.items())
+            declinable = sum(declined.values())
         return RunSize(
             read=self.read,
             prompts=len(corpus),
@@ -69,7 +74,8 @@ class RunPrompts:
             dual_use_test=int((test & ~corpus.rated).sum()),
             train=int(corpus.within("train").sum()),
             in_context=sum(len(prompt.messages) > 1 for prompt in corpus.prompts),
-            declinable=int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum()),
+            declinable=declinable,
+            kinds=kinds,
         )
 
 
@@ -106,10 +112,10 @@ class RunEstimate:
         """The machines that it is estimated for."""
         return {"here": self.machine} | ({} if self.machine.width == A100.width else {"on a GPU": A100})
 
-    def plan(self, done: Collection[str] = (), kinds: int = len(KINDS)) -> Plan:
-        """Return the plan without stages that are done, of a model that declines in so many ways."""
+    def plan(self, done: Collection[str] = (), kinds: int = len(KINDS), behaviour: Behaviour | None = None) -> Plan:
+        """Return the plan without stages that are done, of a model that declines in so many ways, or as it did."""
         config, model, wanted = self.config, self.model, self.config.extract
-        size = replace(self.given.size(model.n_layers), kinds=kinds)
+        size = self.given.size(model.n_layers, kinds, behaviour)
         streams = len(wanted.layers or range(model.n_layers)) * (
             len(wanted.positions or self.given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
         )

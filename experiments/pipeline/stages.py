@@ -41,11 +41,13 @@ def run(
     reporter: Reporter | None = None,
     model: ChatModel | None = None,
     wanted_workers: WorkersWanted | None = None,
+    opened: list[ChatModel] | None = None,
 ) -> list[str]:
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
-    `model` is the configured one, where it is already loaded. Wanted Ray workers share extraction, completions and
-    nulls. UserError: the directory cannot be written or another process writes into it, or an input is invalid.
+    `model` is the configured one, where it is already loaded; the one that is used is added to `opened`. Wanted Ray
+    workers share extraction, completions and nulls. UserError: the directory cannot be written or another process
+    writes into it, or an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
@@ -80,7 +82,10 @@ def run(
             with log.recording():
                 for note in notes:
                     log.write(f"Note: {note}")
-                return _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, read.hashes)
+                worked = _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, read.hashes)
+        if opened is not None and "model" in vars(loaded):
+            opened.append(loaded.model)
+        return worked
 
 
 def _work(

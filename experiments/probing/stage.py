@@ -196,9 +196,10 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
 
 def candidate_layers(loaded: LoadedRun) -> list[int]:
     """Return the stored layers at which directions may be written; UserError: there are none."""
-    deepest, stored, n_layers = loaded.config.dissociate.deepest, loaded.store.layers, loaded.model.n_layers
+    settings, stored, n_layers = loaded.config.dissociate, loaded.store.layers, loaded.model.n_layers
+    deepest, every = settings.deepest, settings.every
     if layers := [layer for layer in write_layers(n_layers, deepest) if layer in stored]:
-        return layers
+        return layers[every - 1 :: every] or layers[-1:]
     raise UserError(
         f"dissociate.deepest: write directions are below {deepest:g} of {n_layers} layers, and none of the extracted "
         f"layers ({', '.join(map(str, stored))}) is"

@@ -72,6 +72,7 @@ class DissociateConfig(Strict):
     kl_tokens: int = Field(8, ge=1)  # first tokens of the model's own answers to benign prompts over which KL is taken
     positions: tuple[WritePosition, ...] | None = Field(None, min_length=1)  # for fitting write directions; null: all
     deepest: float = Field(0.8, gt=0, le=1)  # write layers are below this fraction of the depth (Arditi et al.)
+    every: int = Field(1, ge=1)  # write layers are tried at every so many-th of these
     form: Form = "affine"  # of the ablations behind the verdict; other forms are measured too
     layers: LayerScope = "selected"  # ablate at the chosen layer only, or at all layers from it on
     tokens: TokenScope = "last_on"  # the last prompt token alone, or generated tokens too
@@ -213,6 +214,7 @@ class BudgetConfig(Strict):
 
     minutes: float
     of: str  # hash of the configuration before the cuts
+    answered: bool = True  # False: what the questions leave out is still to be chosen, by what the model declines
     left_out: tuple[str, ...]  # in sentences, with the power that each costs
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
     from experiments.pipeline.graph import StageState
     from experiments.pipeline.plan import RunEstimate
+    from extract.model.chat_model import ChatModel
     from extract.progress import Reporter
 
 
@@ -61,7 +62,27 @@ def run_command(
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
     from experiments.pipeline.stages import run
 
-    run(config, directory, until=until, reporter=reporter, wanted_workers=wanted_workers)
+    opened: list[ChatModel] = []
+    if config.budget is not None and not config.budget.answered:
+        from experiments.pipeline.budget import ANSWERING, fit_questions
+        from experiments.pipeline.graph import in_order, stages_of
+        from experiments.run.inputs import RunInputs
+
+        for stage in in_order(stages_of(config), [until]):
+            if stage.name in ANSWERING:
+                model, given = opened[0] if opened else None, (config, directory)
+                run(
+                    *given,
+                    until=stage.name,
+                    reporter=reporter,
+                    model=model,
+                    wanted_workers=wanted_workers,
+                    opened=opened,
+                )
+        with reporter.stage("fitting the questions into the budget") as fitting:
+            config = fit_questions(RunInputs(config, directory), until, fitting)
+    model = opened[0] if opened else None
+    run(config, directory, until=until, reporter=reporter, model=model, wanted_workers=wanted_workers)
     if config.prompts.contrast and until == "dissociate" and not as_json:
         from experiments.report.caveats import contrast_line
 
@@ -100,10 +121,10 @@ def _cut(
             f"no GPU here, so the run is cut to {CPU_BUDGET}; --budget {NO_BUDGET} runs the whole, which may "
             "take many hours (--dry-run says how many)"
         )
-    from experiments.pipeline.budget import fit_budget
+    from experiments.pipeline.budget import fit_answers
 
     with reporter.stage("measuring the model") as measuring:
-        return fit_budget(config, directory, until, time, measuring)
+        return fit_answers(config, directory, until, time, measuring)
 
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:
