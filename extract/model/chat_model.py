@@ -30,7 +30,7 @@ from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, 
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.weights import cast_fingerprint, fingerprint, input_device, weights_of
+from extract.model.weights import cast_fingerprint, fingerprint, input_device, use_fast_products, weights_of
 
 T = TypeVar("T")
 
@@ -47,6 +47,7 @@ class ChatModel:
         backend: BackendName = "hooks",
     ) -> None:
         model.eval()
+        use_fast_products(model)
         self.tokenizer = tokenizer
         self.name = name
         self.revision = revision

@@ -15,7 +15,7 @@ from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
 from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
-from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, rows
+from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, random_weights, rows
 from tests.support.one_line import refused
 
 ARCHITECTURES = quick_and_slow(
@@ -309,6 +309,35 @@ def test_no_altered_weight_escapes_the_checksum(llama: ChatModel, dtype: torch.d
     assert (fingerprint(model), checksum(model) != before) == (quick, True)  # the control: the quick one misses it
     weight[5, 3] /= 2
     assert checksum(model) == before
+
+
+@pytest.mark.parametrize("name", quick_and_slow("llama gemma3_text gpt2", "qwen2 gemma2 phi3 gpt_neox olmo2 mixtral"))
+@pytest.mark.parametrize("backend", ["hooks", "transformer_lens"])
+def test_fast_products_agree_and_leave_the_weights(
+    name: str, backend: str, organism_tokenizer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = random_weights(name, organism_tokenizer)  # type: ignore[arg-type]
+    plain = ChatModel(copy.deepcopy(weights), organism_tokenizer, name, backend=backend)  # type: ignore[arg-type]
+    batch, before = plain.batch(rows(plain)), checksum(weights)
+    expected, whole = plain.logits(batch), captured(plain, batch, "resid_pre")
+    monkeypatch.setattr("extract.model.weights.LARGE", 1)
+    monkeypatch.setattr("extract.model.weights.FEW_ROWS", range(4, 10**6))
+    product, calls = torch.ops.mkldnn._linear_pointwise, []
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lambda *args: calls.append(1) or product(*args))
+    fast = ChatModel(copy.deepcopy(weights), organism_tokenizer, name, backend=backend)  # type: ignore[arg-type]
+    torch.testing.assert_close(fast.logits(batch), expected, atol=1e-4, rtol=1e-4)
+    assert calls
+    for layer, stream in captured(fast, batch, "resid_pre").items():
+        torch.testing.assert_close(stream, whole[layer], atol=1e-4, rtol=1e-4)
+    if backend != "hooks":  # it puts modules of its own around
+        return
+    assert checksum(copy.deepcopy(fast.model)) == before
+    calls.clear()
+    loss = fast.model(input_ids=batch.tokens).logits.square().sum()
+    assert torch.autograd.grad(loss, fast.model.get_input_embeddings().weight)[0].any()
+    fast.model.to(torch.bfloat16)
+    fast.logits(batch)
+    assert not calls  # with gradients and in other dtypes all is as always
 
 
 def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
