@@ -13,7 +13,7 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
 from experiments.run.config import NOT_ASKED
-from experiments.run.corpus import Corpus
+from experiments.run.corpus import TESTED, Corpus
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction
@@ -30,7 +30,7 @@ class DissociationSetup:
     """The directions and test prompts of one dissociation."""
 
     directions: Mapping[Kind, Direction]
-    decliners: Mapping[Kind, Int[np.ndarray, " decliners"]]  # test rows that correctly decline at baseline
+    decliners: Mapping[Kind, Int[np.ndarray, " decliners"]]  # tested rows that correctly decline at baseline
     absent: Mapping[Kind, str]  # behaviours that cannot be tested, and why
 
     @property
@@ -42,7 +42,7 @@ class DissociationSetup:
 def find_setup(loaded: LoadedRun) -> DissociationSetup:
     """Find the directions and decliners to test, and why a behaviour cannot be tested."""
     behaviour = loaded.behaviour
-    decliners = {kind: behaviour.decliners(kind, "test") for kind in KINDS}
+    decliners = {kind: behaviour.decliners(kind, *TESTED) for kind in KINDS}
     if "one-or-two" not in loaded.config.ask:
         return DissociationSetup({}, decliners, dict.fromkeys(KINDS, NOT_ASKED))
     try:
@@ -69,12 +69,12 @@ def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterato
     corpus, what = loaded.corpus, BEHAVIOUR[kind]
     if len(rows) < MIN_BASELINE:
         yield (
-            f"{what} is absent: {len(rows)} baseline occurrences among test prompts, {MIN_BASELINE} are needed; give "
+            f"{what} is absent: {len(rows)} baseline occurrences among tested prompts, {MIN_BASELINE} are needed; give "
             f"more prompts that the model {'refuses' if kind == 'normative' else 'abstains from'}, if there are any"
         )
     if (n := corpus.independent_groups(rows)) < MIN_GROUPS:
         yield (
-            f"{what}: the {len(rows)} decliners among test prompts count as {n} independent ones (a pair, entity "
+            f"{what}: the {len(rows)} decliners among tested prompts count as {n} independent ones (a pair, entity "
             f"or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
         )
     did, label = loaded.behaviour.did(ACTION_OF[kind]), "harmful" if kind == "normative" else "uncertain"

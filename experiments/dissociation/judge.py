@@ -52,7 +52,9 @@ def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcom
 def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> Dissociation:
     """Judge effects at the configured margin and level."""
     config = inputs.config.dissociate
-    decliners = {kind: inputs.behaviour.decliners(kind, "test") for kind in KINDS if kind not in measured.absent}
+    decliners = {
+        kind: inputs.behaviour.decliners(kind, *measured.parts) for kind in KINDS if kind not in measured.absent
+    }
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
     effects: dict[EffectKey, Effect] = {}
     for ablated, (b, rows) in product(measured.directions, testable.items()):

@@ -12,14 +12,15 @@ from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.onset_null import OnsetEffects, permuted_null
 from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects
 from experiments.probing.results import ProbeResults
-from experiments.probing.stage import context_onsets
+from experiments.probing.stage import choose_write, context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import KINDS, Kind, WriteSamples, write_samples
+from experiments.run.corpus import PARTS, TESTED
 from experiments.run.inputs import RunInputs
-from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, write_outcomes
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, joined, write_outcomes
 from experiments.side_effects.measure import token_costs, wrapped_outcomes
 from extract.model.edit import Edit
 from probes.direction import Direction, Locus, cosine
@@ -41,13 +42,16 @@ def measure_effects(loaded: LoadedRun) -> None:
     edits = _interventions(loaded, setup)
     ablations = {name: placed for name, placed in edits.items() if name in (NOTHING, *map("ablate_{}".format, KINDS))}
     ablations = ablations if "one-or-two" in loaded.config.ask else {}
-    outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, edits))
+    outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, setup, edits))
     outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
+    other_half = _cross_fitted(loaded, setup)
+    outcomes = joined([outcomes, other_half])
     write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)
     unsound, weak = that_miss_rules(setup.directions)
     nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
     MeasuredEffects(
         directions=tuple(setup.directions),
+        parts=PARTS if other_half else TESTED,
         unsound=unsound,
         weak=weak,
         absent=dict(setup.absent),
@@ -95,14 +99,39 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     return Direction(f"{kind}_random", vector, locus, on, off)
 
 
-def _outcomes(loaded: LoadedRun, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
-    """Return the outcomes of every test prompt under every intervention; NOTHING has the plain completions."""
+def _outcomes(loaded: LoadedRun, setup: DissociationSetup, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
+    """Return the outcomes of test prompts and other decliners to test; NOTHING has the plain completions."""
     rows = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
+    rows = np.unique(np.concatenate([rows, *setup.testable.values()]))
     under = {name: Setting(placed) for name, placed in edits.items() if name != NOTHING}
     with loaded.reporter.task("interventions on test prompts", len(rows) * len(under)) as advance:
         completed = loaded.completer.complete_each(rows.tolist(), list(under.values()), advance)
     done = {NOTHING: [loaded.completions[row] for row in rows], **dict(zip(under, completed, strict=True))}
     return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done.items()}
+
+
+def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outcomes]:
+    """Return the outcomes of decliners that the directions were fitted or chosen on, under those of the other half.
+
+    So every decliner is tested, and none under a direction that has seen it. The null is that of the run's own
+    directions alone. Empty where these came from a file, or the other half does not give all of them, or worse ones.
+    """
+    if not setup.testable or loaded.config.dissociate.directions is not None:
+        return {}
+    completer, variant = loaded.completer, loaded.config.dissociate.variant  # of a model opened before the copy
+    mirrored = loaded.mirrored
+    written = {kind: choose_write(mirrored, kind, context_onsets(mirrored)).chosen for kind in setup.directions}
+    chosen = {kind: direction for kind, direction in written.items() if direction is not None}
+    known = map(set, that_miss_rules(setup.directions))
+    worse = any(set(missing) - own for missing, own in zip(that_miss_rules(chosen), known, strict=True))
+    rows = np.sort(np.concatenate([mirrored.behaviour.decliners(kind, *TESTED) for kind in setup.testable]))
+    if worse or len(chosen) < len(setup.directions) or not len(rows):
+        return {}
+    edits = {f"ablate_{kind}": ablation(direction, variant) for kind, direction in chosen.items()}
+    with loaded.reporter.task("declines of the other half", len(rows) * len(edits)) as advance:
+        completed = completer.complete_each(rows.tolist(), list(map(Setting, edits.values())), advance)
+    done = zip(edits, completed, strict=True)
+    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done}
 
 
 def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Key, Outcomes]:

@@ -101,6 +101,7 @@ class MeasuredEffects(Record):
     """stages/effects.json: what the verdict is judged from besides the outcomes; independent of margin and level."""
 
     directions: tuple[Kind, ...]
+    parts: tuple[str, ...] = ("test",)  # whose decliners were tested
     unsound: tuple[Kind, ...]  # directions of which no locus was within the limit of KL
     weak: tuple[Kind, ...] = ()  # directions that induce no declining when added, at any locus within that limit
     absent: dict[Kind, str]  # behaviours that cannot be tested, and why

@@ -147,6 +147,8 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=edits * size.test, settings=edits),
+        *(replace(step, name=f"cross-fitting, {step.name}") for step in _probe(config, size)),
+        Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds),
         *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
         replace(_onsets("permuted-label null: onset effects", draws * onset), least_passes=usual * onset),
         Step("permuted-label null: completions", completions=generated),

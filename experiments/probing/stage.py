@@ -32,7 +32,7 @@ def probe(loaded: LoadedRun) -> None:
     directions = [read_direction(r, store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()]
     onsets = context_onsets(loaded)
     loaded.behaviour = replace(loaded.behaviour, by_label=frozenset())  # not what an earlier run of the stage chose
-    writes: dict[Kind, WriteSelection] = {kind: _write(loaded, kind, onsets) for kind in KINDS}
+    writes: dict[Kind, WriteSelection] = {kind: choose_write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
     rows = [row for read_probe in read_probes.values() for row in read_probe.rows]
     chosen = {kind: written.chosen for kind, written in writes.items()}
@@ -82,7 +82,8 @@ class WriteSelection:
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
-def _write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
+def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
+    """Fit write directions on training prompts and choose one on validation prompts."""
     behaviour, config, action = loaded.behaviour, loaded.config.dissociate, ACTION_OF[kind]
     samples, validation, other = write_samples(behaviour, kind), validation_of(loaded, kind), None
     if samples is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from probes.contrast import group_split
 from probes.statistics.intervals import effective_groups
 
 PARTS = ("train", "validation", "calibration", "test")
+TESTED = ("calibration", "test")  # no direction is fitted or chosen on their prompts; dials are certified on the first
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Corpus:
 
     def within(self, *parts: str) -> np.ndarray:
         return np.isin(self.part, parts)
+
+    @property
+    def mirrored(self) -> Corpus:
+        """The same prompts with train and test exchanged, and validation and calibration, for cross-fitting."""
+        other = dict(zip(PARTS, reversed(PARTS), strict=True))
+        return replace(self, part=np.array([other[part] for part in self.part], dtype=object))
 
     def counts(self) -> dict[str, int]:
         """Return the number of prompts of each label; of dual-use prompts only where there are any."""

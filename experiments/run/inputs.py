@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,16 @@ class RunInputs:
     @cached_property
     def _reading(self) -> Self:
         return replace(self, of=self)
+
+    @property
+    def mirrored(self) -> Self:
+        """This run with its two halves exchanged: prompts that directions are fitted on test those of the others."""
+        other, corpus = copy.copy(self), self.corpus.mirrored
+        other.__dict__ |= {
+            "corpus": corpus,
+            "behaviour": replace(self.behaviour, corpus=corpus, by_label=frozenset()),
+        }
+        return other
 
     @cached_property
     def prompts(self) -> list[Prompt]:

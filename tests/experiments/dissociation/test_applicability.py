@@ -67,7 +67,7 @@ def test_a_behaviour_seen_too_rarely_is_absent(context) -> None:
     actions[test[19:]] = "answer"
     [(kind, reason)] = absent(context, actions).items()
     assert kind == "epistemic"
-    assert reason.startswith("abstention on uncertain is absent: 19 baseline occurrences among test prompts, 20 are")
+    assert reason.startswith("abstention on uncertain is absent: 19 baseline occurrences among tested prompts, 20 are")
     actions[test[19]] = "abstain"
     assert absent(context, actions) == {}
 

@@ -1,0 +1,83 @@
+"""Every decliner is tested, and none under a direction that was fitted or chosen on it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.dissociation import measure
+from experiments.dissociation.applicability import DissociationSetup
+from experiments.responses.onset import Onsets
+from experiments.run.behaviour import KINDS, Behaviour, write_samples
+from experiments.run.completion_file import Completion
+from experiments.run.config import RunConfig
+from experiments.run.corpus import PARTS, Corpus
+from experiments.run.inputs import RunInputs
+from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from probes.direction import Direction, Locus
+
+ACTION = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
+
+
+def direction(name: str, **provenance: object) -> Direction:
+    given = {"meets_selection_rules": True} | provenance
+    return Direction(name, np.eye(8)[0], Locus("resid_post", 1, "post_last"), 1.0, -1.0, given)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """A run of 120 prompts a label, in all parts alike, on a model that does as labelled."""
+    labels = np.repeat(list(ACTION), 120).tolist()
+    prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), of, "answer") for i, of in enumerate(labels))
+    config = RunConfig.model_validate({"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}})
+    run, asked = RunInputs(config, tmp_path, Reporter(quiet=True)), list[tuple[list[int], list[Any]]]()
+    corpus = Corpus(prompts, np.arange(360), np.array(PARTS, dtype=object)[np.arange(360) % 4])
+    actions = np.array([ACTION[of] for of in labels], dtype=object)
+    behaviour = Behaviour(corpus, actions, np.zeros(360, dtype=bool))
+
+    def complete_each(rows: list[int], settings: list[Any], advance: Any) -> list[list[Completion]]:
+        asked.append((rows, settings))
+        return [[Completion(str(row), "", "", "answer", "", ()) for row in rows] for _ in settings]
+
+    run.__dict__ |= {"prompts": list(prompts), "corpus": corpus, "behaviour": behaviour, "asked": asked}
+    run.__dict__["completer"] = SimpleNamespace(complete_each=complete_each)
+    return run
+
+
+def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: Any, monkeypatch: Any) -> None:
+    fitted = dict[str, set[int]]()
+
+    def choose(loaded: Any, kind: Any, onsets: Onsets) -> Any:
+        samples = write_samples(loaded.behaviour, kind)
+        assert samples is not None
+        fitted[kind] = {*samples.rows, *loaded.behaviour.decliners(kind, "validation")}
+        return SimpleNamespace(chosen=direction(f"{kind}_write"))
+
+    monkeypatch.setattr(measure, "choose_write", choose)
+    monkeypatch.setattr(measure, "context_onsets", lambda loaded: Onsets({}, {}))
+    own = {kind: direction(f"{kind}_write") for kind in KINDS}
+    decliners = {kind: run.behaviour.decliners(kind, "calibration", "test") for kind in KINDS}
+    setup = DissociationSetup(own, decliners, {})
+    outcomes = measure._cross_fitted(run, setup)
+    assert {key: set(of.rows) for key, of in outcomes.items()} == dict.fromkeys(
+        (("plain", "ablate_normative"), ("plain", "ablate_epistemic")),
+        {*run.behaviour.decliners("normative", "train", "validation")}
+        | {*run.behaviour.decliners("epistemic", "train", "validation")},
+    )
+    for kind, rows in fitted.items():
+        assert not rows & set(run.asked[0][0]), kind
+        assert not rows & {*run.behaviour.decliners(kind, "train", "validation")}
+    tested = {*run.asked[0][0], *np.concatenate(list(decliners.values()))}
+    assert tested == {*np.flatnonzero(np.isin(run.behaviour.actions.astype(str), ["refuse", "abstain"]))}
+    assert run.corpus.part[0] == "train"  # the run itself stays as it is
+
+    monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=None))
+    assert measure._cross_fitted(run, setup) == {}
+    worse = direction("x", meets_selection_rules=False, misses="induce")
+    monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=worse))
+    assert measure._cross_fitted(run, setup) == {}
+    weak = DissociationSetup(dict.fromkeys(KINDS, worse), decliners, {})
+    assert set(measure._cross_fitted(run, weak)) == set(outcomes)
