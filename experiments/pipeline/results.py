@@ -40,6 +40,7 @@ def write_results(inputs: RunInputs) -> None:
             raise UserError(f"{path} cannot be read ({error}); run again") from None
 
     config, corpus, graded = inputs.config, inputs.corpus, grade_planted(inputs)
+    settled = [config.generate.max_new_tokens - len(one.token_ids) for one in inputs.completions if one.settled]
     manifest, probe, steer = Manifest(inputs.file("manifest.json")).read(), stage("probe"), stage("steer")
     results = {key: manifest[key] for key in ("model", "device", "versions")}
     results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets")}
@@ -51,6 +52,8 @@ def write_results(inputs: RunInputs) -> None:
             part: {label: int((corpus.labelled(label) & corpus.within(part)).sum()) for label in corpus.counts()}
             for part in PARTS
         },
+        "settled_answers": len(settled),
+        "settled_tokens": sum(settled),
         "only_read": len(inputs.reading.prompts) - len(inputs.prompts),
         "prompts_path": config.prompts.described(),
         "dissociation": stage("dissociate"),

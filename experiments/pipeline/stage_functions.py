@@ -48,6 +48,11 @@ def _respond(loaded: LoadedRun) -> None:
     with loaded.reporter.task("plain completions", len(rows)) as advance:
         completions = loaded.completer.complete(rows, advance=advance)
     write_completions(completions, loaded.file("completions.jsonl"))
+    if saved := [loaded.config.generate.max_new_tokens - len(one.token_ids) for one in completions if one.settled]:
+        loaded.reporter.say(
+            f"{len(saved)} of {len(completions)} completions ended once settled, which saves at most {sum(saved):,} "
+            "tokens"
+        )
     if cut := sum(not split_thinking(completion.completion).closed for completion in completions):
         loaded.reporter.say(
             f"{cut} of {len(completions)} completions end within their thought and cannot be judged; "

@@ -62,6 +62,8 @@ class RunResults(Record):
     ask: tuple[Question, ...] = QUESTIONS
     prompts: dict[str, int]  # answered
     only_read: int = 0  # prompts that only the read probes use, since they were not answered
+    settled_answers: int = 0  # plain answers that ended early (generate.settled_within)
+    settled_tokens: int = 0  # that they are shorter, at most
     prompts_by_part: dict[str, dict[str, int]] = {}
     prompts_path: str = ""
     sites: dict[str, SiteRecord]

@@ -24,6 +24,7 @@ from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import contrasted_action
 from scoring.judges import CompletionJudge, CompletionToJudge
+from scoring.judges.rules import RuleJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
@@ -43,6 +44,7 @@ class Completer:
     cache: ResponseCache | None = None  # of this model's responses
     say: Callable[[str], None] = lambda line: None
     pool: Pool | None = None  # whose workers answer; None: this model
+    settled_within: int = 0  # an answer that the rules take for settled ends where at most so many tokens are left
     contrast: bool = False  # a decline is the one of its prompt's way, however it is worded
 
     def complete(
@@ -65,7 +67,8 @@ class Completer:
         Batches hold prompts of similar length, the longest first. The settings share the keys and values of a batch.
         Responses are cached as soon as they are there, and judged on every call.
         """
-        ways = [Greedy(setting, self.max_new_tokens) for setting in settings]
+        within = self.settled_within if isinstance(self.judge, RuleJudge) else 0
+        ways = [Greedy(one, self.max_new_tokens, 0 if one.dials or one.held else within) for one in settings]
         return [[by_row[row] for row in rows] for by_row in self._respond(ways, rows, self._judged, advance)]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
@@ -84,7 +87,7 @@ class Completer:
     ) -> list[tuple[SampledResponse, ...]]:
         """Return `times` sampled responses to each of the given prompts; batches and cache are as for greedy ones."""
         ways = [SampledDraw(index, seed, temperature, top_p, self.max_new_tokens) for index in range(times)]
-        drawn = self._respond(ways, rows, lambda responses: starmap(_sampled, responses.values()), advance)
+        drawn = self._respond(ways, rows, lambda _way, responses: starmap(_sampled, responses.values()), advance)
         return [tuple(by_row[row] for by_row in drawn) for row in rows]
 
     @cached_property
@@ -96,7 +99,7 @@ class Completer:
         self,
         ways: Sequence[Way],
         rows: Sequence[int],
-        read: Callable[[Mapping[int, Response]], Iterable[Read]],
+        read: Callable[[Way, Mapping[int, Response]], Iterable[Read]],
         advance: Advance,
     ) -> list[dict[int, Read]]:
         """Return what is read of the responses to some prompts in each way, by row."""
@@ -106,7 +109,7 @@ class Completer:
         done: list[dict[int, Read]] = [{} for _ in ways]
 
         def finish(which: int, responses: Mapping[int, Response], *, remembered: bool = False) -> None:
-            for row, result in zip(responses, read(responses), strict=True):
+            for row, result in zip(responses, read(ways[which], responses), strict=True):
                 done[which][row] = result
                 advance(1, remembered=remembered)
 
@@ -125,7 +128,7 @@ class Completer:
             finish(which, dict(zip(answered, responses, strict=True)))
 
         left = [[place for place, row in enumerate(waiting) if row not in by_row] for by_row in done]
-        asked = Asked([self.rendered[row] for row in waiting], left)
+        asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take)
             return done
@@ -134,16 +137,17 @@ class Completer:
                 take(which, [i * self.batch_size + place for place in places], responses)
         return done
 
-    def _judged(self, responses: Mapping[int, Response]) -> Iterator[Completion]:
+    def _judged(self, way: Way, responses: Mapping[int, Response]) -> Iterator[Completion]:
         asked = [self.prompts[row] for row in responses]
         texts = [reopened(self.rendered[row].text, self.model.decode(tokens)) for row, tokens in responses.items()]
         to_judge = [
             CompletionToJudge(text, prompt.text, prompt.messages) for text, prompt in zip(texts, asked, strict=True)
         ]
-        judged = zip(asked, texts, self.judge.judge_all(to_judge), responses.values(), strict=True)
-        for prompt, text, verdict, tokens in judged:
+        judged = zip(responses.items(), asked, texts, self.judge.judge_all(to_judge), strict=True)
+        for (row, tokens), prompt, text, verdict in judged:
             action = contrasted_action(verdict.action, prompt) if self.contrast else verdict.action
-            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens))
+            settled = isinstance(way, Greedy) and way.is_settled(self.model, prompt, self.rendered[row], tokens)
+            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens), settled)
 
 
 def _sampled(tokens: list[int], log_probs: list[float], ended: bool) -> SampledResponse:

@@ -66,6 +66,7 @@ class LoadedRun(RunInputs):
             cache=ResponseCache(self.file("generations.sqlite"), self.model),
             say=self.reporter.say,
             pool=self.pool,
+            settled_within=settings.settled_within,
             contrast=self.config.prompts.contrast is not None,
         )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -18,11 +18,22 @@ import torch
 from experiments.responses.response_cache import CachedResponses, ResponseCache
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
+from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import CachedPrompts, decode_cached, rows_of, try_cache_prompts
+from extract.model.continuation import (
+    SETTLED_EVERY,
+    CachedPrompts,
+    Settled,
+    decode_cached,
+    rows_of,
+    try_cache_prompts,
+)
 from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
 from extract.progress import Reporter
+from extract.prompts.prompt import Prompt
+from scoring.fields import states
+from scoring.judges.rules import RuleJudge
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter, held_edits
@@ -48,21 +59,48 @@ class Setting:
         return [*self.edits, *held_edits(self.held)]
 
 
+SETTLED_FROM = 16  # tokens of an answer from which on it can be settled
+_rules = cache(RuleJudge)
+
+
+def is_settled(model: ChatModel, prompt: Prompt, rendered: Rendered, tokens: Sequence[int]) -> bool:
+    """Return whether the rules take a response for settled, and it states the prompt's known answer if there is one."""
+    if len(tokens) < SETTLED_FROM:
+        return False
+    text = reopened(rendered.text, model.decode(tokens))
+    if not _rules().is_settled(text, prompt.text):
+        return False
+    return prompt.answer is None or states(" ".join(text.split()[:-1]), prompt.answer)  # of whole words
+
+
+def _until(settled: Settled, row: int, tokens: list[int]) -> list[int]:
+    """Return a whole response up to where `decode_cached` would have ended it."""
+    ends = (n for n in range(SETTLED_EVERY, len(tokens), SETTLED_EVERY) if settled({row: tokens[:n]}))
+    return tokens[: next(ends, len(tokens))]
+
+
 class PromptBatch:
     """A batch of prompts; the keys and values before each prompt's last token are computed once for all settings."""
 
-    def __init__(self, model: ChatModel, rendered: Sequence[Rendered]) -> None:
-        self._model, self.rendered = model, rendered
+    def __init__(self, model: ChatModel, rendered: Sequence[Rendered], prompts: Sequence[Prompt] = ()) -> None:
+        self._model, self.rendered, self._prompts = model, rendered, prompts
 
-    def responses(self, setting: Setting, places: Sequence[int], max_new_tokens: int) -> list[list[int]]:
-        """Return the greedy response to each of some prompts of the batch under a setting, without the end token."""
+    def responses(
+        self, setting: Setting, places: Sequence[int], max_new_tokens: int, settled_within: int = 0
+    ) -> list[list[int]]:
+        """Return the greedy response to each of some prompts of the batch under a setting, without the end token.
+
+        A settled response ends where at most `settled_within` tokens are left.
+        """
+        settled = partial(self._settled, places, max_new_tokens - settled_within) if settled_within else None
         keeps = not setting.dials and all(edit.keeps_prompt for edit in setting.placed)
         cached = self._of(places) if keeps else None
         if cached is None:
-            return self._from_the_start(setting, places, max_new_tokens)
+            whole = self._from_the_start(setting, places, max_new_tokens)
+            return [_until(settled, row, tokens) for row, tokens in enumerate(whole)] if settled else whole
         biases = [bias for one in setting.held for bias in one.processors(cached.batch.prompt_length)]
         with self._model.editing(setting.placed, biases):
-            responses = decode_cached(self._model, cached, max_new_tokens)
+            responses = decode_cached(self._model, cached, max_new_tokens, settled=settled)
         return [cut_at_end(response, self._model.eos_ids) for response in responses]
 
     def samples(
@@ -76,6 +114,11 @@ class PromptBatch:
         sampler = TokenSampler(seeds, max_new_tokens, temperature, top_p)
         responses = decode_cached(self._model, cached, max_new_tokens, sampler.choose)
         return sampler.sampled(responses, self._model.eos_ids)
+
+    def _settled(self, places: Sequence[int], least: int, responses: Mapping[int, Sequence[int]]) -> set[int]:
+        long = {row: tokens for row, tokens in responses.items() if len(tokens) >= least}
+        asked = {row: (self._prompts[places[row]], self.rendered[places[row]]) for row in long}
+        return {row for row, tokens in long.items() if is_settled(self._model, *asked[row], tokens)}
 
     def _of(self, places: Sequence[int]) -> CachedPrompts | None:
         """Return some cached prompts of the batch; None if the model cannot go on from them."""
@@ -118,15 +161,23 @@ class Greedy:
 
     setting: Setting
     most_tokens: int
+    settled_within: int = 0  # a settled answer ends where at most so many tokens are left; 0: never
 
     def respond(self, batch: PromptBatch, places: Sequence[int]) -> list[Response]:
         """Return the responses to some prompts of a batch."""
-        return batch.responses(self.setting, places, self.most_tokens)
+        return batch.responses(self.setting, places, self.most_tokens, self.settled_within)
+
+    def is_settled(self, model: ChatModel, prompt: Prompt, rendered: Rendered, tokens: Sequence[int]) -> bool:
+        """Return whether a response ended because it was settled: it would have, at this length."""
+        left = self.most_tokens - len(tokens)
+        checked = 0 < left <= self.settled_within and len(tokens) % SETTLED_EVERY == 0
+        return checked and is_settled(model, prompt, rendered, tokens)
 
     def cached(self, cache: ResponseCache, model: ChatModel) -> CachedResponses | None:
         """Return the cache of these responses; None under dials, which have no cache key."""
-        setting, biases = self.setting, [bias for one in self.setting.held for bias in one.biases]
-        return None if setting.dials else cache.for_edits([*model.edits, *setting.placed], self.most_tokens, biases)
+        setting, extra = self.setting, list[object](bias for one in self.setting.held for bias in one.biases)
+        extra += ["settled", self.settled_within] if self.settled_within else []
+        return None if setting.dials else cache.for_edits([*model.edits, *setting.placed], self.most_tokens, extra)
 
 
 @dataclass(frozen=True)
@@ -160,12 +211,16 @@ class Asked:
 
     rendered: Sequence[Rendered]
     places: Sequence[Sequence[int]]  # one list a way
+    prompts: Sequence[Prompt] = ()  # of the rendered ones, where answers may be settled
 
     def parts(self, n: int) -> list[Asked]:
         """Divide the prompts into parts of n, in order."""
         starts = range(0, len(self.rendered), n)
         places = ([[i - start for i in own if start <= i < start + n] for own in self.places] for start in starts)
-        return [Asked(self.rendered[start : start + n], own) for start, own in zip(starts, places, strict=True)]
+        return [
+            Asked(self.rendered[start : start + n], own, self.prompts[start : start + n])
+            for start, own in zip(starts, places, strict=True)
+        ]
 
 
 def answer(model: ChatModel, budget: TokenBudget, ways: Sequence[Way], asked: Asked, take: Take) -> None:
@@ -173,7 +228,8 @@ def answer(model: ChatModel, budget: TokenBudget, ways: Sequence[Way], asked: As
     wanted = [set(each) for each in asked.places]
 
     def work(places: list[int]) -> None:
-        batch = PromptBatch(model, [asked.rendered[place] for place in places])
+        prompts = [asked.prompts[place] for place in places] if asked.prompts else ()
+        batch = PromptBatch(model, [asked.rendered[place] for place in places], prompts)
         for which, left in enumerate(wanted):
             if own := [i for i, place in enumerate(places) if place in left]:
                 responses, answered = ways[which].respond(batch, own), [places[i] for i in own]

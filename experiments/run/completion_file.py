@@ -24,6 +24,7 @@ class Completion:
     action: str | None
     evidence: str
     token_ids: tuple[int, ...]
+    settled: bool = False  # it ended early, since its action was settled (generate.settled_within)
 
 
 def write_completions(completions: Sequence[Completion], path: Path) -> None:

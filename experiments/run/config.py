@@ -47,6 +47,8 @@ class GenerateConfig(Strict):
 
     max_new_tokens: int = Field(64, ge=1)
     batch_size: int = Field(64, ge=1)
+    # an answer that the rules take for settled ends where at most so many tokens are left; 0: never
+    settled_within: int = Field(0, ge=0)
     # most prompts of each label for each question that are answered, the first of every group before the second of any
     # (see `draw`); the others are only read, which takes a prefill and no answer
     limit: int | None = Field(None, ge=1)

@@ -6,7 +6,8 @@ One prefill serves many responses, and rows that have ended leave the batch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +34,9 @@ _CANNOT: WeakSet[ChatModel] = WeakSet()  # models that cannot go on from cached 
 _HOLDS: WeakKeyDictionary[ChatModel, dict[int, bool]] = WeakKeyDictionary()
 # Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
 Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
+# The tokens so far of each row that goes on -> the rows that need no more.
+Settled = Callable[[Mapping[int, Sequence[int]]], AbstractSet[int]]
+SETTLED_EVERY = 4  # tokens
 ENDED = 1 / 8  # share of ended rows from which on they are taken out of the batch
 COMPARED = 4  # rows of a batch on which that is checked
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token, or a logit
@@ -223,24 +227,32 @@ def likeliest(scores: Float[Tensor, "rows vocabulary"], _rows: Int[Tensor, " row
 
 @torch.inference_mode()
 def decode_cached(
-    model: ChatModel, cached: CachedPrompts, max_new_tokens: int, choose: Choose = likeliest
+    model: ChatModel,
+    cached: CachedPrompts,
+    max_new_tokens: int,
+    choose: Choose = likeliest,
+    settled: Settled | None = None,
 ) -> list[list[int]]:
     """Return the response to each prompt under the open edits and processors, up to its end token included.
 
     Those of `ChatModel.generate` but for rounding. Edits may change no token before the last prompt token, and nothing
-    may depend on a row's place in the batch, since rows that have ended leave it.
+    may depend on a row's place in the batch, since rows that have ended leave it. Every `SETTLED_EVERY` tokens,
+    `settled` may end further rows: theirs are the first tokens of the response.
     """
     responses: list[list[int]] = [[] for _ in cached.batch.tokens]
-    ends, rows = set(model.eos_ids), torch.arange(len(responses))
+    ends, over, rows = set(model.eos_ids), set[int](), torch.arange(len(responses))
     left = replace(cached, cache=own_copy(cached.cache))
     for step in range(max_new_tokens):
         scores = _next_scores(model, left)
         chosen = choose(scores, rows)
-        tokens = chosen.tolist()
-        for row, token in zip(rows.tolist(), tokens, strict=True):
-            if not (responses[row] and responses[row][-1] in ends):
+        for row, token in zip(rows.tolist(), chosen.tolist(), strict=True):
+            if row not in over:
                 responses[row].append(token)
-        goes_on = torch.tensor([responses[row][-1] not in ends for row in rows.tolist()])
+                if token in ends:
+                    over.add(row)
+        if settled is not None and (step + 1) % SETTLED_EVERY == 0:
+            over |= settled({row: responses[row] for row in rows.tolist() if row not in over})
+        goes_on = torch.tensor([row not in over for row in rows.tolist()])
         if step == max_new_tokens - 1 or not goes_on.any():
             break
         batch, column = left.batch, chosen[:, None]

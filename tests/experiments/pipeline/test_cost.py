@@ -93,9 +93,9 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     generated = []
     plain = PromptBatch.responses
 
-    def counting(self, setting, places, most):  # type: ignore[no-untyped-def]
+    def counting(self, setting, places, most, within):  # type: ignore[no-untyped-def]
         generated.append(len(places))
-        return plain(self, setting, places, most)
+        return plain(self, setting, places, most, within)
 
     monkeypatch.setattr(PromptBatch, "responses", counting)
     run(given, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))

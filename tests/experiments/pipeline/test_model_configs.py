@@ -181,7 +181,7 @@ def test_a_template_argument_on_the_command_line(cli, tmp_path: Path) -> None:  
 def scripted(monkeypatch: pytest.MonkeyPatch, *, thought: bool) -> None:
     """Make any model decline correctly, after a thought if it thinks."""
 
-    def responses(self: PromptBatch, setting: Setting, places: list[int], most: int) -> list[list[int]]:
+    def responses(self: PromptBatch, setting: Setting, places: list[int], most: int, within: int) -> list[list[int]]:
         said = []
         for asked in (self.rendered[place].text for place in places):
             answer = "Sure, start with the engine and open it slowly."

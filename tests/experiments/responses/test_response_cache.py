@@ -68,8 +68,8 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
     responses = PromptBatch.responses
 
-    def counted(self: PromptBatch, setting: Setting, places: list[int], most: int) -> list[list[int]]:
-        said = responses(self, setting, places, most)
+    def counted(self: PromptBatch, setting: Setting, places: list[int], most: int, within: int) -> list[list[int]]:
+        said = responses(self, setting, places, most, within)
         rows.append(len(said))
         return said
 

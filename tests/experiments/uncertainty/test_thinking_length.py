@@ -42,7 +42,7 @@ def spoken(
     tiny: ChatModel, rows: list[Rendered], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[str, object]]:
     """Return text and action of what a model says that always says the same."""
-    monkeypatch.setattr(PromptBatch, "responses", lambda self, setting, places, n: [[0]] * len(places))
+    monkeypatch.setattr(PromptBatch, "responses", lambda self, setting, places, *_: [[0]] * len(places))
     monkeypatch.setattr(ChatModel, "decode", lambda self, response: says)
     said = Completer(tiny, [PROMPT], rows, 4, 4, RuleJudge()).complete([0])
     return [(completion.completion, completion.action) for completion in said]
