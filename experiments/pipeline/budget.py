@@ -35,7 +35,7 @@ from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour, Kind
 from experiments.run.config import BudgetConfig, Question, RunConfig, with_value
-from experiments.run.corpus import Corpus, check_parts
+from experiments.run.corpus import PARTS, Corpus, check_parts
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.triggers.quadruples import quadruples
@@ -248,11 +248,11 @@ def _applied(key: str, value: Any, config: RunConfig, most_of_a_label: int) -> t
 
 
 def decliner_groups(corpus: Corpus, behaviour: Behaviour | None, kind: Kind) -> float:
-    """Return the independent test prompts that are declined; without answers, if `DECLINED` of all were."""
+    """Return the independent prompts that are declined; without answers, if `DECLINED` of all were."""
     label, _ = QUESTION_OF[kind]
     if behaviour is not None:
-        return corpus.independent_groups(behaviour.decliners(kind, "test"))
-    return DECLINED * corpus.independent_groups(np.flatnonzero(corpus.labelled(label) & corpus.within("test")))
+        return corpus.independent_groups(behaviour.decliners(kind, *PARTS))
+    return DECLINED * corpus.independent_groups(np.flatnonzero(corpus.labelled(label)))
 
 
 def own_effect_power(config: RunConfig, n: float) -> float:
@@ -288,7 +288,7 @@ def powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour | None = None
         n = decliner_groups(corpus, behaviour, kind)
         if_so = "if half are" if behaviour is None else "as"
         yield (
-            f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} test prompts show an own effect of {OWN:.0%} "
+            f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} prompts show an own effect of {OWN:.0%} "
             f"against {OTHER:.0%} with a power of {own_effect_power(config, n):.0%}"
         )
     if "word-or-intent" in config.ask:
@@ -363,7 +363,7 @@ def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corp
         yield f"At most {few} prompts of dual use are answered; they enter no rate and no verdict."
     if int(after.rated.sum()) < int(before.rated.sum()):
         tested = [
-            [c.independent_groups(np.flatnonzero(c.labelled(label) & c.within("test"))) for c in (after, before)]
+            [c.independent_groups(np.flatnonzero(c.labelled(label))) for c in (after, before)]
             for label, _ in QUESTION_OF.values()
         ]
         (harmful, all_harmful), (uncertain, all_uncertain) = tested
