@@ -30,7 +30,7 @@ from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule
 from scoring.actions import OPENED
 from steering.ablation import ablation
 

@@ -78,14 +78,17 @@ def verdict_power(case: str, effect: float, n: int, size: int, n_runs: int) -> t
     rng, found = np.random.default_rng([n, size, int(100 * effect), len(case)]), []
     n_groups = n // size
     for _ in range(n_runs):
-        effects = {key: _effect(case, key, effect, n_groups, size, rng) for key in EFFECT_KEYS}
+        effects = {key: simulated_effect(case, key, effect, n_groups, size, rng) for key in EFFECT_KEYS}
         intervals = measure_effects(effects, dict.fromkeys(KINDS, float(n_groups)), 0.05)
         found.append(verdict_shown(*intervals, 0.15))
     right = float(np.mean([verdict == case for verdict in found]))
     return right, 1 - right - float(np.mean([verdict == "inconclusive" for verdict in found]))
 
 
-def _effect(case: str, key: EffectKey, effect: float, n_groups: int, size: int, rng: np.random.Generator) -> Effect:
+def simulated_effect(
+    case: str, key: EffectKey, effect: float, n_groups: int, size: int, rng: np.random.Generator
+) -> Effect:
+    """Draw which decliners stop, in groups of some size, of an effect that exists in a case or not."""
     exists = key in CASES[case]
     mean = effect if exists else LEFT_ALONE
     if case == "graded_dissociation" and key[0] != key[1]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
+from experiments.dissociation.results import Dissociation
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
@@ -58,6 +59,17 @@ def find_setup(loaded: LoadedRun) -> DissociationSetup:
         for kind in KINDS
     }
     return DissociationSetup(directions, decliners, {kind: reason for kind, reason in reasons.items() if reason})
+
+
+def looks(inputs: RunInputs) -> tuple[float, ...]:
+    """Return the looks at the effects, the last of which is this one.
+
+    Each is the share of the groups of the file's harmful and uncertain prompts that are answered. Earlier ones are
+    those of the verdict in the run directory, unless they are of as many prompts.
+    """
+    path, now = inputs.file("stages/dissociate.json"), inputs.corpus.share_of_groups(inputs.reading.corpus)
+    earlier = Dissociation.read(path).looks if path.is_file() else ()
+    return *(look for look in earlier if look < now), now
 
 
 def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 from jaxtyping import Int
 
-from experiments.dissociation.applicability import missing_direction
+from experiments.dissociation.applicability import looks, missing_direction
 from experiments.dissociation.results import (
     EVERYWHERE,
     TURNED,
@@ -28,6 +28,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, read_outcomes, share
 from experiments.side_effects.judge import judge_side_effects
 from probes.statistics.intervals import Estimate, grouped_mean
+from probes.statistics.sequential import look_level
 from scoring.actions import ANSWERED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
@@ -50,8 +51,9 @@ def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcom
 
 
 def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> Dissociation:
-    """Judge effects at the configured margin and level."""
-    config = inputs.config.dissociate
+    """Judge effects at the configured margin, and at the level that the looks so far leave of the configured one."""
+    config, every_look = inputs.config.dissociate, looks(inputs)
+    level = look_level(every_look, config.alpha)
     decliners = {
         kind: inputs.behaviour.decliners(kind, *measured.parts) for kind in KINDS if kind not in measured.absent
     }
@@ -72,24 +74,31 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         [kind for kind, read in measured.reads.items() if read.only_products],
         weak=measured.weak,
         margin=config.margin,
-        alpha=config.alpha,
+        alpha=level,
     )
     matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
     fitted_at = (f"the directions were fitted and set at {inputs.config.extract.site}",) if effects else ()
     tried = product(measured.directions, (*(v.name for v in VARIANTS), EVERYWHERE))
     return Dissociation(
         verdict=verdict.verdict,
-        reasons=(*verdict.reasons, *_turned(measured.directions, list(testable), matrix), *fitted_at),
+        reasons=(
+            *verdict.reasons,
+            *_turned(measured.directions, list(testable), matrix),
+            *fitted_at,
+            *_look(level, every_look, config.alpha),
+        ),
         margin=config.margin,
         alpha=config.alpha,
+        looks=every_look[:-1] if measured.absent else every_look,
+        level=level,
         variant=config.variant.name,
         power=verdict.power,
         contrasts=dict(verdict.contrasts),
         matrix=matrix,
-        effects=_effect_records(inputs, measured, outcomes, effects, n_groups, onset_rows),
-        additions=_additions(inputs, measured, outcomes, config.alpha),
+        effects=_effect_records(inputs, measured, outcomes, effects, n_groups, onset_rows, level),
+        additions=_additions(inputs, measured, outcomes, level),
         variants=tuple(
-            _variant(inputs, outcomes, kind, name, onset_rows)
+            _variant(inputs, outcomes, kind, name, onset_rows, level)
             for kind, name in tried
             if (name, f"ablate_{kind}") in outcomes
         ),
@@ -97,6 +106,14 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         reads=dict(measured.reads),
         side_effects=judge_side_effects(inputs, measured.side_effects, outcomes),
     )
+
+
+def _look(level: float, looks: Sequence[float], alpha: float) -> tuple[str, ...]:
+    """Return what a look at a part of the prompts, or after another one, means for the level."""
+    if level > alpha - 1e-6:
+        return ()
+    seen = f"look {len(looks)}, with {looks[-1]:.0%} of the file's groups of test prompts answered"
+    return (f"{seen}: intervals and p-values are at {level:.3f}, so that all looks together are at {alpha:g}",)
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------
@@ -109,9 +126,10 @@ def _effect_records(
     effects: Mapping[EffectKey, Effect],
     n_groups: Mapping[Kind, float],
     onset_rows: Mapping[Kind, Rows],
+    alpha: float,
 ) -> tuple[EffectRecord, ...]:
     """Return every effect with its interval, its null, and the fall of the onset log-odds over groups."""
-    alpha, corrected = inputs.config.dissociate.alpha, corrected_p(effects)
+    corrected = corrected_p(effects)
 
     def onset(ablated: Kind, rows: Rows) -> Estimate:
         fall = _fall(outcomes, (PLAIN, f"ablate_{ablated}"), rows)
@@ -213,9 +231,14 @@ def _additions(
 
 
 def _variant(
-    inputs: RunInputs, outcomes: Mapping[Key, Outcomes], kind: Kind, variant: str, decliners: Mapping[Kind, Rows]
+    inputs: RunInputs,
+    outcomes: Mapping[Key, Outcomes],
+    kind: Kind,
+    variant: str,
+    decliners: Mapping[Kind, Rows],
+    alpha: float,
 ) -> VariantRecord:
-    alpha, of = inputs.config.dissociate.alpha, outcomes[variant, f"ablate_{kind}"]
+    of = outcomes[variant, f"ablate_{kind}"]
     benign = of.rows[inputs.corpus.benign[of.rows] & inputs.behaviour.answered[of.rows]]
     falls = {b: float(_fall(outcomes, (variant, f"ablate_{kind}"), rows).mean()) for b, rows in decliners.items()}
 

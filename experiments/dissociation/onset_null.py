@@ -2,7 +2,7 @@
 
 Each draw has the same candidates as the real direction, and its locus is chosen by the same rule on the same validation
 prompts, so under no effect all are exchangeable and p is exact. Drawing stops once the tests of a direction's effects
-on all behaviours have stopped (`probes/statistics/sequential_null.py`). An isotropic random vector would be a weak
+on all behaviours have stopped (`probes/statistics/sequential.py`). An isotropic random vector would be a weak
 null: it misses the top principal components, so any fitted direction would look special (METHODS).
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from experiments.dissociation.applicability import looks
 from experiments.dissociation.results import NullRecord
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
@@ -24,7 +26,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule, look_level
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
@@ -65,7 +67,8 @@ def permuted_null(
     Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    rule = DrawingRule(config.n_null_onset, config.alpha)
+    level = look_level(looks(loaded), config.alpha)
+    rule = DrawingRule(max(config.n_null_onset, ceil(1 / level - 1e-9) - 1), level)
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
     def stopped(behaviour: Kind, direction: Direction) -> float:

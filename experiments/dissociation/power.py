@@ -18,7 +18,7 @@ from pydantic import Field
 from scipy.special import ndtri
 
 from probes.statistics.intervals import Estimate, clopper_pearson, lies_within
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule
 
 Range = tuple[float, float]
 ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin

@@ -20,7 +20,7 @@ from probes.direction import Locus
 from probes.nonlinear_read import NonlinearRead
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS, PValue, exceeds
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule
 
 EVERYWHERE = "zero/every/all"  # a variant beside those of `steering.ablation_variant`: every layer and token
 TURNED: dict[Kind, str] = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # matrix columns
@@ -141,6 +141,8 @@ class Dissociation(Record):
     reasons: tuple[str, ...]
     margin: float
     alpha: float
+    looks: tuple[float, ...] = ()  # at growing shares of the file's groups of test prompts, this one the last
+    level: float | None = None  # of intervals and p at this look: all of them together are at alpha
     variant: str
     power: tuple[SampleSize, ...]
     contrasts: dict[Kind, Estimate]  # own minus other direction's effect, by behaviour

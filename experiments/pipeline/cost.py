@@ -23,7 +23,7 @@ from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, Question, RunConfig
 from experiments.side_effects import measure as side_effects
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule
 from steering.ablation_variant import VARIANTS
 
 BEYOND = 0.01  # share of null directions whose effect is larger than a real one's: of such the null is taken to be

@@ -96,6 +96,11 @@ class Corpus:
     def n_groups(self, rows: np.ndarray) -> int:
         return len(set(self.groups[rows].tolist()))
 
+    def share_of_groups(self, whole: Corpus) -> float:
+        """Return the share of a whole corpus' groups of harmful and uncertain prompts that this draw of it has."""
+        drawn, every = (of.n_groups(np.flatnonzero(of.harmful | of.uncertain)) for of in (self, whole))
+        return drawn / every
+
     def independent_groups(self, rows: np.ndarray) -> int:
         """Return the number of groups of some rows, with links through these rows only."""
         return len(np.unique(self.groups_among(rows)))

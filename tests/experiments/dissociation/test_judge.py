@@ -21,6 +21,8 @@ from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from extract.progress import Reporter
+from probes.statistics.intervals import clopper_pearson
+from probes.statistics.sequential import look_level
 from tests.conftest import ORGANISM
 
 DECLINES = {"harmful": "refuse", "uncertain": "abstain", "benign": "answer"}
@@ -53,7 +55,7 @@ def effects(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
     for name in ("none", "ablate_normative", "ablate_epistemic"):
         onset = np.full(len(rows), np.nan)
         for kind, of in decliners.items():
-            after = [np.inf if name.endswith(kind) else 1.0, *[1.0] * 11]  # the first is not finite
+            after = [np.inf if name.endswith(kind) else 1.0, *[1.0] * (len(of) - 1)]  # the first is not finite
             onset[np.searchsorted(rows, of)] = 3.0 if name == "none" else after
         outcomes[PLAIN, name] = replace(outcomes[PLAIN, name], onset=onset)
     null = {a: {b: NullRecord.of(9.0 if a == b else 0.0, (1.0,) * 99, (0.5,)) for b in KINDS} for a in KINDS}
@@ -79,6 +81,39 @@ def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(pro
     for settings in ({"margin": 0.9}, {"alpha": 0.2}):
         assert changed(**settings) == judged | {"rank", "categories"}  # of runs that ask for them
     assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
+
+
+def test_a_run_that_goes_on_is_looked_at_again_and_all_looks_share_the_level(prompts, tmp_path) -> None:
+    seen, levels = [], []
+    for limit in (20, 60, 60, None):
+        config = configured(prompts)
+        config = config.model_copy(update={"generate": config.generate.model_copy(update={"limit": limit})})
+        inputs = RunInputs(config, tmp_path, QUIET)
+        did = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]
+        write_completions(did, inputs.file("completions.jsonl"))
+        result = judge_effects(inputs, *effects(inputs))
+        inputs.file("stages").mkdir(exist_ok=True)
+        result.write(inputs.file("stages/dissociate.json"))
+        seen.append(result.looks)
+        levels.append(result.level)
+        assert result.level == look_level(result.looks)
+        said = f"intervals and p-values are at {result.level:.3f}, so that all looks together are at 0.05"
+        assert any(reason.endswith(said) for reason in result.reasons) == (result.level < 0.05)
+        share = result.effects[0]
+        width = clopper_pearson(share.estimate * share.n_groups, share.n_groups, result.level)
+        assert share.limits() == pytest.approx(width.limits())
+    first, second, again, last = seen
+    assert (second, again) == ((*first, second[-1]), second)  # judged again, it is no further look
+    assert last == (*second, 1.0)
+    assert 0 < levels[0] < levels[1] == levels[2] < levels[3] < 0.05
+    measured, outcomes = effects(inputs)
+    inputs.file("stages/dissociate.json").rename(tmp_path / "looked_at.json")
+    once = judge_effects(inputs, measured, outcomes)
+    assert (once.looks, once.level) == ((1.0,), pytest.approx(0.05))
+    assert all(result.contrasts[b].low < once.contrasts[b].low for b in KINDS)
+    (tmp_path / "looked_at.json").rename(inputs.file("stages/dissociate.json"))
+    absent = measured.model_copy(update={"absent": {"normative": "too few"}})
+    assert judge_effects(inputs, absent, outcomes).looks == second  # a look without a test is none
 
 
 def test_a_stage_that_judges_loads_no_model(prompts, tmp_path, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from experiments.dissociation.onset_null import sequential_null
 from experiments.dissociation.power import MOST, needed_for_contrast, needed_for_null, needed_for_rate, null_power
 from experiments.dissociation.results import NullRecord
 from probes.statistics.intervals import Estimate, clopper_pearson, tango_of_shares
-from probes.statistics.sequential_null import DrawingRule
+from probes.statistics.sequential import DrawingRule
 
 ABOVE, BELOW, WITHIN = (0.15, inf), (-inf, 0.15), (-0.15, 0.15)
 TRIALS = 2000

@@ -1,11 +1,61 @@
-"""Sequential nulls: p is exact under exchangeability wherever drawing stops, and few draws decide what is clear."""
+"""Looks share one level, and intervals cover whenever one stops; nulls have an exact p wherever drawing stops."""
 
 from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
-from probes.statistics.sequential_null import DrawingRule
+from benchmarks.simulations.clustered import rates
+from probes.statistics.intervals import clopper_pearson, mean_over_groups, tango_of_shares
+from probes.statistics.sequential import DrawingRule, look_level
+
+# -- looks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("looks", [(1.0,), (0.4, 1.0), (0.3, 0.6, 1.0), (0.9, 1.0), (0.2, 0.3, 0.31)])
+def test_looks_together_spend_the_level_of_their_information(looks: tuple[float, ...]) -> None:
+    steps = np.random.default_rng(0).standard_normal((100_000, len(looks))) * np.sqrt(np.diff((0, *looks)))
+    limits = [-ndtri(look_level(looks[: i + 1], 0.05) / 2) for i in range(len(looks))]
+    beyond = np.abs(steps.cumsum(axis=1) / np.sqrt(looks)) >= limits
+    for i, look in enumerate(looks):
+        assert beyond[:, : i + 1].any(axis=1).mean() == pytest.approx(0.05 * look**1.5, abs=0.002)
+    assert look_level(looks[:1], 0.05) == pytest.approx(0.05 * looks[0] ** 1.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("looks", [(), (0.0, 1.0), (0.5, 0.5), (0.5, 0.4), (0.5, 1.1)])
+def test_looks_without_new_information_are_refused(looks: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="the shares of information at looks increase within"):
+        look_level(looks)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(("size", "icc"), [(1, 0.0), (4, 0.0), (4, 0.3), (4, 1.0), (8, 0.3)])
+@pytest.mark.parametrize("n_groups", [24, 48, 96])
+def test_intervals_cover_at_all_looks_together(size: int, icc: float, n_groups: int) -> None:
+    """One prompt of each group at first, then all; of a rate, and of a paired difference of 0.15 or none."""
+    rng, looks, n = np.random.default_rng([size, n_groups]), (1 / 3, 2 / 3, 1.0), 1000
+    levels = [look_level(looks[: i + 1]) for i in range(len(looks))]
+    groups = np.repeat(np.arange(n_groups), size)
+    orders = [np.flatnonzero(groups < round(t * n_groups))[:: size if t < 1 else 1] for t in looks]
+    for rate, more in ((0.02, 0.0), (0.15, 0.0), (0.5, 0.15), (0.0, 0.15), (0.85, 0.1)):
+        covered = np.zeros((n, 2), dtype=bool)
+        for i in range(n):
+            of_groups, of_change = (rates(icc, mean, n_groups, rng)[groups] for mean in (rate, more))
+            other = rng.random(len(groups)) < of_groups
+            own = other | (rng.random(len(groups)) < of_change)
+            held = []
+            for rows, level, t in zip(orders, levels, looks, strict=True):
+                only = mean_over_groups(own[rows] & ~other[rows], groups[rows])
+                share, k = mean_over_groups(other[rows], groups[rows]), round(t * n_groups)
+                paired, single = tango_of_shares(only, 0.0, k, level), clopper_pearson(share * k, k, level)
+                held.append((single.low <= rate <= single.high, paired.low <= more * (1 - rate) <= paired.high))
+            covered[i] = np.all(held, axis=0)
+        assert (covered.mean(axis=0) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / n)).all(), (rate, more, covered.mean(axis=0))
+
+
+# -- nulls -------------------------------------------------------------------------------------------------------------
+
 
 SIZES = [(5, 0.5), (7, 0.3), (7, 0.9)]
 
