@@ -44,6 +44,10 @@ KEYS = {
         "rendered_per_s", "gpu_prompts_per_s", "gpus_that_fill_the_file_system", "gpus_that_fill_the_driver",
         "hours_of_64_gpus", "hours_of_the_start", "terabytes", "driver_mb_few", "driver_mb_many", "driver_growth",
     },
+    "whole_run": {
+        "seconds_to_first_line", "minutes", "prompts_read", "prompts_answered", "independent_refusals_tested",
+        "power_own_effect",
+    },
     "store": {f"{what}_per_locus_{d}" for what in ("ms", "processor_ms") for d in (128, 896)},
     "startup": {f"seconds_{what}" for what in ("help", "score", "generate", "rerun", "imports", "lazy_imports")} | {
         "ratio_generate_vs_imports", "ratio_generate_vs_lazy_imports",
