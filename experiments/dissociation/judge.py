@@ -28,7 +28,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, read_outcomes, share
 from experiments.side_effects.judge import judge_side_effects
 from probes.statistics.intervals import Estimate, grouped_mean
-from probes.statistics.sequential import look_level
+from probes.statistics.sequential import NULL_SPENDING, SPENDING, look_level
 from scoring.actions import ANSWERED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
@@ -53,7 +53,7 @@ def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcom
 def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mapping[Key, Outcomes]) -> Dissociation:
     """Judge effects at the configured margin, and at the level that the looks so far leave of the configured one."""
     config, every_look = inputs.config.dissociate, looks(inputs)
-    level = look_level(every_look, config.alpha)
+    level, null_level = (look_level(every_look, config.alpha, power) for power in (SPENDING, NULL_SPENDING))
     decliners = {
         kind: inputs.behaviour.decliners(kind, *measured.parts) for kind in KINDS if kind not in measured.absent
     }
@@ -75,6 +75,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         weak=measured.weak,
         margin=config.margin,
         alpha=level,
+        null_alpha=null_level,
     )
     matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
     fitted_at = (f"the directions were fitted and set at {inputs.config.extract.site}",) if effects else ()
@@ -85,12 +86,13 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
             *verdict.reasons,
             *_turned(measured.directions, list(testable), matrix),
             *fitted_at,
-            *_look(level, every_look, config.alpha),
+            *_look(level, null_level, every_look, config.alpha),
         ),
         margin=config.margin,
         alpha=config.alpha,
         looks=every_look[:-1] if measured.absent else every_look,
         level=level,
+        null_level=null_level,
         variant=config.variant.name,
         power=verdict.power,
         contrasts=dict(verdict.contrasts),
@@ -108,12 +110,13 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     )
 
 
-def _look(level: float, looks: Sequence[float], alpha: float) -> tuple[str, ...]:
+def _look(level: float, null_level: float, looks: Sequence[float], alpha: float) -> tuple[str, ...]:
     """Return what a look at a part of the prompts, or after another one, means for the level."""
     if level > alpha - 1e-6:
         return ()
     seen = f"look {len(looks)}, with {looks[-1]:.0%} of the file's groups of test prompts answered"
-    return (f"{seen}: intervals and p-values are at {level:.3f}, so that all looks together are at {alpha:g}",)
+    at = f"intervals are at {level:.3f} and p-values at {null_level:.3f}, so that all looks together are at {alpha:g}"
+    return (f"{seen}: {at}",)
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------

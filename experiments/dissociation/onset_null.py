@@ -26,7 +26,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
-from probes.statistics.sequential import DrawingRule, look_level
+from probes.statistics.sequential import NULL_SPENDING, DrawingRule, look_level
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
@@ -67,7 +67,7 @@ def permuted_null(
     Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    level = look_level(looks(loaded), config.alpha)
+    level = look_level(looks(loaded), config.alpha, NULL_SPENDING)
     rule = DrawingRule(max(config.n_null_onset, ceil(1 / level - 1e-9) - 1), level)
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 

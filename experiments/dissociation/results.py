@@ -142,7 +142,8 @@ class Dissociation(Record):
     margin: float
     alpha: float
     looks: tuple[float, ...] = ()  # at growing shares of the file's groups of test prompts, this one the last
-    level: float | None = None  # of intervals and p at this look: all of them together are at alpha
+    level: float | None = None  # of intervals at this look: those of all looks together are at alpha
+    null_level: float | None = None  # of p-values, likewise
     variant: str
     power: tuple[SampleSize, ...]
     contrasts: dict[Kind, Estimate]  # own minus other direction's effect, by behaviour

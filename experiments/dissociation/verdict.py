@@ -85,8 +85,9 @@ def judge_dissociation(
     weak: Sequence[Kind] = (),
     margin: float,
     alpha: float,
+    null_alpha: float | None = None,
 ) -> Verdict:
-    """Judge intervals at 1 - alpha and p values at alpha (see `verdict_rules` on levels).
+    """Judge intervals at 1 - alpha and p values at alpha, or another level (see `verdict_rules` on levels).
 
     Args:
         effects: keyed (ablated direction, behaviour of the decliners).
@@ -98,13 +99,14 @@ def judge_dissociation(
     """
     if absent:
         return Verdict("not_applicable", (*dict.fromkeys(absent.values()), *_own_effects(effects, n_groups, alpha)))
-    intervals, beyond = measure(effects, n_groups, alpha)
+    null_alpha = alpha if null_alpha is None else null_alpha
+    intervals, beyond = measure(effects, n_groups, alpha, null_alpha)
     contrasts = {kind: intervals[kind] for kind in KINDS}
     if few := _too_few_labellings(effects):
         return Verdict("inconclusive", few, contrasts)
     verdict = verdict_shown(intervals, beyond, margin, nonlinear)
     if verdict == "inconclusive":
-        reasons = dict(open_effects(effects, n_groups, intervals, beyond, margin, alpha, nonlinear))
+        reasons = dict(open_effects(effects, n_groups, intervals, beyond, margin, alpha, null_alpha, nonlinear))
         return Verdict(
             verdict, tuple(reasons) or ("the effects fit no pattern: see the matrix",), contrasts, (*reasons.values(),)
         )
@@ -130,12 +132,13 @@ def verdict_shown(
 
 
 def measure(
-    effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float
+    effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float, null_alpha: float | None = None
 ) -> tuple[dict[Quantity, Estimate], set[EffectKey]]:
     """Return the intervals of every contrast and effect, and the effects that exceed their null."""
     intervals: dict[Quantity, Estimate] = {b: tango_of_shares(*_only(effects, b), n_groups[b], alpha) for b in KINDS}
     intervals |= {key: effects[key].interval(n_groups[key[1]], alpha) for key in EFFECT_KEYS}
-    return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= alpha}
+    level = alpha if null_alpha is None else null_alpha
+    return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= level}
 
 
 def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
@@ -184,6 +187,7 @@ def open_effects(
     beyond: Collection[EffectKey],
     margin: float,
     alpha: float,
+    null_alpha: float,
     nonlinear: Collection[Kind],
 ) -> Iterator[tuple[str, SampleSize]]:
     """Yield a reason and the required sample size for each effect or contrast that is still open."""
@@ -205,7 +209,7 @@ def open_effects(
         effect, whose = effects[ablated, b], "its effect" if ablated == b else f"the effect of ablating {ablated}"
         question, needed = (
             "does it exceed that of permuted-label directions?",
-            needed_for_null(effect.n_exceeding, effect.n_null, alpha),
+            needed_for_null(effect.n_exceeding, effect.n_null, null_alpha),
         )
         need = SampleSize.of(f"null_{ablated}_on_{b}", question, DIRECTIONS, effect.n_null or 0, needed)
         reason = f"{b}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"

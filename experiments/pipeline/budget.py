@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.dissociation.applicability import looks
 from experiments.dissociation.power import contrast_power, null_power
 from experiments.pipeline.cost import BEYOND
 from experiments.pipeline.graph import STAGES, budgeted
@@ -42,6 +43,7 @@ from experiments.triggers.quadruples import quadruples
 from extract.errors import UserError
 from extract.progress import Reporter
 from probes.statistics.intervals import clopper_pearson
+from probes.statistics.sequential import look_level
 
 ANSWERING = ("extract", "respond")  # stages that run before it is known what the model declines
 QUESTIONING = [stage.name for stage in STAGES if stage.name not in ANSWERING]
@@ -122,7 +124,8 @@ def fit_answers(config: RunConfig, directory: Path, until: str, minutes: float, 
         f"{cut.generate.max_new_tokens} tokens, in up to {_minutes(lasting)} minutes; the whole run would "
         f"take up to {_minutes(whole_run)}"
     )
-    for line in [*sentences, *powers(cut, after.corpus)] if asks else sentences:
+    level = look_level((after.corpus.share_of_groups(whole.corpus),), config.dissociate.alpha)
+    for line in [*sentences, *powers(cut, after.corpus, level=level)] if asks else sentences:
         reporter.say("  " + line)
     return cut.model_copy(update={"budget": budget.model_copy(update={"left_out": sentences, "answered": not asks})})
 
@@ -144,7 +147,8 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
         plan = replace(planned, config=tried).plan(ANSWERING, behaviour=inputs.behaviour)
         return slower * plan.minutes(planned.machine)[1]
 
-    power = question_powers(config, inputs.corpus, inputs.behaviour)
+    level = look_level(looks(inputs), config.dissociate.alpha)
+    power = question_powers(config, inputs.corpus, inputs.behaviour, level)
     begun = sorted((q for q in config.ask if power[q] >= LEAST_POWER), key=lambda question: -power[question])
     most = USED * budget.minutes - spent
     while True:
@@ -160,7 +164,7 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     ]
     sentences = (*given_up, *left_out(config, cut, inputs.corpus, inputs.corpus))
     reporter.say(f"the questions take up to {_minutes(lasts(cut))} minutes, and {_minutes(most)} are left")
-    for line in [*sentences, *powers(config, inputs.corpus, inputs.behaviour)]:
+    for line in [*sentences, *powers(config, inputs.corpus, inputs.behaviour, level)]:
         reporter.say("  " + line)
     update = {"left_out": (*budget.left_out, *sentences), "answered": True}
     return cut.model_copy(update={"budget": budget.model_copy(update=update)})
@@ -255,14 +259,20 @@ def decliner_groups(corpus: Corpus, behaviour: Behaviour | None, kind: Kind) -> 
     return DECLINED * corpus.independent_groups(np.flatnonzero(corpus.labelled(label)))
 
 
-def own_effect_power(config: RunConfig, n: float) -> float:
-    """Return how often n independent decliners show that an own effect exceeds the other one's by the margin."""
+def own_effect_power(config: RunConfig, n: float, level: float | None = None) -> float:
+    """Return how often n independent decliners show that an own effect exceeds the other one's by the margin.
+
+    `level`: of a look at a part of the prompts; None: the whole level.
+    """
     settings = config.dissociate
     only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
-    return contrast_power(only_own, only_other, int(n), (settings.margin, inf), settings.alpha) if n >= 1 else 0.0
+    level = settings.alpha if level is None else level
+    return contrast_power(only_own, only_other, int(n), (settings.margin, inf), level) if n >= 1 else 0.0
 
 
-def question_powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour) -> dict[Question, float]:
+def question_powers(
+    config: RunConfig, corpus: Corpus, behaviour: Behaviour, level: float | None = None
+) -> dict[Question, float]:
     """Return the power of each question, by what the model declines.
 
     Two refusals: of the kind that has more decliners. Dials: that the rate that has most to gain is halved on test
@@ -278,18 +288,20 @@ def question_powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour) -> 
         rows = np.flatnonzero(corpus.labelled(label) & corpus.within("test"))
         n, rate = int(corpus.effective_groups(rows)), float(wrong[rows].mean()) if len(rows) else 0.0
         halved += [contrast_power(HALVED * rate, 0.0, n, (0.0, inf), config.dissociate.alpha)] if n else []
-    two = max(own_effect_power(config, decliner_groups(corpus, behaviour, kind)) for kind in KINDS)
+    two = max(own_effect_power(config, decliner_groups(corpus, behaviour, kind), level) for kind in KINDS)
     return {"one-or-two": two, "word-or-intent": 1.0, "dials": max(halved)}
 
 
-def powers(config: RunConfig, corpus: Corpus, behaviour: Behaviour | None = None) -> Iterator[str]:
+def powers(
+    config: RunConfig, corpus: Corpus, behaviour: Behaviour | None = None, level: float | None = None
+) -> Iterator[str]:
     """Yield a line for each thing that a run asks: what it can answer, and with what power."""
     for kind, (label, declined) in QUESTION_OF.items() if "one-or-two" in config.ask else ():
         n = decliner_groups(corpus, behaviour, kind)
         if_so = "if half are" if behaviour is None else "as"
         yield (
             f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} prompts show an own effect of {OWN:.0%} "
-            f"against {OTHER:.0%} with a power of {own_effect_power(config, n):.0%}"
+            f"against {OTHER:.0%} with a power of {own_effect_power(config, n, level):.0%}"
         )
     if "word-or-intent" in config.ask:
         whole = quadruples(corpus, np.arange(len(corpus)))

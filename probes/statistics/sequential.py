@@ -38,6 +38,7 @@ from scipy.special import ndtr
 
 ROUNDING = 1e-9  # of levels
 SPENDING = 1.5  # power of the information by which the level of looks is spent
+NULL_SPENDING = 0.5  # the same for nulls: a small level costs them draws, about 2 / level, and hardly power
 PLACES = 801  # of the sum, between the limits of a look
 
 

@@ -97,8 +97,9 @@ def test_a_run_that_goes_on_is_looked_at_again_and_all_looks_share_the_level(pro
         seen.append(result.looks)
         levels.append(result.level)
         assert result.level == look_level(result.looks)
-        said = f"intervals and p-values are at {result.level:.3f}, so that all looks together are at 0.05"
-        assert any(reason.endswith(said) for reason in result.reasons) == (result.level < 0.05)
+        assert result.null_level == look_level(result.looks, 0.05, 0.5)
+        said = f"intervals are at {result.level:.3f} and p-values at {result.null_level:.3f}, so that all looks"
+        assert any(said in reason for reason in result.reasons) == (result.level < 0.05)
         share = result.effects[0]
         width = clopper_pearson(share.estimate * share.n_groups, share.n_groups, result.level)
         assert share.limits() == pytest.approx(width.limits())

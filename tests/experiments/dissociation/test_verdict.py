@@ -185,6 +185,14 @@ def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_m
     assert "the share that ablating normative stops is 0.05" in verdict.reasons[1]
 
 
+def test_p_values_have_a_level_of_their_own_at_a_look() -> None:
+    own, effects = effect(0.9, p=0.03), dict.fromkeys(EFFECT_KEYS, none)
+    effects |= {(N, N): own, (E, E): own}
+    for null_alpha, verdict in ((None, "double_dissociation"), (0.04, "double_dissociation"), (0.02, "inconclusive")):
+        found = judge_dissociation(effects, {N: 100, E: 100}, {}, margin=0.15, alpha=0.05, null_alpha=null_alpha)
+        assert found.verdict == verdict
+
+
 def test_too_few_null_draws_are_an_open_effect() -> None:
     full, silent = (effect(share, 40, p=0.1, n_null=9) for share in (1.0, 0.0))
     verdict = judged(full, silent, silent, full, n_groups=40)

@@ -235,8 +235,8 @@ def test_a_question_s_power_is_that_of_what_the_model_declines() -> None:
     assert power("harmful")["one-or-two"] > 0.9
     assert power("all")["dials"] > 0.9  # over-refusal
     assert power("none")["dials"] > 0.9  # missed harm
-    few = own_effect_power(config, 22), own_effect_power(config, 36)
-    assert few == pytest.approx((0.70, 0.92), abs=0.02)
+    few = own_effect_power(config, 22), own_effect_power(config, 36), own_effect_power(config, 22, 0.0177)
+    assert few == pytest.approx((0.70, 0.92, 0.45), abs=0.02)  # the last at half of the prompts
 
 
 @pytest.mark.slow
