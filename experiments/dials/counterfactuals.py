@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
-from experiments.run.completion_file import is_right
+from experiments.run.completion_file import Completion, is_right
 from extract.atomic_write import write_jsonl
+from extract.progress import Advance, no_progress
 from steering.dial import decide
 from steering.gates import DECISIONS
 from steering.writer import ConstantGateWriter, Writer
 
-Name = TypeVar("Name", bound=str)
 Tau = float | Float[np.ndarray, " prompts"]  # a dial's threshold, for all prompts or one a prompt
 Outcome = tuple[int, ...]  # the gate of each dial in turn: 1 declines, -1 permits, 0 leaves the stream unchanged
 
@@ -53,6 +52,12 @@ class Counterfactuals:
     probability: Float[np.ndarray, "dials prompts"]
     actions: Shaped[np.ndarray, "prompts outcomes"]  # object: action names, None where unjudged
     right: Bool[np.ndarray, "prompts outcomes"]  # the known answer is stated
+    generated: Bool[np.ndarray, "prompts outcomes"] | None = None  # which outcomes there are; None: all
+
+    @cached_property
+    def known(self) -> Bool[np.ndarray, "prompts outcomes"]:
+        """Which outcomes there are; the others have no action."""
+        return np.ones(self.actions.shape, dtype=bool) if self.generated is None else self.generated
 
     @cached_property
     def _place(self) -> Int[np.ndarray, ...]:
@@ -74,41 +79,74 @@ class Counterfactuals:
         return places
 
     def actions_at(self, thresholds: Sequence[Tau], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:
-        """Return the action of every prompt; see `look_up`."""
-        return self.actions[np.arange(len(self.actions)), self.look_up(thresholds, band)]
+        """Return the action of every prompt; see `look_up`. ValueError: some outcomes were not generated."""
+        rows, places = np.arange(len(self.actions)), self.look_up(thresholds, band)
+        if lacking := int((~self.known[rows, places]).sum()):
+            raise ValueError(f"{lacking} prompts have no outcome at these thresholds: surface.parquet has those tried")
+        return self.actions[rows, places]
 
 
-def tabulate(
-    loaded: LoadedRun,
-    writers: Mapping[Name, Writer],
-    probability: Mapping[Name, Float[np.ndarray, " prompts"]],
-    *,
-    dead_band: bool,
-) -> Counterfactuals:
-    """Generate every outcome of every prompt of the run, by the writers in the order in which they decide."""
-    outcomes, rows = reachable_outcomes(len(writers), dead_band=dead_band), range(len(loaded.prompts))
-    held = {
-        gates: [ConstantGateWriter(writer, gate) for writer, gate in zip(writers.values(), gates, strict=True)]
-        for gates in outcomes
-        if any(gates)
-    }
-    with loaded.reporter.task("every outcome of every prompt", len(held) * len(rows)) as advance:
-        answered = loaded.completer.complete_each(rows, [Setting(held=gates) for gates in held.values()], advance)
-    by_gates = dict(zip(held, answered, strict=True))
-    completions = [by_gates.get(gates, loaded.completions) for gates in outcomes]  # gates that all leave change nothing
-    actions = np.array([[completion.action for completion in column] for column in completions], dtype=object).T
-    right = [[is_right(c, prompt) for c, prompt in zip(column, loaded.prompts, strict=True)] for column in completions]
-    read = np.stack([probability[name] for name in writers])
-    return Counterfactuals(tuple(writers), outcomes, read, actions, np.array(right).T)
+@dataclass
+class OutcomeGenerator:
+    """Generates outcomes of a run's prompts, by the writers in the order in which they decide."""
+
+    loaded: LoadedRun
+    writers: Sequence[tuple[str, Writer]]
+    dead_band: bool
+    said: dict[tuple[int, int], Completion] = field(default_factory=dict)  # by row, and place of the outcome
+
+    def start(self, probability: Sequence[Float[np.ndarray, " prompts"]]) -> Counterfactuals:
+        """Return a table without outcomes, but those of gates that all leave, which change nothing."""
+        outcomes = reachable_outcomes(len(self.writers), dead_band=self.dead_band)
+        shape = len(self.loaded.prompts), len(outcomes)
+        names, read = tuple(name for name, _ in self.writers), np.stack(probability)
+        actions, nothing = np.full(shape, None, dtype=object), np.zeros(shape, dtype=bool)
+        table = Counterfactuals(names, outcomes, read, actions, nothing, nothing)
+        for place, gates in enumerate(outcomes):
+            if not any(gates):
+                self.said |= {(row, place): said for row, said in enumerate(self.loaded.completions)}
+        return self._with(table, self.said)
+
+    def generate(
+        self, table: Counterfactuals, cells: Bool[np.ndarray, "prompts outcomes"], advance: Advance = no_progress
+    ) -> Counterfactuals:
+        """Return the table with some more outcomes."""
+        rows = [np.flatnonzero(column).tolist() for column in (cells & ~table.known).T]
+        places = [place for place, own in enumerate(rows) if own]
+        held = [
+            [ConstantGateWriter(writer, gate) for (_, writer), gate in zip(self.writers, gates, strict=True)]
+            for gates in (table.outcomes[place] for place in places)
+        ]
+        wanted = [rows[place] for place in places]
+        done = self.loaded.completer.complete_some(wanted, [Setting(held=gates) for gates in held], advance)
+        new = {
+            (row, place): said
+            for place, own, completions in zip(places, wanted, done, strict=True)
+            for row, said in zip(own, completions, strict=True)
+        }
+        self.said |= new
+        return self._with(table, new)
+
+    def _with(self, table: Counterfactuals, said: Mapping[tuple[int, int], Completion]) -> Counterfactuals:
+        actions, right, known = table.actions.copy(), table.right.copy(), table.known.copy()
+        for cell, completion in said.items():
+            actions[cell], right[cell] = completion.action, is_right(completion, self.loaded.prompts[cell[0]])
+            known[cell] = True
+        return replace(table, actions=actions, right=right, generated=known)
 
 
 def write_table(table: Counterfactuals, ids: Sequence[str], parts: Sequence[str], path: Path) -> None:
-    """Write JSONL, one prompt a line: each dial's probability, and the action and correctness of each outcome."""
+    """Write JSONL, one prompt a line: each dial's probability, and action and correctness of each outcome there is."""
     names = [outcome_name(gates) for gates in table.outcomes]
     lines = []
     for i, (id_, part) in enumerate(zip(ids, parts, strict=True)):
         each = zip(names, table.actions[i], table.right[i].tolist(), strict=True)
-        outcomes = {name: {"action": action, "right": right} for name, action, right in each}
+        known = table.known[i].tolist()
+        outcomes = {
+            name: {"action": action, "right": right}
+            for there, (name, action, right) in zip(known, each, strict=True)
+            if there
+        }
         probability = dict(zip(table.dials, table.probability[:, i].tolist(), strict=True))
         lines.append({"id": id_, "part": part, "probability": probability, "outcomes": outcomes})
     write_jsonl(path, lines)
@@ -118,13 +156,14 @@ def read_table(path: Path) -> Counterfactuals:
     """Read a table written by `write_table`."""
     rows = [json.loads(line) for line in path.open(encoding="utf-8")]
     dials = tuple(rows[0]["probability"])
-    dead_band = not {"leave", "leave+leave"}.isdisjoint(rows[0]["outcomes"])
+    dead_band = any(not {"leave", "leave+leave"}.isdisjoint(row["outcomes"]) for row in rows)
     outcomes = reachable_outcomes(len(dials), dead_band=dead_band)
     names = [outcome_name(gates) for gates in outcomes]
     return Counterfactuals(
         dials,
         outcomes,
         np.array([[row["probability"][name] for row in rows] for name in dials]),
-        np.array([[row["outcomes"][name]["action"] for name in names] for row in rows], dtype=object),
-        np.array([[row["outcomes"][name]["right"] for name in names] for row in rows]),
+        np.array([[row["outcomes"].get(name, {}).get("action") for name in names] for row in rows], dtype=object),
+        np.array([[row["outcomes"].get(name, {}).get("right", False) for name in names] for row in rows]),
+        np.array([[name in row["outcomes"] for name in names] for row in rows]),
     )

@@ -63,9 +63,7 @@ def choose_thresholds(
 ) -> tuple[int, ThresholdCertificate]:
     """Choose a setting on the choice prompts, a place in the surface, and certify it on held-out prompts."""
     limits, confidence = targets.limits, targets.confidence
-    rates = rates_of(surface, choice)
-    independent = {name: effective_groups(corpus.groups_among(risk.rows)) for name, risk in choice.items()}
-    order = _path(surface, rates, independent, targets)
+    rates, order = rates_of(surface, choice), margin_order(surface, choice, corpus, targets)
     within = np.asarray(np.all([comparable(rates[name]) <= limit for name, limit in limits.items()], axis=0))
     drawn = {
         name: one_per_group(r.rows, corpus.groups_among(r.rows), seed) if len(r.rows) else r.rows
@@ -107,16 +105,18 @@ def choose_thresholds(
     )
 
 
-def _path(
-    surface: Surface, rates: Columns, n_groups: Mapping[str, float], targets: Targets
+def margin_order(
+    surface: Surface, choice: Mapping[str, Risk], corpus: Corpus, targets: Targets
 ) -> Int[np.ndarray, " settings"]:
     """Order settings, the largest safety margin first; ties by the sum of the shares, then by nearness to 0.5."""
+    rates = rates_of(surface, choice)
     if not targets.limits:
         return np.lexsort((surface.off, expected_cost(rates, targets.costs or dict.fromkeys(COST_KEYS, 1.0))))
 
     shares = []
     for name, limit in targets.limits.items():
-        n, (distinct, place) = n_groups[name], np.unique(comparable(rates[name]), return_inverse=True)
+        n = effective_groups(corpus.groups_among(choice[name].rows))
+        distinct, place = np.unique(comparable(rates[name]), return_inverse=True)
         highest = np.array([upper_limit(rate * n, n, targets.confidence) for rate in distinct])[place]
         shares.append(highest / limit)
     return np.lexsort((surface.off, np.sum(shares, axis=0).round(9), np.max(shares, axis=0).round(9)))

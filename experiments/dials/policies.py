@@ -13,9 +13,9 @@ from math import nan
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
-from experiments.dials.counterfactuals import Counterfactuals, tabulate
+from experiments.dials.counterfactuals import Counterfactuals
 from experiments.dials.operating_point import CERTIFIED_ON, reachable_costs
 from experiments.dials.read import CHOICE
 from experiments.dials.results import (
@@ -43,20 +43,19 @@ from experiments.dials.surface import (
     expected_cost,
     frontier,
     frontier_volume,
+    least_cost,
     least_losses,
     rates_of,
     risk_of,
 )
-from experiments.dials.write import EITHER, either_writers
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import Kind
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes
 from extract.chat.render import render
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from probes.statistics.intervals import Estimate
-from probes.statistics.tradeoffs import candidate_thresholds, hypervolume
+from probes.statistics.tradeoffs import candidate_thresholds
 from scoring.rates import joint_rates
 from steering.writer import Writer
 
@@ -101,6 +100,7 @@ class PolicyEvaluation:
             outcomes=(*table.outcomes, ()),
             actions=np.column_stack([table.actions, plain.actions]),
             right=np.column_stack([table.right, plain.correct]),
+            generated=np.column_stack([table.known, np.ones(len(plain.actions), dtype=bool)]),
         )
         return replace(self, table=extended, surface=Surface(np.vstack([self.surface.settings, off]), outcomes))
 
@@ -113,22 +113,6 @@ def evaluate(
     thresholds = [candidate_thresholds(p[chosen], y[chosen]) for p, y in zip(table.probability, declining, strict=True)]
     surface = Surface.over(table, thresholds, inputs.config.steer.band)
     return PolicyEvaluation(table, surface, inputs)
-
-
-def evaluate_one_dial(
-    loaded: LoadedRun, writers: Mapping[Kind, Writer], probability: Float[np.ndarray, " prompts"]
-) -> tuple[PolicyEvaluation, Writer] | None:
-    """Return the one-dial baseline; of several write loci, that of the largest hypervolume on the choice prompts."""
-
-    def volume(each: tuple[PolicyEvaluation, Writer]) -> float:
-        policy, _ = each
-        return hypervolume(axes_of(rates_of(policy.surface.at(policy.front), policy.choice)), REFERENCE)
-
-    made = []
-    for writer in either_writers(loaded, writers):
-        table = tabulate(loaded, {EITHER: writer}, {EITHER: probability}, dead_band=loaded.config.steer.band > 0)
-        made.append((evaluate(loaded, table, [~loaded.corpus.benign]), writer))
-    return max(made, key=volume, default=None)
 
 
 def evaluate_fixed(inputs: RunInputs, points: Sequence[Outcomes]) -> PolicyEvaluation:
@@ -154,9 +138,9 @@ def setting_at(policy: PolicyEvaluation, index: int) -> RatedThresholds:
     return RatedThresholds(thresholds=thresholds, choice=rates(policy.choice), test=rates(policy.test))
 
 
-def matched_setting(policy: PolicyEvaluation, most: float) -> int:
+def matched_setting(surface: Surface, choice: Mapping[str, Risk], most: float) -> int:
     """Return the setting with the fewest other mistakes at over-refusal of at most `most`, or at the least."""
-    points = comparable(axes_of(rates_of(policy.surface, policy.choice)))
+    points = comparable(axes_of(rates_of(surface, choice)))
     declined, others = points[:, 0], points[:, 1:].sum(axis=1)
     return int(np.lexsort((declined, others.round(9), np.maximum(declined - most, 0).round(9)))[0])
 
@@ -187,16 +171,17 @@ def ask_under_lines(
     return outcomes, ""
 
 
-def tradeoff(loaded: LoadedRun, dials: PolicyEvaluation, writers: Mapping[Kind, Writer], most: float) -> Fields:
+def tradeoff(
+    loaded: LoadedRun, dials: PolicyEvaluation, single: tuple[PolicyEvaluation, Writer] | None, most: float
+) -> Fields:
     """Compare the dials with one dial, lines and the plain model, also at `most` over-refusal on choice prompts."""
     test = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
-    single = evaluate_one_dial(loaded, writers, dials.table.probability.max(axis=0))
     lines, reason = ask_under_lines(loaded, loaded.config.steer.system_lines, test)
     shown = {"two_dials": dials} | ({"one_dial": single[0]} if single else {})
     did = loaded.behaviour
     plain = evaluate_fixed(loaded, [Outcomes.of(np.arange(len(did.actions)), did.actions, did.correct)])
     written = single[1].direction if single else None
-    best = {name: setting_at(one, matched_setting(one, most)) for name, one in shown.items()}
+    best = {name: setting_at(one, matched_setting(one.surface, one.choice, most)) for name, one in shown.items()}
     under_lines = evaluate_fixed(loaded, list(lines.values())) if lines else None
     points = [_of_line(loaded, line, outcomes) for line, outcomes in lines.items()]
     return {
@@ -230,7 +215,7 @@ def _hypervolumes(
 
 def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], plain: PolicyEvaluation) -> ExpectedCosts:
     """Compare least expected costs on test of two dials with those of the other policies; each dial can be off."""
-    costs = _costs(inputs, shown["two_dials"])
+    costs = costs_of(inputs, shown["two_dials"])
     policies = {name: one.with_plain() for name, one in shown.items()} | {"plain": plain}
     losses = {name: least_losses(one.surface, one.choice, one.test, costs) for name, one in policies.items()}
     groups, two = inputs.corpus.groups, losses["two_dials"]
@@ -243,7 +228,7 @@ def expected_costs(inputs: RunInputs, shown: Mapping[str, PolicyEvaluation], pla
     )
 
 
-def _costs(inputs: RunInputs, dials: PolicyEvaluation) -> dict[str, float]:
+def costs_of(inputs: RunInputs, dials: PolicyEvaluation) -> dict[str, float]:
     """Return the given costs that the dials can save, or equal ones."""
     given = inputs.config.steer.costs
     return reachable_costs(dict.fromkeys(COST_KEYS, 1.0) if given is None else given.model_dump(), dials.table.dials)
@@ -251,9 +236,8 @@ def _costs(inputs: RunInputs, dials: PolicyEvaluation) -> dict[str, float]:
 
 def least_regret(inputs: RunInputs, dials: PolicyEvaluation) -> LeastRegret:
     """Return the cheapest setting on the choice prompts, its cost on test, and its regret against the least there."""
-    costs = _costs(inputs, dials)
-    on_choice = expected_cost(rates_of(dials.surface, dials.choice), costs)
-    index = int(np.lexsort((dials.surface.off, on_choice.round(9)))[0])
+    costs = costs_of(inputs, dials)
+    index = least_cost(dials.surface, dials.choice, costs)
     on_test = expected_cost(rates_of(dials.surface, dials.test), costs)
     cost, regret = float(on_test[index]), float(on_test[index] - on_test.min())
     return LeastRegret(**dict(setting_at(dials, index)), costs=costs, cost=cost, regret=regret)

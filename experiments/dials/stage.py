@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from experiments.dials.by_category import Actions, choose_by_category
-from experiments.dials.counterfactuals import tabulate, write_table
-from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
+from experiments.dials.counterfactuals import OutcomeGenerator, write_table
+from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
+from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
@@ -22,6 +23,8 @@ from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
+from probes.statistics.seeds import named_rng
+from probes.statistics.two_phase import draw
 from scoring.rates import joint_rates
 from steering.actuator import actuator_record
 from steering.dial import CategoryThresholds, Dial
@@ -29,6 +32,8 @@ from steering.dial_file import save_dials
 from steering.writer import Writer
 
 NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
+CHECKED = 48  # test prompts that are answered with the dials themselves too
+AGREES = 0.95  # least share of these on which look-ups and dials agree, for look-ups to stand for all
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
 
@@ -45,25 +50,31 @@ def steer(loaded: LoadedRun) -> None:
     every = loaded.reading
     labels = {"normative": every.corpus.harmful, "epistemic": every.corpus.uncertain}
     reads = {kind: fit_read(every, kind, labels[kind], first_write).among(loaded.answered) for kind in writers}
-    dials, gain, looked_up = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {})
+    dials, gain, looked_up, said = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {}, None)
     model, path = loaded.model, loaded.file("dials.safetensors")
     save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
     test = np.flatnonzero(loaded.corpus.within("test"))
+    checked = test[draw(loaded.corpus.groups[test], CHECKED, named_rng(loaded.config.seed, "look-ups checked"))]
 
-    def complete(dials: Sequence[Dial], what: str) -> list[Completion]:
-        with loaded.reporter.task(f"test prompts with {what}", len(test)) as advance:
-            return loaded.completer.complete(test.tolist(), dials=dials, advance=advance)
+    def complete(dials: Sequence[Dial], rows: Int[np.ndarray, " rows"], what: str) -> list[Completion]:
+        with loaded.reporter.task(f"test prompts with {what}", len(rows)) as advance:
+            return loaded.completer.complete(rows.tolist(), dials=dials, advance=advance)
 
-    def agreement(looked_up: Actions, completions: Sequence[Completion]) -> float:
-        pairs = zip(looked_up[test], completions, strict=True)
+    def agreement(name: str, rows: Int[np.ndarray, " rows"], completions: Sequence[Completion]) -> float:
+        pairs = zip(looked_up[name][rows], completions, strict=True)
         return float(np.mean([action == completion.action for action, completion in pairs]))
 
-    after = complete([replace(dial, by_category=None) for dial in dials], "the dials")
-    write_completions(after, loaded.file("completions_steered.jsonl"))
+    after = [loaded.completions[row] for row in test] if said is None else [said[row] for row in test.tolist()]
     if "pooled" in looked_up:
-        gain = gain | {"as_looked_up": agreement(looked_up["pooled"], after)}
+        pooled = [replace(dial, by_category=None) for dial in dials]
+        share = agreement("pooled", checked, complete(pooled, checked, "the dials"))
+        if share < AGREES:  # the look-ups cannot stand for the dials
+            after = complete(pooled, test, "the dials")
+            share = agreement("pooled", test, after)
+        gain = gain | {"as_looked_up": share}
+    write_completions(after, loaded.file("completions_steered.jsonl"))
     if "by_category" in looked_up:
-        share = agreement(looked_up["by_category"], complete(dials, "thresholds by category"))
+        share = agreement("by_category", checked, complete(dials, checked, "thresholds by category"))
         gain = gain | {"by_category": gain["by_category"].model_copy(update={"as_looked_up": share})}
     lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
     result = {
@@ -92,18 +103,17 @@ def _dial_result(dial: Dial, read: DialRead) -> DialResult:
 
 def _build_dials(
     loaded: LoadedRun, writers: dict[Kind, Writer], reads: dict[Kind, DialRead]
-) -> tuple[list[Dial], Fields, dict[str, Actions]]:
-    """Return the dials, what they gain, and each prompt's action by look-up, pooled and by category."""
+) -> tuple[list[Dial], Fields, dict[str, Actions], list[Completion]]:
+    """Return the dials, what they gain, each prompt's action by look-up, pooled and by category, and completion."""
     config, band = loaded.config.steer, loaded.config.steer.band
-    table = tabulate(loaded, writers, {k: read.probability for k, read in reads.items()}, dead_band=band > 0)
-    policy = evaluate(loaded, table, [read.declining for read in reads.values()])
+    generator = OutcomeGenerator(loaded, [*writers.items()], band > 0)
+    empty = generator.start([read.probability for read in reads.values()])
+    policy = evaluate(loaded, empty, [read.declining for read in reads.values()])
     costs = reachable_costs(config.costs.model_dump(), list(reads)) if config.costs else None
     targets = Targets(reachable_risks(config.limits, list(reads)), config.confidence, costs)
-    surface = _allowed(policy, targets)
-    risks = policy.choice, policy.certification
-    index, certificate = choose_thresholds(surface, *risks, loaded.corpus, targets, loaded.config.seed)
-    thresholds = surface.settings[index].tolist()
+    policy, thresholds, certificate = settle_dials(policy, _allowed(policy, targets), targets, generator)
     gain: Fields = {"certified": certificate}
+    table = policy.table
     looked_up, applied = {"pooled": table.actions_at(thresholds, band)}, dict[Kind, CategoryThresholds]()
     if config.by == "category":
         pooled = dict(zip(writers, thresholds, strict=True))
@@ -131,8 +141,12 @@ def _build_dials(
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
-    over_refusal = float(rates_of(surface.at([index]), policy.choice)["over_refusal"][0])
-    return dials, gain | tradeoff(loaded, policy, writers, over_refusal), looked_up
+    over_refusal = float(
+        rates_of(Surface.over(table, [[tau] for tau in thresholds], band), policy.choice)["over_refusal"][0]
+    )
+    single = settle_one_dial(loaded, writers, policy, over_refusal)
+    said = [generator.said[cell] for cell in enumerate(table.look_up(thresholds, band).tolist())]
+    return dials, gain | tradeoff(loaded, policy, single, over_refusal), looked_up, said
 
 
 def _allowed(policy: PolicyEvaluation, targets: Targets) -> Surface:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from math import nan
 
@@ -33,6 +33,7 @@ MEASURED = (*COUNTED, "facts_lost")
 COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs`, in the order of AXES
 COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one
 REFERENCE = (1.0, 1.0, 1.0)
+UNMEASURED = -2  # in `Risk.failed`: the outcome was not generated
 MOST_POINTS = 60  # of a frontier; more add almost no hypervolume
 Columns = dict[str, Float[np.ndarray, " settings"]]  # by the name of a risk, or of a column of surface.parquet
 
@@ -42,7 +43,7 @@ class Risk:
     """One kind of mistake: the prompts it is counted on, and under which outcomes it occurs."""
 
     rows: Int[np.ndarray, " n"]  # into the corpus
-    failed: Int8[np.ndarray, "n outcomes"]  # 1, or 0; -1: unjudged
+    failed: Int8[np.ndarray, "n outcomes"]  # 1, or 0; -1: unjudged; UNMEASURED
 
 
 def risk_of(
@@ -57,7 +58,8 @@ def risk_of(
     rows = np.flatnonzero((corpus.labelled(label) if label else right) & among)
     actions = table.actions[rows]
     failed = np.isin(actions.astype(str), list(counts)) if label else ~table.right[rows]
-    return Risk(rows, np.where(actions == None, -1, failed).astype(np.int8))  # noqa: E711 - elementwise
+    judged = np.where(actions == None, -1, failed)  # noqa: E711 - elementwise
+    return Risk(rows, np.where(table.known[rows], judged, UNMEASURED).astype(np.int8))
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,12 @@ class Surface:
         """How far the thresholds of each setting are from 0.5, which parts equals."""
         return np.abs(self.settings - 0.5).sum(axis=1)
 
+    @cached_property
+    def shared(self) -> Int[np.ndarray, "prompts outcomes"]:
+        """The number of settings at which each prompt has each outcome."""
+        places = range(int(self.outcome.max()) + 1)
+        return np.stack([(self.outcome == place).sum(axis=0) for place in places], axis=1)
+
     def at(self, index: Sequence[int] | np.ndarray) -> Surface:
         return Surface(self.settings[index], self.outcome[index])
 
@@ -94,10 +102,15 @@ class Surface:
 
 
 def rates_of(surface: Surface, risks: Mapping[str, Risk]) -> Columns:
-    """Return the share of judged prompts that fail, of every risk at every setting; NaN where none is judged."""
+    """Return the share of judged prompts that fail, of every risk at every setting; NaN where none is judged.
+
+    ValueError: outcomes of a setting were not generated.
+    """
     rates = {}
     for name, risk in risks.items():
         failed = surface.failed(risk)
+        if (failed == UNMEASURED).any():
+            raise ValueError(f"{name}: outcomes were not generated at some of these settings")
         with np.errstate(invalid="ignore", divide="ignore"):
             rates[name] = np.asarray((failed > 0).sum(axis=1) / (failed >= 0).sum(axis=1))
     return rates
@@ -212,6 +225,11 @@ def cheapest(
     """Return the setting of least expected cost on the choice prompts at each ratio; of equal ones that nearest 0.5."""
     costs = comparable(axes_of(rates_of(surface, choice))) @ shares.T
     return np.array([np.lexsort((surface.off, own))[0] for own in costs.T.round(9)])
+
+
+def least_cost(surface: Surface, choice: Mapping[str, Risk], costs: Mapping[str, float]) -> int:
+    """Return the setting of least expected cost on the choice prompts; of equal ones that nearest 0.5."""
+    return int(np.lexsort((surface.off, expected_cost(rates_of(surface, choice), costs).round(9)))[0])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, outcome_name, reachable_outcomes, read_table, write_table
+from experiments.dials.counterfactuals import (
+    Counterfactuals,
+    outcome_name,
+    reachable_outcomes,
+    read_table,
+    write_table,
+)
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import PromptBatch

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials.counterfactuals import Counterfactuals, outcome_name, tabulate
+from experiments.dials.counterfactuals import Counterfactuals, OutcomeGenerator, outcome_name
 from experiments.responses.completions import Completer
 from extract.chat.render import render
 from extract.progress import Reporter
@@ -103,15 +103,17 @@ def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(complete
 
     loaded = SimpleNamespace(prompts=longer.prompts, completer=longer, reporter=Reporter(quiet=True))
     loaded.completions = longer.complete(range(len(asked)))
-    writers = {dial.kind: dial.writer for dial in dials}
-    probability = {dial.kind: np.zeros(len(longer.prompts)) for dial in dials}
+    writers = [(dial.kind, dial.writer) for dial in dials]
+    probability = [np.zeros(len(longer.prompts)) for _ in dials]
     found = []
     handle = completer.model.decoder.register_forward_pre_hook(count, with_kwargs=True)
     for shared in (True, False):
         if not shared:
             monkeypatch.setattr("experiments.responses.setting.try_cache_prompts", lambda *_: None)
         computed[0] = 0
-        actions = tabulate(loaded, writers, probability, dead_band=True).actions
+        generator = OutcomeGenerator(loaded, writers, dead_band=True)
+        empty = generator.start(probability)
+        actions = generator.generate(empty, ~empty.known).actions
         found.append((actions.tolist(), computed[0]))
     handle.remove()
     assert found[0][0] == found[1][0]
