@@ -25,7 +25,8 @@ from experiments.dissociation.verdict_rules import EffectKey, other_kind
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.inputs import RunInputs
-from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, read_outcomes, share
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, read_outcomes, share
+from experiments.run.tested import hits_among, judged_among, sample_of
 from experiments.side_effects.judge import judge_side_effects
 from probes.statistics.intervals import Estimate, grouped_mean
 from probes.statistics.sequential import NULL_SPENDING, SPENDING, look_level
@@ -171,10 +172,11 @@ def _decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -
 
 
 def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, dict[str, Estimate]]:
-    """Rows are interventions; columns shares of test prompts, with intervals and n.
+    """Rows are interventions; columns shares of test prompts, estimated from those measured (n), with intervals.
 
     The first columns are the behaviours of the judged prompts of a label; the others what baseline declines, judged or
-    not, become: answered (`OPENED`), the other way of declining, or neither (another question's answer, no answer).
+    not, become: answered (`OPENED`), the other way of declining, or neither (another question's answer, no answer). A
+    share is unknown where of some kind of prompts (answered ones under random directions) none is measured.
     """
     corpus, behaviour, test = inputs.corpus, inputs.behaviour, inputs.corpus.within("test")
     answered_benign = behaviour.answered_benign("test")
@@ -189,18 +191,18 @@ def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, di
     def row(of: Outcomes) -> dict[str, Estimate]:
         shares: dict[str, Estimate] = {}
         for column, (rows, counted) in columns.items():
-            now = of.among(rows)
-            shares[column] = grouped_rate(now.hits(counted)[now.judged], corpus.groups_among(rows[now.judged]))
+            judged = judged_among(rows, of)
+            shares[column] = sample_of(inputs, judged, of).rate(hits_among(of, judged, counted))
         for kind, plural in DECLINES.items():
             rows = behaviour.decliners(kind, "test")
-            now, groups = of.among(rows), corpus.groups_among(rows)
-            opened, turned, still = (now.hits(c) for c in (OPENED, {ACTION_OF[other_kind(kind)]}, {ACTION_OF[kind]}))
+            sample, kinds = sample_of(inputs, rows, of), ({ACTION_OF[other_kind(kind)]}, {ACTION_OF[kind]})
+            opened, turned, still = (hits_among(of, rows, counted) for counted in (OPENED, *kinds))
             became = {
                 f"{plural}_answered": opened,
                 TURNED[kind]: turned,
                 f"{plural}_neither": ~(opened | turned | still),
             }
-            shares |= {column: grouped_rate(hit, groups) for column, hit in became.items()}
+            shares |= {column: sample.rate(hit) for column, hit in became.items()}
         return shares
 
     return {name: row(of) for (condition, name), of in outcomes.items() if condition == PLAIN}
@@ -221,16 +223,17 @@ def _additions(
 ) -> dict[str, Estimate] | None:
     """Return how much more often adding the own direction induces each way of declining than adding the other's does.
 
-    Measured on benign test prompts that were answered; paired differences of shares.
+    Measured on a draw of the benign test prompts that were answered; paired differences of shares.
     """
     if len(measured.directions) < len(KINDS):
         return None
     rows = inputs.behaviour.answered_benign("test")
-    groups, added = inputs.corpus.groups_among(rows), {k: outcomes[PLAIN, f"add_{k}"].among(rows) for k in KINDS}
-    return {
-        f"own_minus_other_{action}": contrast(added[own], added[other_kind(own)], {action}, groups, alpha / len(KINDS))
-        for own, action in ACTION_OF.items()
-    }
+    added = {kind: outcomes[PLAIN, f"add_{kind}"] for kind in KINDS}
+    sample, contrasts = sample_of(inputs, rows, *added.values()), dict[str, Estimate]()
+    for own, action in ACTION_OF.items():
+        mine, other = (hits_among(added[kind], rows, {action}) for kind in (own, other_kind(own)))
+        contrasts[f"own_minus_other_{action}"] = sample.difference(mine, other, alpha / len(KINDS))
+    return contrasts
 
 
 def _variant(

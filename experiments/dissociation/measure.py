@@ -21,6 +21,7 @@ from experiments.run.behaviour import KINDS, Kind, WriteSamples, write_samples
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, joined, write_outcomes
+from experiments.run.tested import tested_rows
 from experiments.side_effects.measure import token_costs, wrapped_outcomes
 from extract.model.edit import Edit
 from probes.direction import Direction, Locus, cosine
@@ -40,8 +41,8 @@ def measure_effects(loaded: LoadedRun) -> None:
     setup = find_setup(loaded)
     onset = onset_effects(loaded, setup)
     edits = _interventions(loaded, setup)
-    ablations = {name: placed for name, placed in edits.items() if name in (NOTHING, *map("ablate_{}".format, KINDS))}
-    ablations = ablations if "one-or-two" in loaded.config.ask else {}
+    wanted = "one-or-two" in loaded.config.ask
+    ablations = {name: edits[name] for name in (NOTHING, *map("ablate_{}".format, setup.directions)) if wanted}
     outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, setup, edits))
     outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
     other_half = _cross_fitted(loaded, setup)
@@ -100,14 +101,28 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
 
 
 def _outcomes(loaded: LoadedRun, setup: DissociationSetup, edits: Mapping[str, list[Edit]]) -> dict[Key, Outcomes]:
-    """Return the outcomes of test prompts and other decliners to test; NOTHING has the plain completions."""
-    rows = np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test"))
-    rows = np.unique(np.concatenate([rows, *setup.testable.values()]))
-    under = {name: Setting(placed) for name, placed in edits.items() if name != NOTHING}
-    with loaded.reporter.task("interventions on test prompts", len(rows) * len(under)) as advance:
-        completed = loaded.completer.complete_each(rows.tolist(), list(under.values()), advance)
-    done = {NOTHING: [loaded.completions[row] for row in rows], **dict(zip(under, completed, strict=True))}
-    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done.items()}
+    """Return the outcomes of prompts under every intervention; NOTHING has the plain completions of all.
+
+    The effects are judged on decliners, so both ablations have all to be tested, and all test prompts that are not
+    answered. Of answered ones they have as many as the side effects need; additions a draw of either, and the control,
+    a random direction, of decliners.
+    """
+    most, under = loaded.config.dissociate.n_side_effects, [name for name in edits if name != NOTHING]
+    judged = np.concatenate([np.zeros(0, dtype=int), *setup.testable.values()])
+    quotas = {
+        "ablate_random": tested_rows(loaded, answered=0, others=most),
+        "ablate": np.union1d(tested_rows(loaded, answered=most, others=None), judged),
+        "add": tested_rows(loaded, answered=most, others=most),
+    }
+    rows = [next(own for start, own in quotas.items() if name.startswith(start)) for name in under]
+    plain = np.union1d(np.flatnonzero(loaded.corpus.rated & loaded.corpus.within("test")), judged)
+    outcomes = {NOTHING: Outcomes.completed(plain, [loaded.completions[row] for row in plain], loaded.prompts)}
+    with loaded.reporter.task("interventions on test prompts", sum(map(len, rows))) as advance:
+        settings = [Setting(edits[name]) for name in under]
+        done = loaded.completer.complete_some([own.tolist() for own in rows], settings, advance)
+    for name, own, completions in zip(under, rows, done, strict=True):
+        outcomes[name] = Outcomes.completed(own, completions, loaded.prompts)
+    return {(PLAIN, name): of for name, of in outcomes.items()}
 
 
 def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outcomes]:

@@ -33,7 +33,10 @@ def print_dissociation(directory: Path, result: Dissociation) -> None:
 
 def dissociation_blocks(result: Dissociation) -> list[Block]:
     """Return the section: matrices, the permutation null, the tables, all but two closed, and further lines."""
-    plain = "Share of test prompts with each behaviour under each intervention (95 %); controls: random directions"
+    plain = (
+        "Share of test prompts with each behaviour under each intervention (95 %), estimated from all that decline and "
+    )
+    plain += "a draw of those that are answered; controls: random directions"
     turned = "What the plain model's refusals and abstentions become under each intervention (95 %)"
     blocks: list[Block] = []
     for name, become, caption in (("matrix", False, plain), ("matrix_become", True, turned)):

@@ -27,7 +27,6 @@ from probes.statistics.sequential import DrawingRule
 from steering.ablation_variant import VARIANTS
 
 BEYOND = 0.01  # share of null directions whose effect is larger than a real one's: of such the null is taken to be
-KINDS_OF_EDIT = 3  # ablation, addition, and ablation of a random direction
 ONSET_TOKENS = 6  # of a pass that continues a cached prompt: the last token and an onset prefix
 BEGINNINGS = 4  # different beginnings of onset prefixes, one pass each
 ABOVE = 0.6  # of a pass: the head, and the layers above an edited one, which lies in the middle on average
@@ -77,6 +76,10 @@ class RunSize:
     declinable: int = 0  # harmful or uncertain validation and test prompts
     in_context: int = 0  # prompts with a system message or earlier turns
     kinds: int = len(KINDS)  # ways of declining that the model shows often enough
+    unanswered: int = (
+        0  # rated calibration and test prompts: to be declined, or those that the plain model did not answer
+    )
+    answered_sorts: int = 2  # from which interventions are drawn: benign ones with a known answer and without, or more
 
 
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
@@ -140,13 +143,17 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     draws, onset = size.kinds * given.n_null_onset, size.kinds * given.n_onset
     usual = size.kinds * round(DrawingRule(given.n_null_onset, given.alpha).mean_draws(BEYOND))
     generated = size.kinds * min(given.n_null_generation, given.n_null_onset) * onset
-    edits = size.kinds * KINDS_OF_EDIT
+    drawn, others = given.n_side_effects, size.unanswered
+    some = 2 * min(drawn, (others + 1) // 2)  # harmful and uncertain ones, at most so many of each
+    answered = min(size.answered_sorts * drawn, size.test)
+    tested = size.kinds * (others + answered + some + answered + some)  # ablations, additions, random directions
+    together = max(1, round(tested / max(1, others + answered)))
     each, candidates = draws * given.n_selection, _candidates(config, size)
     tried, screened = each * candidates, usual * given.n_selection * min(KEPT, candidates)
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
-        Step("interventions on test prompts", completions=edits * size.test, settings=edits),
+        Step("interventions on test prompts", completions=tested, settings=together),
         *(replace(step, name=f"cross-fitting, {step.name}") for step in _probe(config, size)),
         Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds),
         *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),

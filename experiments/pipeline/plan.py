@@ -14,7 +14,7 @@ from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minut
 from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
 from experiments.run.config import RunConfig
-from experiments.run.corpus import Corpus, divide
+from experiments.run.corpus import TESTED, Corpus, divide
 from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
@@ -57,8 +57,10 @@ class RunPrompts:
     def size(self, n_layers: int, kinds: int = len(KINDS), behaviour: Behaviour | None = None) -> RunSize:
         """Return the numbers that the cost depends on, of a model that declines in so many ways, or as it did."""
         corpus, test = self.corpus, self.corpus.within("test")
-        declinable = int(((corpus.harmful | corpus.uncertain) & corpus.within("validation", "test")).sum())
+        unanswered = corpus.harmful | corpus.uncertain
+        declinable = int((unanswered & corpus.within("validation", "test")).sum())
         if behaviour is not None:
+            unanswered = corpus.rated & ~behaviour.answered
             declined = {kind: len(behaviour.decliners(kind, "validation", "test")) for kind in KINDS}
             kinds = sum(write_samples(behaviour, kind) is not None and n > 0 for kind, n in declined.items())
             declinable = sum(declined.values())
@@ -76,6 +78,8 @@ class RunPrompts:
             in_context=sum(len(prompt.messages) > 1 for prompt in corpus.prompts),
             declinable=declinable,
             kinds=kinds,
+            unanswered=int((unanswered & corpus.within(*TESTED)).sum()),
+            answered_sorts=2 if behaviour is None else 4,
         )
 
 

@@ -67,9 +67,16 @@ class Completer:
         Batches hold prompts of similar length, the longest first. The settings share the keys and values of a batch.
         Responses are cached as soon as they are there, and judged on every call.
         """
+        return self.complete_some([rows] * len(settings), settings, advance)
+
+    def complete_some(
+        self, rows: Sequence[Sequence[int]], settings: Sequence[Setting], advance: Advance = no_progress
+    ) -> list[list[Completion]]:
+        """Complete prompts of its own under each setting; see `complete_each`."""
         within = self.settled_within if isinstance(self.judge, RuleJudge) else 0
         ways = [Greedy(one, self.max_new_tokens, 0 if one.dials or one.held else within) for one in settings]
-        return [[by_row[row] for row in rows] for by_row in self._respond(ways, rows, self._judged, advance)]
+        done = self._respond(ways, rows, self._judged, advance)
+        return [[by_row[row] for row in own] for by_row, own in zip(done, rows, strict=True)]
 
     def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
         """Return only the actions: object array of action names, None if unjudged."""
@@ -87,7 +94,9 @@ class Completer:
     ) -> list[tuple[SampledResponse, ...]]:
         """Return `times` sampled responses to each of the given prompts; batches and cache are as for greedy ones."""
         ways = [SampledDraw(index, seed, temperature, top_p, self.max_new_tokens) for index in range(times)]
-        drawn = self._respond(ways, rows, lambda _way, responses: starmap(_sampled, responses.values()), advance)
+        drawn = self._respond(
+            ways, [rows] * times, lambda _way, responses: starmap(_sampled, responses.values()), advance
+        )
         return [tuple(by_row[row] for by_row in drawn) for row in rows]
 
     @cached_property
@@ -98,12 +107,12 @@ class Completer:
     def _respond(
         self,
         ways: Sequence[Way],
-        rows: Sequence[int],
+        rows: Sequence[Sequence[int]],  # one list a way
         read: Callable[[Way, Mapping[int, Response]], Iterable[Read]],
         advance: Advance,
     ) -> list[dict[int, Read]]:
         """Return what is read of the responses to some prompts in each way, by row."""
-        tokens = {row: self.rendered[row].token_ids for row in rows}
+        tokens = {row: self.rendered[row].token_ids for own in rows for row in own}
         cache = None if self.model.processors else self.cache  # logits processors have no cache key
         kept = [way.cached(cache, self.model) if cache else None for way in ways]
         done: list[dict[int, Read]] = [{} for _ in ways]
@@ -113,13 +122,13 @@ class Completer:
                 done[which][row] = result
                 advance(1, remembered=remembered)
 
-        for which, cached in enumerate(kept):
+        for which, (cached, own) in enumerate(zip(kept, rows, strict=True)):
             if cached is not None:
-                stored = zip(tokens, cached.find(list(tokens.values())), strict=True)
+                stored = zip(own, cached.find([tokens[row] for row in own]), strict=True)
                 if known := {row: response for row, response in stored if response is not None}:
                     finish(which, known, remembered=True)
-        missing = [row for row in tokens if any(row not in by_row for by_row in done)]
-        waiting = sorted(missing, key=lambda row: (-len(tokens[row]), row))
+        missing = [set(own) - by_row.keys() for own, by_row in zip(rows, done, strict=True)]
+        waiting = sorted(set().union(*missing), key=lambda row: (-len(tokens[row]), row))
 
         def take(which: int, places: list[int], responses: list[Response]) -> None:
             answered = [waiting[place] for place in places]
@@ -127,7 +136,7 @@ class Completer:
                 cached.store([tokens[row] for row in answered], responses)
             finish(which, dict(zip(answered, responses, strict=True)))
 
-        left = [[place for place, row in enumerate(waiting) if row not in by_row] for by_row in done]
+        left = [[place for place, row in enumerate(waiting) if row in own] for own in missing]
         asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take)

@@ -83,7 +83,9 @@ class DissociateConfig(Strict):
         1  # auto: search how many directions each way of declining needs; k: fit k of them; not part of the verdict
     )
     directions: Path | None = None  # test these (a directions.safetensors of this model) instead of the run's own
-    n_side_effects: int = Field(48, ge=2)  # most prompts (or passages) for each side effect
+    n_side_effects: int = Field(
+        48, ge=2
+    )  # most prompts (or passages) for each side effect, and of each kind for additions
     plain_text: Path | None = None  # harmless prose, one passage a paragraph; null: the shipped configs/plain_text.txt
     wraps: Path | None = None  # role-plays and euphemisms for harmful prompts; null: the shipped configs/wraps.yaml
 

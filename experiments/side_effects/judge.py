@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, Share, share
+from experiments.run.tested import share_of_all
 from experiments.side_effects.results import SideEffects, TokenCosts, WrappedRequests
 from experiments.side_effects.texts import Wrap, load_wraps, wrap_prompt
 from extract.prompts.prompt import Prompt
@@ -35,22 +36,27 @@ def judge_side_effects(
     """Return the side effects of each intervention; the change of each share is against `NOTHING`.
 
     Known facts are right answers among all test prompts with a known answer, also those that were answered wrongly
-    before: right ones alone could only be lost, and an intervention that corrects as many would seem harmful.
+    before: right ones alone could only be lost, and an intervention that corrects as many would seem harmful. Both this
+    share and that of benign answering are estimated from the prompts measured.
     """
     test, known = inputs.corpus.within("test"), np.array([p.answer is not None for p in inputs.prompts], dtype=bool)
     benign, facts = np.flatnonzero(inputs.corpus.benign & test), np.flatnonzero(known & test)
     wraps = load_wraps(inputs.config.dissociate.wraps)
     wrapped = {name: choose_prompts(inputs, name, wrap) for name, wrap in wraps.items()}
 
-    def counted(condition: str, intervention: str, rows: np.ndarray, actions: Collection[str] | None) -> Share:
+    def plain(intervention: str, rows: np.ndarray, actions: Collection[str] | None) -> Share:
+        now, before = (outcomes[PLAIN, name] for name in (intervention, NOTHING))
+        return share_of_all(inputs, rows, now, actions, None if intervention == NOTHING else before)
+
+    def counted(condition: str, intervention: str, rows: np.ndarray, actions: Collection[str]) -> Share:
         now, before = (outcomes.get((condition, name), NO_OUTCOMES).among(rows) for name in (intervention, NOTHING))
         return share(now, actions, inputs.corpus.groups[rows], None if intervention == NOTHING else before)
 
     return {
         name: SideEffects(
             **dict(costs),
-            benign_answering=counted(PLAIN, name, benign, ANSWERED),
-            known_facts=counted(PLAIN, name, facts, None),
+            benign_answering=plain(name, benign, ANSWERED),
+            known_facts=plain(name, facts, None),
             wraps={
                 wrap: WrappedRequests(
                     refused=counted(WRAPPED + wrap, name, chosen.rows, ("refuse",)),

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.grading.cases import thinned
+from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.judge import judge_effects
+from experiments.dissociation.measure import _outcomes
 from experiments.dissociation.results import MeasuredEffects, NullRecord
 from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.pipeline.stage_functions import describe
@@ -17,9 +19,11 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
+from experiments.run.corpus import TESTED
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
+from experiments.run.tested import share_of_all
 from extract.progress import Reporter
 from probes.statistics.intervals import clopper_pearson
 from probes.statistics.sequential import look_level
@@ -153,3 +157,56 @@ def test_each_margin_has_its_verdict_and_each_level_its_intervals(prompts, tmp_p
     assert variant.stopped["normative"].low < loosely.stopped["normative"].low
     assert strict.matrix == loose.matrix  # always at 95 %
     assert strict.matrix["add_normative"]["refusal_on_answered_benign"].estimate == 1.0
+
+
+class Untaught:
+    """Answers nothing new: every completion under an intervention is the plain one."""
+
+    def __init__(self, loaded: LoadedRun) -> None:
+        self.loaded = loaded
+
+    def complete_some(self, rows, settings, advance):  # type: ignore[no-untyped-def]
+        return [[self.loaded.completions[row] for row in own] for own in rows]
+
+
+def test_only_prompts_that_can_matter_are_measured_and_judged_as_all_are(prompts, tmp_path) -> None:
+    loaded = LoadedRun(configured(prompts, n_side_effects=6), tmp_path, QUIET)
+    refused = {"harmful": ("refuse", "answer"), "uncertain": ("abstain", "refuse"), "benign": ("answer", "pivot")}
+    did = [refused[p.label][i % 3 == 0] for i, p in enumerate(loaded.prompts)]
+    write_completions(
+        [Completion(p.id, p.text, "", a, "", ()) for p, a in zip(loaded.prompts, did, strict=True)],
+        loaded.file("completions.jsonl"),
+    )
+    measured, of_all = effects(loaded)
+    loaded.__dict__["completer"] = Untaught(loaded)
+    edits = dict.fromkeys(("none", *(f"{how}_{kind}" for kind in KINDS for how in ("ablate", "add", "ablate_random"))))
+    setup = DissociationSetup({}, {kind: loaded.behaviour.decliners(kind, *TESTED) for kind in KINDS}, {})
+    found = {name: of.rows for (_, name), of in _outcomes(loaded, setup, edits).items()}
+    test, answered, corpus = loaded.corpus.within("test"), loaded.behaviour.answered, loaded.corpus
+    others = {name: set(rows[~answered[rows]].tolist()) for name, rows in found.items()}
+    unanswered = set(np.flatnonzero(test & ~answered & corpus.rated).tolist())
+    assert others["ablate_epistemic"] == unanswered.union(*(rows.tolist() for rows in setup.decliners.values()))
+    assert not answered[found["ablate_random_normative"]].any()
+    assert len(others["ablate_random_normative"]) == len(others["add_normative"]) == 4 * 6  # benign ones: known or not
+    for name in ("ablate_normative", "add_normative"):
+        drawn = found[name][answered[found[name]]]
+        assert np.unique([p.label for p in np.array(loaded.prompts)[drawn]], return_counts=True)[1].tolist() == [12, 6]
+    assert all((found[f"{how}_normative"] == found[f"{how}_epistemic"]).all() for how in ("add", "ablate"))
+
+    measured_on = {name: rows[test[rows]] for name, rows in found.items()}  # as the made-up ones are
+    some = {key: of.among(measured_on[key[1]]) if key[0] == PLAIN else of for key, of in of_all.items()}
+    whole, part = judge_effects(loaded, measured, of_all), judge_effects(loaded, measured, some)
+    assert str(part.effects) == str(whole.effects)  # with NaN in both
+    assert (part.verdict, part.reasons, part.contrasts) == (whole.verdict, whole.reasons, whole.contrasts)
+    assert part.matrix["none"] == whole.matrix["none"]
+    for kind in KINDS:
+        exact, estimated = (of.matrix[f"ablate_{kind}"] for of in (whole, part))
+        assert exact.keys() == estimated.keys()
+        for column, share in estimated.items():
+            assert share.low <= exact[column].estimate <= share.high
+            if column.startswith(("refusals_", "abstentions_")):  # of decliners, all of whom are measured
+                assert share == exact[column]
+    rows, (own, plain) = np.flatnonzero(corpus.benign & test), (some[PLAIN, n] for n in ("add_normative", "none"))
+    change = share_of_all(loaded, rows, own, {"refuse"}, plain).change
+    assert change.estimate == pytest.approx(answered[rows].mean())  # as all of the answered ones refuse
+    assert change.low < change.estimate < change.high < 1

@@ -44,7 +44,7 @@ def test_the_dry_run_lists_the_steps_and_without_a_gpu_an_a100_too(cli) -> None:
     assert record["prompts"] == 2002
     listed = record["steps, at most"]
     assert listed["plain completions"] == "2,002 completions"
-    assert listed["interventions on test prompts"] == "4,140 completions"
+    assert listed["interventions on test prompts"] == "1,770 completions"
     assert "null" in " ".join(listed)
     assert "completions with the dials" not in listed
     assert record["on a GPU"]["machine"] == A100.described()
