@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -26,7 +25,7 @@ from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
-from probes.statistics.sequential import NULL_SPENDING, DrawingRule, look_level
+from probes.statistics.sequential import DrawingRule
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
@@ -67,8 +66,7 @@ def permuted_null(
     Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    level = look_level(looks(loaded), config.alpha, NULL_SPENDING)
-    rule = DrawingRule(max(config.n_null_onset, ceil(1 / level - 1e-9) - 1), level)
+    rule = DrawingRule.at_look(looks(loaded), config.n_null_onset, config.alpha)
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
     def stopped(behaviour: Kind, direction: Direction) -> float:

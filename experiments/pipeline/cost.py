@@ -80,6 +80,7 @@ class RunSize:
         0  # rated calibration and test prompts: to be declined, or those that the plain model did not answer
     )
     answered_sorts: int = 2  # from which interventions are drawn: benign ones with a known answer and without, or more
+    of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
 
 
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
@@ -140,8 +141,9 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
-    draws, onset = size.kinds * given.n_null_onset, size.kinds * given.n_onset
-    usual = size.kinds * round(DrawingRule(given.n_null_onset, given.alpha).mean_draws(BEYOND))
+    rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
+    draws, onset = size.kinds * rule.n, size.kinds * given.n_onset
+    usual = size.kinds * round(rule.mean_draws(BEYOND))
     generated = size.kinds * min(given.n_null_generation, given.n_null_onset) * onset
     drawn, others = given.n_side_effects, size.unanswered
     some = 2 * min(drawn, (others + 1) // 2)  # harmful and uncertain ones, at most so many of each

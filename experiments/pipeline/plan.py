@@ -38,12 +38,14 @@ class RunPrompts:
     corpus: Corpus
     rendered: Sequence[Rendered]
     read: int  # answered prompts and others
+    of_groups: float = 1.0  # see `RunSize`
 
     def drawn(self, limit: int | None, limit_dual_use: int | None, seed: int) -> RunPrompts:
         """Return the same with fewer prompts answered, as a run draws them."""
         row_of = {prompt.id: row for prompt, row in zip(self.corpus.prompts, self.rendered, strict=True)}
         corpus = self.corpus.drawn(limit, limit_dual_use, seed)
-        return RunPrompts(corpus, [row_of[prompt.id] for prompt in corpus.prompts], self.read)
+        rendered = [row_of[prompt.id] for prompt in corpus.prompts]
+        return RunPrompts(corpus, rendered, self.read, self.of_groups * corpus.share_of_groups(self.corpus))
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -80,6 +82,7 @@ class RunPrompts:
             kinds=kinds,
             unanswered=int((unanswered & corpus.within(*TESTED)).sum()),
             answered_sorts=2 if behaviour is None else 4,
+            of_groups=self.of_groups,
         )
 
 

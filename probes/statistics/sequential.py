@@ -79,6 +79,12 @@ class DrawingRule:
         if self.alpha * (self.n + 1) < 1 - ROUNDING:
             raise ValueError(f"the smallest p-value of {self.n} draws is {1 / (self.n + 1):.3g}, above {self.alpha:g}")
 
+    @classmethod
+    def at_look(cls, looks: tuple[float, ...], n: int, alpha: float) -> DrawingRule:
+        """Return the rule of a null at the last of some looks; more than n draws where its level needs them."""
+        level = look_level(looks, alpha, NULL_SPENDING)
+        return cls(max(n, ceil(1 / level - ROUNDING) - 1), level)
+
     def stops(self, exceeds: Bool[np.ndarray, " draws"]) -> int | None:
         """Return the number of draws after which the test stops; None if it goes on after these."""
         beyond = np.cumsum(exceeds[: self.n])

@@ -118,3 +118,11 @@ def test_what_it_saves_and_costs(share: float, draws: float, power: float) -> No
     rule = DrawingRule(199, 0.05)
     assert rule.mean_draws(share) == pytest.approx(draws, abs=0.5)
     assert rule.power(share) == pytest.approx(power, abs=0.01)
+
+
+@pytest.mark.parametrize(("looks", "n", "level"), [((1.0,), 199, 0.05), ((0.25,), 199, 0.025), ((0.01,), 199, 0.005),
+                                                  ((0.25,), 19, 0.025)])  # fmt: skip
+def test_a_null_at_a_look_draws_as_many_as_its_level_needs(looks, n: int, level: float) -> None:
+    rule = DrawingRule.at_look(looks, n, 0.05)
+    assert rule.alpha == pytest.approx(level)
+    assert rule.n == max(n, round(1 / level) - 1)
