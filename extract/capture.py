@@ -24,6 +24,7 @@ from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
 from extract.model.edit import Pass, reader
+from extract.model.kept_prompts import KeptPrompts
 from extract.model.padded_batch import Batch
 from extract.store.shards import CapturedShard
 
@@ -61,6 +62,7 @@ class Capturer:
     background: BackgroundThread
     prefixes: Sequence[CachedPrefix] = ()  # the longest first
     advance: Callable[[int], None] = field(default=lambda rows: None)
+    kept: KeptPrompts | None = None  # takes the keys and values of the prompts that it wants
 
     @property
     def dtype(self) -> torch.dtype:
@@ -124,8 +126,12 @@ class Capturer:
         def keep(layer: int, stream: Tensor) -> None:
             picked[spec.layers.index(layer)] = pick(stream).to(self.dtype)
 
+        kept, before = self.kept, [tuple(row.token_ids[:-1]) for row in rows]
+        keeps = kept is not None and not self.model.edits and any(map(kept.wants, before))
         past = prefix.copies(len(rows)) if prefix else None
-        self.model.capture(batch, spec.site, spec.layers, keep, past)
+        past = self.model.capture(batch, spec.site, spec.layers, keep, past, every_layer=keeps)
+        if kept is not None and keeps:
+            kept.keep(before, past, [0] * len(rows), skipped)
         return picked
 
     def _answered(self, rows: Sequence[Rendered]) -> tuple[list[Rendered], list[tuple[int, ...]]]:

@@ -22,6 +22,7 @@ from extract.chat.render import Rendered
 from extract.chat.template import template_identity
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from extract.model.kept_prompts import KeptPrompts
 from extract.prompts.prompt import Prompt, prompts_hash
 from extract.store.hdf5 import TORCH_TYPES
 from extract.store.identity import Identity
@@ -38,6 +39,7 @@ def extract(
     path: str | os.PathLike[str],
     spec: CaptureSpec = EVERYTHING,
     *,
+    kept: KeptPrompts | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
@@ -46,6 +48,7 @@ def extract(
     Args:
         rendered: the prompts' tokens and roles, one for each, from `extract.chat.render.render`.
         spec: what is captured: site, layers, positions, tokens of the response, dtype.
+        kept: takes the keys and values of prompts that are continued later, from the same passes.
         progress: called with the number of finished prompts and the total.
         say: called with a message for the user, for example when memory ran out and batches became smaller.
 
@@ -60,7 +63,7 @@ def extract(
         done += rows
         progress(min(done, len(prompts)), len(prompts))
 
-    with Extraction(model, prompts, rendered, Path(path), spec, advance=advance, say=say) as extraction:
+    with Extraction(model, prompts, rendered, Path(path), spec, kept=kept, advance=advance, say=say) as extraction:
         missing = extraction.files.missing()
         advance(len(prompts) - sum(len(extraction.files.rows(shard)) for shard in missing))
         written: Future[None] | None = None  # one shard is written while the next is computed
@@ -86,6 +89,7 @@ class Extraction:
         spec: CaptureSpec,
         *,
         locked: bool = False,
+        kept: KeptPrompts | None = None,
         advance: Callable[[int], None] = lambda rows: None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -98,7 +102,7 @@ class Extraction:
         self.files = ShardFiles(path, identity, len(prompts), model.d_model)
         self._prompts, self._rendered, self._locked = prompts, rendered, locked
         budget = TokenBudget.on(model.device, spec.token_budget, say)
-        self._unprefixed = Capturer(model, known, budget, BackgroundThread(), (), advance)
+        self._unprefixed = Capturer(model, known, budget, BackgroundThread(), (), advance, kept)
         self._one = threading.Lock()  # a model is used by one thread at a time
         self._open = ExitStack()
 

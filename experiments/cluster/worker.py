@@ -121,6 +121,7 @@ class Worker:
             loaded.file("activations.h5"),
             loaded.config.extract,
             locked=True,
+            kept=loaded.kept,
             say=loaded.reporter.say,
         )
         return self._closing.enter_context(extraction)

@@ -35,7 +35,7 @@ def _extract(loaded: LoadedRun) -> None:
     rendered = read.rendered  # a template error comes before the progress bar
     given = loaded.model, read.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
     with loaded.reporter.counted("extracting activations", resumed=True) as progress:
-        extract(*given, progress=progress, say=loaded.reporter.say)
+        extract(*given, kept=loaded.kept, progress=progress, say=loaded.reporter.say)
 
 
 def check_extraction(loaded: LoadedRun) -> None:

@@ -20,6 +20,7 @@ from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
 from extract.model.decoding import SampledResponse
 from extract.model.edit import Edit
+from extract.model.kept_prompts import KeptPrompts
 from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import contrasted_action
@@ -45,6 +46,7 @@ class Completer:
     say: Callable[[str], None] = lambda line: None
     pool: Pool | None = None  # whose workers answer; None: this model
     settled_within: int = 0  # an answer that the rules take for settled ends where at most so many tokens are left
+    kept: KeptPrompts | None = None  # keys and values of prompts that were read before
     contrast: bool = False  # a decline is the one of its prompt's way, however it is worded
 
     def complete(
@@ -139,7 +141,7 @@ class Completer:
         left = [[place for place, row in enumerate(waiting) if row in own] for own in missing]
         asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
-            answer(self.model, self.budget, ways, asked, take)
+            answer(self.model, self.budget, ways, asked, take, self.kept)
             return done
         for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
             for which, places, responses in taken:

@@ -16,6 +16,7 @@ from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.extraction import versions
 from extract.model.chat_model import ChatModel
+from extract.model.kept_prompts import KeptPrompts
 from extract.model.loading import open_model
 from extract.model.source import resolve
 from extract.prompts.prompt import prompts_hash
@@ -54,6 +55,11 @@ class LoadedRun(RunInputs):
         return rendered
 
     @cached_property
+    def kept(self) -> KeptPrompts:
+        """The keys and values of the answered prompts, from whichever pass reads them first."""
+        return self.of.kept if self.of is not None else KeptPrompts(self.model, [r.token_ids for r in self.rendered])
+
+    @cached_property
     def completer(self) -> Completer:
         settings = self.config.generate
         return Completer(
@@ -67,6 +73,7 @@ class LoadedRun(RunInputs):
             say=self.reporter.say,
             pool=self.pool,
             settled_within=settings.settled_within,
+            kept=self.kept,
             contrast=self.config.prompts.contrast is not None,
         )
 

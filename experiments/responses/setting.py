@@ -30,6 +30,7 @@ from extract.model.continuation import (
 )
 from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
+from extract.model.kept_prompts import KeptPrompts
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from scoring.fields import states
@@ -82,8 +83,14 @@ def _until(settled: Settled, row: int, tokens: list[int]) -> list[int]:
 class PromptBatch:
     """A batch of prompts; the keys and values before each prompt's last token are computed once for all settings."""
 
-    def __init__(self, model: ChatModel, rendered: Sequence[Rendered], prompts: Sequence[Prompt] = ()) -> None:
-        self._model, self.rendered, self._prompts = model, rendered, prompts
+    def __init__(
+        self,
+        model: ChatModel,
+        rendered: Sequence[Rendered],
+        prompts: Sequence[Prompt] = (),
+        kept: KeptPrompts | None = None,
+    ) -> None:
+        self._model, self.rendered, self._prompts, self._kept = model, rendered, prompts, kept
 
     def responses(
         self, setting: Setting, places: Sequence[int], max_new_tokens: int, settled_within: int = 0
@@ -128,7 +135,7 @@ class PromptBatch:
 
     @cached_property
     def _cached(self) -> CachedPrompts | None:
-        return try_cache_prompts(self._model, self._model.batch(self.rendered))
+        return try_cache_prompts(self._model, self._model.batch(self.rendered), self._kept)
 
     def _from_the_start(self, setting: Setting, places: Sequence[int], max_new_tokens: int) -> list[list[int]]:
         """Answer with a prefill of its own: where the prompts are changed or read, or cannot be continued."""
@@ -223,13 +230,20 @@ class Asked:
         ]
 
 
-def answer(model: ChatModel, budget: TokenBudget, ways: Sequence[Way], asked: Asked, take: Take) -> None:
+def answer(
+    model: ChatModel,
+    budget: TokenBudget,
+    ways: Sequence[Way],
+    asked: Asked,
+    take: Take,
+    kept: KeptPrompts | None = None,
+) -> None:
     """Answer prompts in batches, which become smaller if memory runs out; `take` is called as responses come."""
     wanted = [set(each) for each in asked.places]
 
     def work(places: list[int]) -> None:
         prompts = [asked.prompts[place] for place in places] if asked.prompts else ()
-        batch = PromptBatch(model, [asked.rendered[place] for place in places], prompts)
+        batch = PromptBatch(model, [asked.rendered[place] for place in places], prompts, kept)
         for which, left in enumerate(wanted):
             if own := [i for i, place in enumerate(places) if place in left]:
                 responses, answered = ways[which].respond(batch, own), [places[i] for i in own]
@@ -251,7 +265,7 @@ class Answering:
 
         def work(asked: Asked) -> list[tuple[int, list[int], list[Response]]]:
             taken = list[tuple[int, list[int], list[Response]]]()
-            answer(model, budget, self.ways, asked, lambda *each: taken.append(each))
+            answer(model, budget, self.ways, asked, lambda *each: taken.append(each), loaded.kept)
             return taken
 
         return work

@@ -152,23 +152,28 @@ class ChatModel:
         layers: Sequence[int],
         keep: Callable[[int, Stream], None],
         past_key_values: Any = None,
-    ) -> None:
+        *,
+        every_layer: bool = False,
+    ) -> Any:
         """Run the prompts and call `keep(layer, stream)` for each of `layers`; no layer after the last of them is run.
 
-        With `past_key_values` of a prefix, one copy per row, `batch` and stream hold only the tokens after it.
+        With `past_key_values` of a prefix, one copy per row, `batch` and stream hold only the tokens after it. With
+        `every_layer` all layers run, and all keys and values are returned.
         """
 
         def see(layer: int, stream: Stream, _pass: Pass) -> None:
             keep(layer, stream)
-            if layer == max(layers):
+            if layer == max(layers) and not every_layer:
                 raise _LastLayerCaptured
 
+        extra = {"use_cache": True} if every_layer else {}
+        extra |= {} if past_key_values is None else {"past_key_values": past_key_values}
         with (
             self.editing([reader(site, layer, partial(see, layer)) for layer in layers]),
             torch.inference_mode(),
             suppress(_LastLayerCaptured),
         ):
-            self.run(self.decoder, batch, **({} if past_key_values is None else {"past_key_values": past_key_values}))
+            return getattr(self.run(self.decoder, batch, **extra), "past_key_values", None)
 
     @torch.inference_mode()
     def logits(self, batch: Batch) -> Float[Tensor, "batch time vocabulary"]:

@@ -24,6 +24,7 @@ from extract.errors import UserError
 from extract.model.backends import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site, reader
+from extract.model.kept_prompts import KeptPrompts
 from extract.model.padded_batch import Batch
 
 _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers of a cache that never write into their tensors
@@ -73,14 +74,17 @@ class CachedPrompts:
 
 
 @torch.inference_mode()
-def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
-    """Run all prompt tokens except the last and keep their keys and values, for edits that keep these tokens.
+def cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None = None) -> CachedPrompts:
+    """Run all prompt tokens except the last, or take those kept, for edits that keep these tokens.
 
     That the model can go on from them is checked once, with and without padding, and again for longer prompts. Raises
     UserError if it cannot, as recurrent and hybrid models.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
-    cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
+    if kept is None or model.edits:
+        cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
+    else:
+        cache = kept.read(before)
     cached = CachedPrompts(batch, cache)
     checked, padded = _CHECKED.setdefault(model, {}), bool((batch.attention_mask == 0).any())
     length = batch.tokens.shape[1]
@@ -93,12 +97,12 @@ def cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts:
     return cached
 
 
-def try_cache_prompts(model: ChatModel, batch: Batch) -> CachedPrompts | None:
+def try_cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None = None) -> CachedPrompts | None:
     """Return what `cache_prompts` does, None for a model that cannot go on; one that failed is not tried again."""
     if model in _CANNOT:
         return None
     try:
-        return cache_prompts(model, batch)
+        return cache_prompts(model, batch, kept)
     except UserError:
         _CANNOT.add(model)
         return None
