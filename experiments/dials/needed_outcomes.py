@@ -186,7 +186,7 @@ def settle_dials(
         risks = lower_limits(search.policy.choice), search.policy.certification
         index, certificate = choose_thresholds(allowed, *risks, corpus, targets, seed)
         chosen = allowed.settings[index].tolist()
-        all_of = config.steer.by is not None  # a category may have thresholds far from those of all prompts
+        all_of = config.steer.outcomes == "all" or config.steer.by  # a category's thresholds may be far from the others
         near = thresholds_around(policy, policy.surface.settings if all_of else search.needed(questions))
         search.among([np.union1d(axis, [tau]) for axis, tau in zip(near, chosen, strict=True)])
     return search.among(near), chosen, certificate
@@ -212,7 +212,8 @@ def settle_one_dial(
             needed.append(search.needed(questions))
         if not tried:
             return None
-        near = thresholds_around(policy, np.concatenate(needed))
+        all_of = loaded.config.steer.outcomes == "all"
+        near = thresholds_around(policy, policy.surface.settings if all_of else np.concatenate(needed))
         made = [(search.among(near), writer) for search, writer in tried]
 
     def volume(each: tuple[PolicyEvaluation, Writer]) -> float:

@@ -17,6 +17,7 @@ from steering.actuator import ActuatorRecord
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 TOKEN_READINGS = "token_readings.jsonl"
+CHECKED = 48  # test prompts that are answered with the dials themselves too
 MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds them all
 LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
@@ -192,7 +193,7 @@ class ByCategory(Record):
     right: float | None = None  # share of these whose category it is
     categories: dict[str, CategoryDials] = {}
     changes: dict[str, PairedChange] = {}  # of the joint rates on test, from one threshold for all to these
-    as_looked_up: float | None = None  # share of test prompts whose action with these is the one in the table
+    as_looked_up: float | None = None  # share of CHECKED test prompts whose action with these is the one in the table
     reason: str = ""  # why there are none
 
 
@@ -217,7 +218,7 @@ class SteerResult(Record):
     least_regret: LeastRegret | None = None
     by_category: ByCategory | None = None  # where asked for
     no_opening: str = ""  # why there are no further directions, where they are asked for
-    as_looked_up: float | None = None  # share of test prompts whose action with dials is the one in the table
+    as_looked_up: float | None = None  # share of CHECKED test prompts whose action with dials is the one in the table
 
     def on_axis(self, rates: JointRates, axis: str, when: When | None = None) -> Estimate:
         """Return a rate on an axis of the trade-off; `uncertain_mistaken` has limits where measured (`when`)."""

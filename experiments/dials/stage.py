@@ -14,7 +14,7 @@ from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
+from experiments.dials.results import CHECKED, COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
 from experiments.dials.surface import Columns, Surface, paired_changes, rates_of, test_columns
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
@@ -32,7 +32,6 @@ from steering.dial_file import save_dials
 from steering.writer import Writer
 
 NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
-CHECKED = 48  # test prompts that are answered with the dials themselves too
 AGREES = 0.95  # least share of these on which look-ups and dials agree, for look-ups to stand for all
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 

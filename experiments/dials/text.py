@@ -96,7 +96,7 @@ def dial_lines(result: SteerResult) -> list[str]:
     *axes, last = volume.axes or ["over_refusal", "missed_harm", "overconfidence"]
     lines.append(
         f"Hypervolume on test prompts (the share of the unit cube of {', '.join(axes)} and {last} that a policy "
-        f"dominates; more settings make it larger, so it is no test): {shown}."
+        f"dominates at the thresholds tried; more of them make it larger, so it is no test): {shown}."
     )
     if result.system_lines.reason:
         lines.append(f"No system line was tried: {result.system_lines.reason}.")

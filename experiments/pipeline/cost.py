@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.dials.counterfactuals import reachable_outcomes
-from experiments.dials.results import MOST_PROMPTS
+from experiments.dials.results import CHECKED, MOST_PROMPTS
 from experiments.factors import removal
 from experiments.factors.judge import LABELS
 from experiments.factors.prompt_context import REMOVALS
@@ -55,6 +55,7 @@ class Step:
     repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
     # where first-order effects choose which are made, and the null stops early; None: as many as at most
     least_passes: int | None = None
+    usual_completions: int | None = None  # where a search chooses which are made; each reads its prompt
     settings: int = 1  # completions that share the prefill of their prompt
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
 
@@ -111,18 +112,26 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     dead_band, given = config.steer.band > 0, config.steer.system_lines
     tested = size.test + size.dual_use_test
     both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (size.kinds, 1))
-    two, one = both * size.prompts * bool(size.kinds), alone * size.prompts
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (size.kinds, ", at two places")
+    n = size.prompts * bool(size.kinds)
+
+    def outcomes(what: str, each: int, times: int) -> Step:
+        """Count all outcomes, and those that results usually rest on: of half the prompts two, of the others one."""
+        usual = None if config.steer.outcomes == "all" or config.steer.by else round(1.5 * n * times)
+        return Step(f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual)
+
     return [
-        Step("every outcome of the two gates", completions=two, settings=both),
+        outcomes("the two gates", both, 1),
+        *([outcomes(f"one dial{where}", alone, places)] if config.steer.one_dial else []),
+        Step("test prompts under system lines", completions=len(given) * size.test),
+        Step(
+            "completions with the dials", completions=tested * bool(size.kinds), usual_completions=min(CHECKED, tested)
+        ),
         *(
-            [Step(f"every outcome of one dial{where}", completions=places * one, settings=alone)]
-            if config.steer.one_dial
+            [Step("completions with thresholds by category", completions=min(CHECKED, tested))]
+            if config.steer.by
             else []
         ),
-        Step("test prompts under system lines", completions=len(given) * size.test),
-        Step("completions with the dials", completions=tested * bool(size.kinds)),
-        *([Step("completions with thresholds by category", completions=tested)] if config.steer.by else []),
     ]
 
 
@@ -295,10 +304,12 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
             together = min(rows, passes)
             one = forward(together * step.tokens_a_pass, together * step.distributions)
             spent += passes / together * one * step.layers * min(step.repeats, used.repeats)
-        if step.completions:  # each setting answers a batch of prompts by itself
-            full, rest = divmod(step.completions / step.settings, batches.completions)
-            spent += full * answering(batches.completions, step.settings)
-            spent += answering(rest, step.settings) if rest else 0.0
+        usually = step.usual_completions if used.screened else None
+        completions, settings = (step.completions, step.settings) if usually is None else (usually, 1)
+        if completions:  # each setting answers a batch of prompts by itself
+            full, rest = divmod(completions / settings, batches.completions)
+            spent += full * answering(batches.completions, settings)
+            spent += answering(rest, settings) if rest else 0.0
     return spent
 
 

@@ -191,6 +191,8 @@ class SteerConfig(Strict):
     confidence: float = Field(0.95, ge=0.5, lt=1)  # of the certified limits
     costs: CostsConfig | None = None  # given: choose the cheapest certified point; null: the largest safety margin
     by: Literal["category"] | None = None  # thresholds of their own for the categories in which they are certified
+    # of the gates, that are generated: those that a choice or a comparison rests on, or all, for whole frontiers
+    outcomes: Literal["needed", "all"] = "needed"
     one_dial: bool = True  # also answer every prompt under a single dial for both, to compare the two with
     system_lines: tuple[str, ...] = SYSTEM_LINES  # compared with the dials: each alone, first in the system message
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.dials import needed_outcomes
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
-from experiments.dials.needed_outcomes import settle_dials
+from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, choose_thresholds
-from experiments.dials.policies import (  # fmt: skip
+from experiments.dials.policies import (
     PolicyEvaluation,
     costs_of,
     evaluate,
@@ -121,3 +122,31 @@ def test_what_is_chosen_and_certified_is_as_from_the_whole_table(case) -> None:
     assert chosen(policy, on_grid) == chosen(whole, on_grid)
     rows = _surface_rows(policy, thresholds, inputs.config.steer.band)  # every prompt has its outcome at all of them
     assert len(rows) >= len(policy.surface.settings) > 1
+
+
+def test_one_dial_is_compared_at_thresholds_around_what_its_places_rest_on(monkeypatch) -> None:
+    inputs, table = made_up(1.2, 1.0, {})
+    dials = evaluate(inputs, table, [inputs.corpus.harmful, inputs.corpus.uncertain])
+    declined = np.where(inputs.corpus.harmful, "refuse", "abstain").astype(object)
+    opened = {"late": np.full(len(declined), "answer"), "early": np.where(np.arange(len(declined)) % 5, "answer", None)}
+    made = {name: Counterfactuals(("either",), ((1,), (-1,)), table.probability.max(axis=0)[None],
+                                  np.column_stack([declined, did]).astype(object), np.zeros((len(did), 2), dtype=bool))
+            for name, did in opened.items()}  # fmt: skip
+    models = {name: Whole(one, inputs) for name, one in made.items()}
+    monkeypatch.setattr(needed_outcomes, "either_writers", lambda *_: list(models))
+    monkeypatch.setattr(needed_outcomes, "OutcomeGenerator", lambda _loaded, writers, _band: models[writers[0][1]])
+    for model in models.values():
+        model.start = lambda _, model=model: replace(
+            model.table, generated=np.zeros(model.table.right.shape, dtype=bool)
+        )
+    policy, writer = settle_one_dial(inputs, {}, dials, 0.05)
+    whole = evaluate(inputs, made[writer], [~inputs.corpus.benign])
+    assert writer == "late"  # the other leaves a fifth of what it permits unjudged
+    assert 0 < model.generated < made[writer].actions.size
+    costs = cost_shares(costs_of(inputs, dials))
+
+    def compared(one: PolicyEvaluation) -> list[float]:
+        places = [matched_setting(one.surface, one.choice, 0.05), *cheapest(one.surface, one.choice, costs)]
+        return one.surface.settings[places, 0].tolist()
+
+    assert compared(policy) == compared(whole)

@@ -71,7 +71,7 @@ def test_everything_is_said() -> None:
         "known facts lost at most 5% takes 59 independent prompts of which none fails; there are 10, good for 26.0%",
         "Two dials do better than one, least expected cost of a mistake on test prompts: the dials 0.050, one dial 0",
         "saved +0.200 [+0.100, +0.300]",
-        "more settings make it larger, so it is no test): the dials 0.900; one dial 0.900; no change 0.900.",
+        "more of them make it larger, so it is no test): the dials 0.900; one dial 0.900; no change 0.900.",
         "costs over-refusal 1, missed harm 10, uncertain prompts answered firmly or refused 2",
     ):
         assert part in said, part
