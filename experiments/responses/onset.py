@@ -22,7 +22,7 @@ from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from extract.chat.render import Rendered
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import continued_log_probs
+from extract.model.continuation import continued_log_probs, log_probs_of
 from extract.model.edit import Edit, Pass, Site
 
 TokenIds = tuple[int, ...]
@@ -132,6 +132,7 @@ class OnsetScorer:
         for kind, prefixes in onsets.prefixes.items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
+        self._tokens = sorted({token for of_kind in onsets.prefixes.values() for prefix in of_kind for token in prefix})
 
     def log_odds(self, edits: Sequence[Edit] = ()) -> dict[str, Float[np.ndarray, " prompts"]]:
         """Return the onset log-odds of each kind: log(P + eps) - log(1 - P + eps), in nats (Arditi et al.)."""
@@ -172,7 +173,7 @@ class OnsetScorer:
             edits = [Edit(where, layer, partial(watched, layer=layer)) for layer in layers]
             with torch.enable_grad(), self._model.editing(edits):
                 for continuation, parents in _in_few_passes(self._by_parent).items():
-                    log_probs = continued_log_probs(self._model, cached, continuation)
+                    log_probs = continued_log_probs(self._model, cached, continuation)[..., self._tokens]
                     mass = self._mass_of_pass(log_probs, parents)
                     of_kinds = sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)
                     shifts = [shift for _, shift in running.values()]
@@ -191,18 +192,21 @@ class OnsetScorer:
         mass = {kind: torch.zeros(1, device=self._model.device) for kind in KINDS}
         for continuation, parents in _in_few_passes(self._by_parent).items():
             suffix = torch.tensor([list(continuation)], dtype=torch.long, device=self._model.device)
-            log_probs = logits(suffix.expand(self._prompts.n_rows, -1)).float().log_softmax(-1)
+            log_probs = log_probs_of(logits(suffix.expand(self._prompts.n_rows, -1)), self._tokens)
             for kind, of_pass in self._mass_of_pass(log_probs, parents).items():
                 mass[kind] = mass[kind] + of_pass
         return mass
 
-    def _mass_of_pass(self, log_probs: Tensor, parents: Sequence[TokenIds]) -> dict[str, Tensor]:
+    def _mass_of_pass(
+        self, log_probs: Float[Tensor, "prompts steps tokens"], parents: Sequence[TokenIds]
+    ) -> dict[str, Tensor]:
         """Return the probability of the prefixes after some parents, by kind, (prompts,); of kinds that have one."""
+        of = {token: log_probs[..., i] for i, token in enumerate(self._tokens)}
         mass: dict[str, Tensor] = {}
         for parent in parents:
-            before = sum((log_probs[:, i, token] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
+            before = sum((of[token][:, i] for i, token in enumerate(parent)), start=log_probs[:, 0, 0] * 0)
             for kind, token in self._by_parent[parent]:
-                of_prefix = (before + log_probs[:, len(parent), token]).exp()
+                of_prefix = (before + of[token][:, len(parent)]).exp()
                 mass[kind] = mass[kind] + of_prefix if kind in mass else of_prefix
         return mass
 

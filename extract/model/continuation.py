@@ -39,6 +39,8 @@ Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[
 Settled = Callable[[Mapping[int, Sequence[int]]], AbstractSet[int]]
 SETTLED_EVERY = 4  # tokens
 ENDED = 1 / 8  # share of ended rows from which on they are taken out of the batch
+ROOM = 64  # tokens for which a decoding's cache has room before it is copied again
+CACHED_ROWS = 4  # distributions that are computed at once on a CPU, which takes .4 of the time of all at once
 COMPARED = 4  # rows of a batch on which that is checked
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token, or a logit
 
@@ -110,9 +112,16 @@ def try_cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None =
 
 def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
     """Return some rows of the batch, in the given order; `rows` is on the host, as layers may be on several devices."""
-    batch, cache = cached.batch, own_copy(cached.cache)
-    cache.batch_select_indices(rows)
-    return CachedPrompts(replace(batch, tokens=batch.tokens[rows], attention_mask=batch.attention_mask[rows]), cache)
+    return _keep_rows(replace(cached, cache=own_copy(cached.cache)), rows)
+
+
+def _keep_rows(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
+    """Return some rows of a batch whose cache is not used again."""
+    batch = cached.batch
+    cached.cache.batch_select_indices(rows)
+    return CachedPrompts(
+        replace(batch, tokens=batch.tokens[rows], attention_mask=batch.attention_mask[rows]), cached.cache
+    )
 
 
 def own_copy(cache: Any) -> Any:
@@ -131,6 +140,14 @@ def continued_log_probs(
     suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
     logits = _continue(model, cached, suffix.expand(len(cached.batch.tokens), -1), model.model).logits
     return logits.float().log_softmax(-1)
+
+
+def log_probs_of(logits: Float[Tensor, "*rows vocabulary"], tokens: Sequence[int]) -> Float[Tensor, "*rows tokens"]:
+    """Return the log-probabilities of some tokens, in float32; a few distributions at once stay in a core's cache."""
+    flat = logits.reshape(-1, logits.shape[-1])
+    parts = [flat] if flat.device.type != "cpu" else flat.split(CACHED_ROWS)
+    found = torch.cat([part.float().log_softmax(-1)[:, list(tokens)] for part in parts])
+    return found.reshape(*logits.shape[:-1], len(tokens))
 
 
 @torch.inference_mode()
@@ -224,6 +241,43 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
     return bool((last - expected)[likely].abs().max() < CLOSE.get(model.dtype, 1.0))
 
 
+class _RoomyLayer(DynamicLayer):
+    """A cache layer with room for more tokens: a step writes its own and copies none."""
+
+    def __init__(self, layer: DynamicLayer, room: int) -> None:
+        super().__init__()
+        self.__dict__ |= layer.__dict__
+        self.keys: Tensor
+        self.values: Tensor
+        self._room, self._whole = room, list[Tensor]()
+
+    def update(self, keys: Tensor, values: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
+        known, end = (self.keys, self.values), self.keys.shape[-2] + keys.shape[-2]
+        if not self._whole or end > self._whole[0].shape[-2]:
+            self._whole = [
+                torch.cat([old, old.new_empty(*old.shape[:-2], self._room, old.shape[-1])], -2) for old in known
+            ]
+        for whole, new in zip(self._whole, (keys, values), strict=True):
+            whole[..., end - new.shape[-2] : end, :] = new
+        self.keys, self.values = (whole[..., :end, :] for whole in self._whole)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)
+        self._whole = []
+
+
+def _with_room(cached: CachedPrompts, room: int) -> CachedPrompts:
+    """Return a copy that a decoding may extend."""
+    cache = own_copy(cached.cache)
+    if type(cache) is DynamicCache:
+        roomy = (
+            _RoomyLayer(one, room) if type(one) is DynamicLayer and one.is_initialized else one for one in cache.layers
+        )
+        cache.layers = list(roomy)
+    return replace(cached, cache=cache)
+
+
 def likeliest(scores: Float[Tensor, "rows vocabulary"], _rows: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """Return the likeliest token of each row."""
     return scores.argmax(dim=-1)
@@ -245,7 +299,7 @@ def decode_cached(
     """
     responses: list[list[int]] = [[] for _ in cached.batch.tokens]
     ends, over, rows = set(model.eos_ids), set[int](), torch.arange(len(responses))
-    left = replace(cached, cache=own_copy(cached.cache))
+    left = _with_room(cached, min(max_new_tokens, ROOM))
     for step in range(max_new_tokens):
         scores = _next_scores(model, left)
         chosen = choose(scores, rows)
@@ -264,7 +318,7 @@ def decode_cached(
         longer = replace(batch, tokens=torch.cat([batch.tokens, column], dim=1), attention_mask=mask)
         left = replace(left, batch=longer)
         if int((~goes_on).sum()) >= ENDED * len(rows):
-            left, rows = rows_of(left, goes_on.nonzero()[:, 0]), rows[goes_on]
+            left, rows = _keep_rows(left, goes_on.nonzero()[:, 0]), rows[goes_on]
     return responses
 
 

@@ -149,7 +149,8 @@ def said(model: ChatModel, rows: list[Rendered], n: int, processors: list[Logits
 
 
 @pytest.mark.parametrize("name", DECODED)
-def test_it_says_what_generate_says(tiny: Build, name: str) -> None:
+def test_it_says_what_generate_says(tiny: Build, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuation, "ROOM", 3)  # so that the cache grows twice
     model = tiny(name)
     asked = rows(model)
     with model.editing([pushed(model)], [Lowered()]):
@@ -308,3 +309,10 @@ def test_the_model_is_whole_again_after_an_error(tiny: Build) -> None:
     with pytest.raises(UserError, match="stopped"), continuation.upper_layers(model, known):
         raise UserError("stopped")
     assert torch.equal(model.logits(batch), before)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 11), (9, 11), (1, 11)])
+def test_log_probs_of_some_tokens_are_those_of_the_whole_distribution(shape: tuple[int, ...]) -> None:
+    logits = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 30).to(torch.bfloat16)
+    found = continuation.log_probs_of(logits, (4, 0))
+    assert torch.equal(found, logits.float().log_softmax(-1)[..., [4, 0]])
