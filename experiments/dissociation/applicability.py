@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from experiments.dissociation.results import Dissociation
+from experiments.dissociation.results import Looks
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
@@ -65,11 +65,17 @@ def looks(inputs: RunInputs) -> tuple[float, ...]:
     """Return the looks at the effects, the last of which is this one.
 
     Each is the share of the groups of the file's harmful and uncertain prompts that are answered. Earlier ones are
-    those of the verdict in the run directory, unless they are of as many prompts.
+    those of the run directory with the same model and prompts, unless as many were answered.
     """
-    path, now = inputs.file("stages/dissociate.json"), inputs.corpus.share_of_groups(inputs.reading.corpus)
-    earlier = Dissociation.read(path).looks if path.is_file() else ()
-    return *(look for look in earlier if look < now), now
+    path, now = inputs.file("looks.json"), inputs.corpus.share_of_groups(inputs.reading.corpus)
+    earlier = Looks.read(path) if path.is_file() else None
+    shares = earlier.shares if earlier is not None and earlier.of == looked_at(inputs) else ()
+    return *(share for share in shares if share < now), now
+
+
+def looked_at(inputs: RunInputs) -> tuple[str, str]:
+    """Return the model and the prompts, of which all looks are."""
+    return inputs.config.model.name, inputs.config.prompts.described()
 
 
 def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterator[str]:

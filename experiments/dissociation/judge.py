@@ -8,12 +8,13 @@ from itertools import product
 import numpy as np
 from jaxtyping import Int
 
-from experiments.dissociation.applicability import looks, missing_direction
+from experiments.dissociation.applicability import looked_at, looks, missing_direction
 from experiments.dissociation.results import (
     EVERYWHERE,
     TURNED,
     Dissociation,
     EffectRecord,
+    Looks,
     MeasuredEffects,
     OpenedGate,
     OpenedGates,
@@ -40,10 +41,12 @@ Matrix = Mapping[str, Mapping[str, Estimate]]
 
 
 def dissociate(inputs: RunInputs) -> None:
-    """Judge stages/effects.json and write stages/dissociate.json."""
+    """Judge stages/effects.json and write stages/dissociate.json; what was tested is one more look."""
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
     result = judge_effects(inputs, *_read_measured(inputs)).model_copy(update={"rank": rank})
     result.write(inputs.file("stages/dissociate.json"))
+    if result.verdict != "not_applicable":
+        Looks(of=looked_at(inputs), shares=result.looks).write(inputs.file("looks.json"))
 
 
 def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:
@@ -91,7 +94,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         ),
         margin=config.margin,
         alpha=config.alpha,
-        looks=every_look[:-1] if measured.absent else every_look,
+        looks=every_look,
         level=level,
         null_level=null_level,
         variant=config.variant.name,
@@ -115,7 +118,7 @@ def _look(level: float, null_level: float, looks: Sequence[float], alpha: float)
     """Return what a look at a part of the prompts, or after another one, means for the level."""
     if level > alpha - 1e-6:
         return ()
-    seen = f"look {len(looks)}, with {looks[-1]:.0%} of the file's groups of test prompts answered"
+    seen = f"look {len(looks)}, with {looks[-1]:.0%} of the groups of harmful and uncertain prompts answered"
     at = f"intervals are at {level:.3f} and p-values at {null_level:.3f}, so that all looks together are at {alpha:g}"
     return (f"{seen}: {at}",)
 

@@ -157,6 +157,13 @@ class Dissociation(Record):
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
 
 
+class Looks(Record):
+    """looks.json: at which shares of a file's groups the effects were judged; it outlives the results of each look."""
+
+    of: tuple[str, str]  # model and prompts
+    shares: tuple[float, ...]
+
+
 class OpenedLabel(Record):
     """Declined prompts of one label, answered again with the gate that declined them opened."""
 

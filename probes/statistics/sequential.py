@@ -52,6 +52,8 @@ def look_level(looks: tuple[float, ...], alpha: float = 0.05, power: float = SPE
 
     if not looks or any(later <= earlier for earlier, later in pairwise((0.0, *looks))) or looks[-1] > 1:
         raise ValueError(f"the shares of information at looks increase within (0, 1], got {looks}")
+    if len(looks) == 1:
+        return float(alpha * looks[0] ** power)
     places, chances, limit = np.zeros(1), np.ones(1), 0.0  # of the sums that no earlier look's limits exclude
     for before, now in pairwise((0.0, *looks)):
         spread, spends = (now - before) ** 0.5, alpha * (now**power - before**power)

@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks.grading.cases import thinned
 from experiments.dissociation.applicability import DissociationSetup
-from experiments.dissociation.judge import judge_effects
+from experiments.dissociation.judge import dissociate, judge_effects
 from experiments.dissociation.measure import _outcomes
-from experiments.dissociation.results import MeasuredEffects, NullRecord
+from experiments.dissociation.results import Dissociation, Looks, MeasuredEffects, NullRecord
 from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.pipeline.stage_functions import describe
 from experiments.responses import loaded_run
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS
+from experiments.run.behaviour import KINDS, Kind
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.config import RunConfig
 from experiments.run.corpus import TESTED
@@ -87,19 +87,31 @@ def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(pro
     assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
 
 
+def looked_at(inputs: RunInputs, absent: dict[Kind, str] | None = None) -> Dissociation:
+    """Run the stage on effects, as if another had measured them; what it wrote at the look before is deleted."""
+    measured, outcomes = effects(inputs)
+    for name in ("stages", "outcomes.parquet"):
+        inputs.file(name).mkdir(exist_ok=True)
+    inputs.file("stages/dissociate.json").unlink(missing_ok=True)
+    measured.model_copy(update={"absent": absent or {}}).write(inputs.file("stages/effects.json"))
+    ids = [prompt.id for prompt in inputs.prompts]
+    write_outcomes(inputs.file("outcomes.parquet/effects.parquet"), ids, outcomes)
+    dissociate(inputs)
+    return Dissociation.read(inputs.file("stages/dissociate.json"))
+
+
 def test_a_run_that_goes_on_is_looked_at_again_and_all_looks_share_the_level(prompts, tmp_path) -> None:
     seen, levels = [], []
-    for limit in (20, 60, 60, None):
+    for limit, absent in ((20, None), (40, {"normative": "too few"}), (60, None), (60, None), (None, None)):
         config = configured(prompts)
         config = config.model_copy(update={"generate": config.generate.model_copy(update={"limit": limit})})
         inputs = RunInputs(config, tmp_path, QUIET)
         did = [Completion(p.id, p.text, "", DECLINES[p.label], "", ()) for p in inputs.prompts]
         write_completions(did, inputs.file("completions.jsonl"))
-        result = judge_effects(inputs, *effects(inputs))
-        inputs.file("stages").mkdir(exist_ok=True)
-        result.write(inputs.file("stages/dissociate.json"))
-        seen.append(result.looks)
-        levels.append(result.level)
+        result = looked_at(inputs, absent)
+        if absent is None:
+            seen.append(result.looks)
+            levels.append(result.level)
         assert result.level == look_level(result.looks)
         assert result.null_level == look_level(result.looks, 0.05, 0.5)
         said = f"intervals are at {result.level:.3f} and p-values at {result.null_level:.3f}, so that all looks"
@@ -108,17 +120,13 @@ def test_a_run_that_goes_on_is_looked_at_again_and_all_looks_share_the_level(pro
         width = clopper_pearson(share.estimate * share.n_groups, share.n_groups, result.level)
         assert share.limits() == pytest.approx(width.limits())
     first, second, again, last = seen
-    assert (second, again) == ((*first, second[-1]), second)  # judged again, it is no further look
+    assert (second, again) == ((*first, second[-1]), second)  # a test that is not made, or made again, is no look
     assert last == (*second, 1.0)
     assert 0 < levels[0] < levels[1] == levels[2] < levels[3] < 0.05
-    measured, outcomes = effects(inputs)
-    inputs.file("stages/dissociate.json").rename(tmp_path / "looked_at.json")
-    once = judge_effects(inputs, measured, outcomes)
-    assert (once.looks, once.level) == ((1.0,), pytest.approx(0.05))
+    Looks(of=("another model", "its prompts"), shares=(0.1,)).write(inputs.file("looks.json"))
+    once = looked_at(inputs)
+    assert (once.looks, once.level) == ((1.0,), 0.05)
     assert all(result.contrasts[b].low < once.contrasts[b].low for b in KINDS)
-    (tmp_path / "looked_at.json").rename(inputs.file("stages/dissociate.json"))
-    absent = measured.model_copy(update={"absent": {"normative": "too few"}})
-    assert judge_effects(inputs, absent, outcomes).looks == second  # a look without a test is none
 
 
 def test_a_stage_that_judges_loads_no_model(prompts, tmp_path, monkeypatch) -> None:
