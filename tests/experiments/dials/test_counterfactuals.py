@@ -164,8 +164,13 @@ def made_up(*, dead_band: bool) -> Counterfactuals:
 @pytest.mark.parametrize("dead_band", [False, True])
 def test_the_file_holds_the_table(tmp_path, dead_band) -> None:
     table = made_up(dead_band=dead_band)
+    there = np.arange(table.actions.size).reshape(table.actions.shape) % 3 != 1  # some are not generated
+    actions = np.where(there, table.actions, None)
+    table = replace(table, actions=actions, right=table.right & there, generated=there)
     write_table(table, ["a", "b", "c"], ["test"] * 3, tmp_path / "table.jsonl")
     again = read_table(tmp_path / "table.jsonl")
     assert (again.dials, again.outcomes) == (table.dials, table.outcomes)
-    for name in ("probability", "actions", "right"):
+    with pytest.raises(ValueError, match=r"\d prompts have no outcome at these thresholds"):
+        again.actions_at((1.0, 0.0))
+    for name in ("probability", "actions", "right", "known"):
         np.testing.assert_array_equal(getattr(again, name), getattr(table, name))
