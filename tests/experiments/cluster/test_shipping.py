@@ -34,7 +34,7 @@ class Shipped:
         self.reporter, self.parts = Reporter(quiet=True), 0
         generate = SimpleNamespace(batch_size=completer.batch_size)
         self._loaded = SimpleNamespace(
-            model=completer.model, config=SimpleNamespace(generate=generate), reporter=self.reporter
+            model=completer.model, kept=None, config=SimpleNamespace(generate=generate), reporter=self.reporter
         )
 
     def map(self, task: Any, parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:

@@ -69,7 +69,7 @@ def test_both_are_cached_apart_and_workers_stop_alike(completer: Completer, tmp_
     assert (whole, stopped) == (replace(completer, settled_within=0).complete(ALL), completer.complete(ALL))
     assert kept.complete(ALL, advance=steps) == stopped
     assert steps.remembered == 5
-    loaded: Any = type("Loaded", (), {"model": completer.model, "reporter": type("R", (), {"say": print}),
+    loaded: Any = type("Loaded", (), {"model": completer.model, "kept": None, "reporter": type("R", (), {"say": print}),
                                       "config": type("C", (), {"generate": completer})})  # fmt: skip
     work = Answering([Greedy(Setting(), MOST, 5)]).prepare(loaded)
     parts = Asked(completer.rendered, [ALL], PROMPTS).parts(2)
