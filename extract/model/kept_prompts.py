@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 
-SHARE = 1 / 4  # of the memory that is free at first
+SHARE = 1 / 4  # of the memory that would be free without them: processes that share a machine leave room for each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +48,12 @@ class KeptPrompts:
     def __init__(self, model: ChatModel, prompts: Sequence[Sequence[int]], most_bytes: int | None = None) -> None:
         """Keep these prompts, given as token ids, once a pass has read them; by default in a share of free memory."""
         self._model, self._wanted = model, {tuple(prompt[:-1]) for prompt in prompts}
-        free = psutil.virtual_memory().available
-        if model.device.type == "cuda":
-            free = torch.cuda.mem_get_info(model.device)[0]
-        self._left = int(SHARE * free) if most_bytes is None else most_bytes
+        self._most, self._bytes, self._full = most_bytes, 0, False
         self._rows: dict[_Before, _Row] = {}
 
     def wants(self, before: _Before) -> bool:
         """Return whether to keep a prompt, given without its last token, when a pass has read it."""
-        return self._left > 0 and before in self._wanted and before not in self._rows
+        return not self._full and before in self._wanted and before not in self._rows
 
     @torch.inference_mode()
     def keep(self, prompts: Sequence[_Before], cache: Any, n_pad: Sequence[int], n_shared: int = 0) -> None:
@@ -94,9 +91,22 @@ class KeptPrompts:
     def _add(self, prompts: Sequence[_Before], rows: Sequence[_Row]) -> None:
         """Add the rows of one pass, if there is room and one is wanted."""
         wanted = {before: row for before, row in zip(prompts, rows, strict=False) if self.wants(before)}
-        if wanted and (n_bytes := rows[0][0].n_bytes) <= self._left:
-            self._left -= n_bytes
+        if not wanted:
+            return
+        n_bytes = self._bytes + rows[0][0].n_bytes
+        if n_bytes <= (SHARE * (self._bytes + _free(self._model.device)) if self._most is None else self._most):
+            self._bytes = n_bytes
             self._rows |= wanted
+        else:
+            self._full = True
+
+
+def _free(device: torch.device) -> int:
+    """Return the free bytes of a device's memory."""
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + unused
 
 
 def _split(

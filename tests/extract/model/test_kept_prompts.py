@@ -11,6 +11,7 @@ from extract.backoff import TokenBudget
 from extract.capture import Capturer, ResolvedSpec, resolved, shared_prefixes
 from extract.capture_spec import EVERYTHING
 from extract.chat.render import Rendered, render
+from extract.model import kept_prompts
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, cache_prompts, continued_logits, decode_cached, try_cache_prompts
 from extract.model.kept_prompts import KeptPrompts
@@ -89,7 +90,9 @@ def test_only_prompts_that_are_not_kept_are_run_and_then_kept(tiny: Build) -> No
         assert prefilled == n_run * (len(asked[2].token_ids) - 1)
 
 
-def test_memory_bounds_what_is_kept_and_nothing_makes_room_for_another(tiny: Build) -> None:
+def test_memory_bounds_what_is_kept_and_nothing_makes_room_for_another(
+    tiny: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, asked = tiny("llama"), rows(tiny("llama"))
     whole = kept_of(model, asked)
     for row in asked:
@@ -100,6 +103,11 @@ def test_memory_bounds_what_is_kept_and_nothing_makes_room_for_another(tiny: Bui
     for row in (*asked, *asked):
         cache_prompts(model, model.batch([row]), some)
     assert list(some._rows) == [tuple(row.token_ids[:-1]) for row in asked[:2]]
+    monkeypatch.setattr(kept_prompts, "_free", lambda _device: 4 * sizes[0])
+    shared = KeptPrompts(model, [row.token_ids for row in asked])
+    for row in asked:
+        cache_prompts(model, model.batch([row]), shared)  # as if another process took what this one does
+    assert list(shared._rows) == [tuple(asked[0].token_ids[:-1])]
     unwanted = kept_of(model, asked[:1])
     cache_prompts(model, model.batch(asked), unwanted)
     assert list(unwanted._rows) == [tuple(asked[0].token_ids[:-1])]
