@@ -99,7 +99,7 @@ class Corpus:
     def share_of_groups(self, whole: Corpus) -> float:
         """Return the share of a whole corpus' groups of harmful and uncertain prompts that this draw of it has."""
         drawn, every = (of.n_groups(np.flatnonzero(of.harmful | of.uncertain)) for of in (self, whole))
-        return drawn / every
+        return drawn / every if every else 1.0
 
     def independent_groups(self, rows: np.ndarray) -> int:
         """Return the number of groups of some rows, with links through these rows only."""

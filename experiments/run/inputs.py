@@ -16,7 +16,7 @@ from jaxtyping import Int
 from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
-from experiments.run.corpus import Corpus, check_parts, make_corpus
+from experiments.run.corpus import Corpus, check_parts, divide, make_corpus
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
@@ -59,16 +59,22 @@ class RunInputs:
     def prompts(self) -> list[Prompt]:
         if self.of is not None:
             return read_prompts(self.config.prompts, self.config.seed)
-        return [*self.corpus.prompts]
+        every, limits = self.reading.prompts, self._limits
+        if limits == (None, None):
+            return every
+        return [*divide(every, self.config.prompts, self.config.seed).drawn(*limits, self.config.seed).prompts]
 
     @cached_property
     def corpus(self) -> Corpus:
         if self.of is not None:
             return make_corpus(self.prompts, self.config.prompts, self.config.seed)
-        limits = self.config.generate.limit, self.config.generate.limit_dual_use
-        answered = self.reading.corpus.drawn(*limits, self.config.seed)
+        answered = self.reading.corpus.drawn(*self._limits, self.config.seed)
         check_parts(answered, self.config.prompts)
         return answered
+
+    @property
+    def _limits(self) -> tuple[int | None, int | None]:
+        return self.config.generate.limit, self.config.generate.limit_dual_use
 
     @cached_property
     def answered(self) -> Int[np.ndarray, " answered"]:

@@ -14,6 +14,7 @@ from experiments.factors.prompt_context import ambiguous_texts, last_turn, witho
 from experiments.factors.removal import MOST, RemovedRequests, ask_without, choose_requests
 from experiments.factors.results import RemovalResult
 from experiments.run.completion_file import Completion
+from experiments.run.config import QUESTIONS
 from experiments.run.outcomes import Outcomes
 from experiments.triggers.measure import score_last_turn
 from extract.progress import Reporter
@@ -49,8 +50,8 @@ def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> Simp
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "organisms" / "zoo" / "two-knobs")
     refused = np.array([refuses(p) for p in prompts])
     return SimpleNamespace(
-        corpus=corpus_of(prompts), config=SimpleNamespace(seed=0), model=SimpleNamespace(tokenizer=tokenizer),
-        reporter=Reporter(quiet=True), completer=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
+        corpus=corpus_of(prompts), config=SimpleNamespace(seed=0, ask=QUESTIONS),
+        model=SimpleNamespace(tokenizer=tokenizer), reporter=Reporter(quiet=True), completer=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
     )  # fmt: skip
 
 
