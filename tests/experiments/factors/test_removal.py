@@ -51,7 +51,8 @@ def context_of(prompts: list[Prompt], refuses: Callable[[Prompt], bool]) -> Simp
     refused = np.array([refuses(p) for p in prompts])
     return SimpleNamespace(
         corpus=corpus_of(prompts), config=SimpleNamespace(seed=0, ask=QUESTIONS),
-        model=SimpleNamespace(tokenizer=tokenizer), reporter=Reporter(quiet=True), completer=Rule(refuses), behaviour=SimpleNamespace(did=lambda action: refused),
+        model=SimpleNamespace(tokenizer=tokenizer), reporter=Reporter(quiet=True), completer=Rule(refuses),
+        behaviour=SimpleNamespace(did=lambda action: refused),
     )  # fmt: skip
 
 
