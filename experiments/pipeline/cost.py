@@ -55,8 +55,9 @@ class Step:
     repeats: int = 1  # most times that such a pass is repeated, one for each beginning of the onset prefixes
     # where first-order effects choose which are made, and the null stops early; None: as many as at most
     least_passes: int | None = None
-    usual_completions: int | None = None  # where a search chooses which are made; each reads its prompt
+    usual_completions: int | None = None  # where a search chooses which are made, each in a batch of its own
     settings: int = 1  # completions that share the prefill of their prompt
+    kept: bool = False  # whether that prefill is kept from the pass that captured the activations
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
 
 
@@ -118,7 +119,9 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     def outcomes(what: str, each: int, times: int) -> Step:
         """Count all outcomes, and those that results usually rest on: two a prompt (1.3 to 2.5 where measured)."""
         usual = None if config.steer.outcomes == "all" or config.steer.by else 2 * n * times
-        return Step(f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual)
+        return Step(
+            f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual, kept=True
+        )
 
     return [
         outcomes("the two gates", both, 1),
@@ -164,12 +167,12 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
-        Step("interventions on test prompts", completions=tested, settings=together),
+        Step("interventions on test prompts", completions=tested, settings=together, kept=True),
         *(replace(step, name=f"cross-fitting, {step.name}") for step in _probe(config, size)),
-        Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds),
+        Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds, kept=True),
         *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
         replace(_onsets("permuted-label null: onset effects", draws * onset), least_passes=usual * onset),
-        Step("permuted-label null: completions", completions=generated),
+        Step("permuted-label null: completions", completions=generated, kept=True),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
         Step("side effects", texts, size.prompt_tokens + given.kl_tokens, wrapped, settings=1 + size.kinds),
     ]
@@ -208,7 +211,7 @@ MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one qu
 }
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [Step("activations", size.read, size.prompt_tokens)],
-    "respond": lambda config, size: [Step("plain completions", completions=size.prompts)],
+    "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
     "uncertainty": lambda config, size: [
         Step("sampled answers", completions=samples * size.questions, settings=samples)
         for samples in [config.uncertainty.with_default_samples.samples]
@@ -288,11 +291,12 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
         starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
         return max(products, reading, starting) if used.overlapping else products + reading + starting
 
-    def answering(rows: float, settings: int) -> float:
-        """Time a batch of prompts that is read once and answered under each setting."""
+    def answering(rows: float, settings: int, *, kept: bool) -> float:
+        """Time a batch of prompts that is read once, if it is not kept, and answered under each setting."""
         new = used.answers * batches.max_new_tokens
         seen = rows * (batches.prompt_tokens + new / 2) * model.cache
-        return forward(rows * batches.prompt_tokens, rows) + settings * new * forward(rows, rows, seen)
+        reading = 0.0 if kept else forward(rows * batches.prompt_tokens, rows)
+        return reading + settings * new * forward(rows, rows, seen)
 
     spent = 0.0
     for step in steps:
@@ -308,8 +312,8 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
         completions, settings = (step.completions, step.settings) if usually is None else (usually, 1)
         if completions:  # each setting answers a batch of prompts by itself
             full, rest = divmod(completions / settings, batches.completions)
-            spent += full * answering(batches.completions, settings)
-            spent += answering(rest, settings) if rest else 0.0
+            spent += full * answering(batches.completions, settings, kept=step.kept)
+            spent += answering(rest, settings, kept=step.kept) if rest else 0.0
     return spent
 
 

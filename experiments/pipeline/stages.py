@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -41,13 +41,13 @@ def run(
     reporter: Reporter | None = None,
     model: ChatModel | None = None,
     wanted_workers: WorkersWanted | None = None,
-    opened: list[ChatModel] | None = None,
+    opened: dict[str, Any] | None = None,
 ) -> list[str]:
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
-    `model` is the configured one, where it is already loaded; the one that is used is added to `opened`. Wanted Ray
-    workers share extraction, completions and nulls. UserError: the directory cannot be written or another process
-    writes into it, or an input is invalid.
+    `model` is the configured one, where it is already loaded. Runs that are given the same `opened`, first empty, share
+    the model and what is kept of its prompts. Wanted Ray workers share extraction, completions and nulls. UserError:
+    the directory cannot be written or another process writes into it, or an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
@@ -70,8 +70,7 @@ def run(
         from experiments.responses.loaded_run import LoadedRun
 
         loaded = LoadedRun(config, directory)
-        if model is not None:
-            loaded.__dict__["model"] = model
+        loaded.__dict__ |= (opened or {}) | ({} if model is None else {"model": model})
         pool = nullcontext() if wanted_workers is None else closing(RayPool(config, directory, wanted_workers))
         with pool as loaded.pool:
             if "extract" in left and wanted_workers is None and manifest.path.is_file():
@@ -83,8 +82,8 @@ def run(
                 for note in notes:
                     log.write(f"Note: {note}")
                 worked = _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, read.hashes)
-        if opened is not None and "model" in vars(loaded):
-            opened.append(loaded.model)
+        if opened is not None:
+            opened |= {name: vars(loaded)[name] for name in ("model", "kept") if name in vars(loaded)}
         return worked
 
 

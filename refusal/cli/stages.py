@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
     from experiments.pipeline.graph import StageState
     from experiments.pipeline.plan import RunEstimate
-    from extract.model.chat_model import ChatModel
     from extract.progress import Reporter
 
 
@@ -62,7 +61,7 @@ def run_command(
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
     from experiments.pipeline.stages import run
 
-    opened: list[ChatModel] = []
+    given: dict[str, Any] = {"reporter": reporter, "wanted_workers": wanted_workers, "opened": {}}
     if config.budget is not None and not config.budget.answered:
         from experiments.pipeline.budget import ANSWERING, fit_questions
         from experiments.pipeline.graph import in_order, stages_of
@@ -70,19 +69,10 @@ def run_command(
 
         for stage in in_order(stages_of(config), [until]):
             if stage.name in ANSWERING:
-                model, given = opened[0] if opened else None, (config, directory)
-                run(
-                    *given,
-                    until=stage.name,
-                    reporter=reporter,
-                    model=model,
-                    wanted_workers=wanted_workers,
-                    opened=opened,
-                )
+                run(config, directory, until=stage.name, **given)
         with reporter.stage("fitting the questions into the budget") as fitting:
             config = fit_questions(RunInputs(config, directory), until, fitting)
-    model = opened[0] if opened else None
-    run(config, directory, until=until, reporter=reporter, model=model, wanted_workers=wanted_workers)
+    run(config, directory, until=until, **given)
     if config.prompts.contrast and until == "dissociate" and not as_json:
         from experiments.report.caveats import contrast_line
 

@@ -247,8 +247,11 @@ def test_the_questions_are_fitted_to_the_answers(tmp_path: Path, two_knobs: Chat
     assert cut.budget is not None
     assert not cut.budget.answered
     assert cut.ask == config.ask
+    opened: dict[str, Any] = {}
     for stage in ("extract", "respond"):
-        run(cut, tmp_path, until=stage, model=two_knobs)
+        run(cut, tmp_path, until=stage, model=two_knobs, opened=opened)
+    assert opened["model"] is two_knobs
+    assert not opened["kept"].wants(tuple(opened["kept"]._rows)[0])  # what the first pass read, the second goes on from
     fitted = fit_questions(RunInputs(cut, tmp_path), "report", Reporter(quiet=True))
     assert fitted.budget is not None
     assert fitted.budget.answered
