@@ -251,7 +251,9 @@ def test_the_questions_are_fitted_to_the_answers(tmp_path: Path, two_knobs: Chat
     for stage in ("extract", "respond"):
         run(cut, tmp_path, until=stage, model=two_knobs, opened=opened)
     assert opened["model"] is two_knobs
-    assert not opened["kept"].wants(next(iter(opened["kept"]._rows)))  # what the first pass read, the second goes on from
+    assert not opened["kept"].wants(
+        next(iter(opened["kept"]._rows))
+    )  # what the first pass read, the second goes on from
     fitted = fit_questions(RunInputs(cut, tmp_path), "report", Reporter(quiet=True))
     assert fitted.budget is not None
     assert fitted.budget.answered

@@ -93,7 +93,9 @@ def test_every_variant_of_ablation_is_tried(results: dict[str, Any]) -> None:
 def test_random_directions_do_nothing_and_permuted_ones_less(results: dict[str, Any]) -> None:
     matrix = results["dissociation"]["matrix"]
     for kind in ("normative", "epistemic"):
-        for column, cell in matrix[f"ablate_random_{kind}"].items():
+        cells = {column: cell for column, cell in matrix[f"ablate_random_{kind}"].items() if cell["n"]}
+        assert {"refusals_answered", "abstentions_answered"} <= set(cells)  # it runs on declined prompts alone
+        for column, cell in cells.items():
             assert abs(cell["estimate"] - matrix["none"][column]["estimate"]) <= 0.1
         [effect] = [e for e in results["dissociation"]["effects"] if e["ablated"] == e["behaviour"] == kind]
         null = effect["null"]
