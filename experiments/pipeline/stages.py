@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from experiments.responses.loaded_run import LoadedRun
     from extract.model.chat_model import ChatModel
 
+SHARED = ("model", "kept")  # of a `LoadedRun`, between runs of one model and the same prompts
 FOLDED = {"trigger_measures", "probe", "category_effects"}  # stages that divide prompts into folds
 
 
@@ -41,13 +42,14 @@ def run(
     reporter: Reporter | None = None,
     model: ChatModel | None = None,
     wanted_workers: WorkersWanted | None = None,
-    opened: dict[str, Any] | None = None,
+    opened: list[LoadedRun] | None = None,
 ) -> list[str]:
     """Run a stage and those it reads from; skip stages that have finished and are unchanged; return the names that ran.
 
     `model` is the configured one, where it is already loaded. Runs that are given the same `opened`, first empty, share
-    the model and what is kept of its prompts. Wanted Ray workers share extraction, completions and nulls. UserError:
-    the directory cannot be written or another process writes into it, or an input is invalid.
+    the model and what is kept of its prompts: each takes them from the last, and is added. Wanted Ray workers share
+    extraction, completions and nulls. UserError: the directory cannot be written or another process writes into it, or
+    an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
@@ -70,7 +72,8 @@ def run(
         from experiments.responses.loaded_run import LoadedRun
 
         loaded = LoadedRun(config, directory)
-        loaded.__dict__ |= (opened or {}) | ({} if model is None else {"model": model})
+        shared = {name: vars(last)[name] for last in (opened or [])[-1:] for name in SHARED if name in vars(last)}
+        loaded.__dict__ |= shared if model is None else shared | {"model": model}
         pool = nullcontext() if wanted_workers is None else closing(RayPool(config, directory, wanted_workers))
         with pool as loaded.pool:
             if "extract" in left and wanted_workers is None and manifest.path.is_file():
@@ -83,7 +86,7 @@ def run(
                     log.write(f"Note: {note}")
                 worked = _work(loaded, wanted, is_done, replace(reporter, log=log.write), lock, read.hashes)
         if opened is not None:
-            opened |= {name: vars(loaded)[name] for name in ("model", "kept") if name in vars(loaded)}
+            opened.append(loaded)
         return worked
 
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from experiments.cluster.connection import WorkersWanted
     from experiments.pipeline.graph import StageState
     from experiments.pipeline.plan import RunEstimate
+    from experiments.responses.loaded_run import LoadedRun
     from extract.progress import Reporter
 
 
@@ -61,7 +63,8 @@ def run_command(
         reporter.say(f"nothing to do: all stages in {directory} are done and unchanged")
     from experiments.pipeline.stages import run
 
-    given: dict[str, Any] = {"reporter": reporter, "wanted_workers": wanted_workers, "opened": {}}
+    opened: list[LoadedRun] = []
+    work = partial(run, reporter=reporter, wanted_workers=wanted_workers, opened=opened)
     if config.budget is not None and not config.budget.answered:
         from experiments.pipeline.budget import ANSWERING, fit_questions
         from experiments.pipeline.graph import in_order, stages_of
@@ -69,10 +72,10 @@ def run_command(
 
         for stage in in_order(stages_of(config), [until]):
             if stage.name in ANSWERING:
-                run(config, directory, until=stage.name, **given)
+                work(config, directory, until=stage.name)
         with reporter.stage("fitting the questions into the budget") as fitting:
             config = fit_questions(RunInputs(config, directory), until, fitting)
-    run(config, directory, until=until, **given)
+    work(config, directory, until=until)
     if config.prompts.contrast and until == "dissociate" and not as_json:
         from experiments.report.caveats import contrast_line
 

@@ -29,6 +29,7 @@ from experiments.pipeline.results import write_results
 from experiments.pipeline.stages import run
 from experiments.probing.stage import candidate_layers
 from experiments.report.results import RunResults
+from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import Behaviour
 from experiments.run.config import QUESTIONS, BudgetConfig, RunConfig, load_config, with_value
 from experiments.run.corpus import divide
@@ -247,13 +248,11 @@ def test_the_questions_are_fitted_to_the_answers(tmp_path: Path, two_knobs: Chat
     assert cut.budget is not None
     assert not cut.budget.answered
     assert cut.ask == config.ask
-    opened: dict[str, Any] = {}
+    opened = list[LoadedRun]()
     for stage in ("extract", "respond"):
-        run(cut, tmp_path, until=stage, model=two_knobs, opened=opened)
-    assert opened["model"] is two_knobs
-    assert not opened["kept"].wants(
-        next(iter(opened["kept"]._rows))
-    )  # what the first pass read, the second goes on from
+        run(cut, tmp_path, until=stage, model=None if opened else two_knobs, opened=opened)
+    assert opened[1].model is two_knobs
+    assert opened[1].kept is opened[0].kept  # the second goes on from what the first has read
     fitted = fit_questions(RunInputs(cut, tmp_path), "report", Reporter(quiet=True))
     assert fitted.budget is not None
     assert fitted.budget.answered
