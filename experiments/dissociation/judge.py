@@ -90,7 +90,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
             *verdict.reasons,
             *_turned(measured.directions, list(testable), matrix),
             *fitted_at,
-            *_look(level, null_level, every_look, config.alpha),
+            *(_look(level, null_level, every_look, config.alpha) if effects else ()),
         ),
         margin=config.margin,
         alpha=config.alpha,

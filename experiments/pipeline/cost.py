@@ -66,6 +66,7 @@ class RunSize:
     """The numbers that a run's cost depends on."""
 
     read: int  # prompts, answered or not
+    read_tokens: float  # that are computed for each of them, without what they share
     prompts: int  # answered
     test: int  # rated ones
     harmful_test: int
@@ -210,7 +211,7 @@ MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one qu
     "token_readings": "dials",
 }
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
-    "extract": lambda config, size: [Step("activations", size.read, size.prompt_tokens)],
+    "extract": lambda config, size: [Step("activations", size.read, size.read_tokens)],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
     "uncertainty": lambda config, size: [
         Step("sampled answers", completions=samples * size.questions, settings=samples)

@@ -18,6 +18,7 @@ from experiments.run.corpus import TESTED, Corpus, divide
 from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
+from extract.capture import tokens_to_read
 from extract.chat.render import Rendered, position_names, render
 from extract.model.adapter import find_adapter
 from extract.model.loading import load_tokenizer
@@ -38,6 +39,7 @@ class RunPrompts:
     corpus: Corpus
     rendered: Sequence[Rendered]
     read: int  # answered prompts and others
+    read_tokens: int  # that are computed to read all of them
     of_groups: float = 1.0  # see `RunSize`
 
     def drawn(self, limit: int | None, limit_dual_use: int | None, seed: int) -> RunPrompts:
@@ -45,7 +47,9 @@ class RunPrompts:
         row_of = {prompt.id: row for prompt, row in zip(self.corpus.prompts, self.rendered, strict=True)}
         corpus = self.corpus.drawn(limit, limit_dual_use, seed)
         rendered = [row_of[prompt.id] for prompt in corpus.prompts]
-        return RunPrompts(corpus, rendered, self.read, self.of_groups * corpus.share_of_groups(self.corpus))
+        return RunPrompts(
+            corpus, rendered, self.read, self.read_tokens, self.of_groups * corpus.share_of_groups(self.corpus)
+        )
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -68,6 +72,7 @@ class RunPrompts:
             declinable = sum(declined.values())
         return RunSize(
             read=self.read,
+            read_tokens=self.read_tokens / self.read,
             prompts=len(corpus),
             test=int((corpus.rated & test).sum()),
             harmful_test=int((corpus.harmful & test).sum()),
@@ -184,7 +189,7 @@ def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
     corpus, rendered = divide(prompts, config.prompts, config.seed), [render(tokenizer, prompt) for prompt in prompts]
-    given = RunPrompts(corpus, rendered, len(prompts))
+    given = RunPrompts(corpus, rendered, len(prompts), tokens_to_read(rendered, config.extract))
     limits = config.generate.limit, config.generate.limit_dual_use
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))

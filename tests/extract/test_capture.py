@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture import CACHED_TOKENS, Capturer, ResolvedSpec, gather, shared_prefixes, worthwhile_prefixes
+from extract.capture import (
+    CACHED_TOKENS,
+    Capturer,
+    ResolvedSpec,
+    gather,
+    shared_prefixes,
+    tokens_to_read,
+    worthwhile_prefixes,
+)
+from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import pad
@@ -220,3 +230,12 @@ def test_means_of_a_half_precision_stream_are_taken_in_float32_without_padding(a
         own = stream[i, int(batch.n_pad[i]) :]
         torch.testing.assert_close(picked[0, i], own[list(row.roles["inst_mean"])].float().mean(0))
         assert not picked[1, i].any()
+
+
+@pytest.mark.parametrize(("spec", "read"), [(CaptureSpec(), 60 * 5 + 40), (CaptureSpec(response_tokens=1), 60 * 45)])
+def test_a_plan_counts_what_prompts_share_once(spec: CaptureSpec, read: int) -> None:
+    shared = tuple(range(40))
+    rows: Any = [
+        SimpleNamespace(token_ids=(*shared, 100 + i, 1, 2, 3, 4), roles={"post_last": (44,)}) for i in range(60)
+    ]
+    assert tokens_to_read(rows, spec.model_copy(update={"positions": ("post_last",)})) == read

@@ -15,7 +15,9 @@ from experiments.run.config import load_config
 from extract.progress import Reporter
 from tests.support.make_small_run import some_prompts
 
-SIZE = RunSize(read=100, prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3)
+SIZE = RunSize(
+    read=100, read_tokens=20.0, prompts=100, test=35, harmful_test=10, prompt_tokens=20.0, n_layers=8, positions=3
+)
 
 
 def config(*overrides: str):  # type: ignore[no-untyped-def]

@@ -75,7 +75,7 @@ def test_a_batch_that_is_not_full_costs_what_it_holds() -> None:
 @pytest.mark.parametrize("config", ["quickstart", "chat-model"])
 @pytest.mark.parametrize("kinds", [0, 1, 2])
 def test_of_a_measured_model_the_range_is_at_most_a_factor_of_two(config: str, kinds: int) -> None:
-    size = RunSize(1840, 1840, 500, 120, 48.0, 24, 1, 200, 40, 900, 200, 50, kinds)
+    size = RunSize(1840, 48.0, 1840, 500, 120, 48.0, 24, 1, 200, 40, 900, 200, 50, kinds)
     machine = replace(MACHINE, bandwidth=inf, launch=(1e-3, 1e-3), of_model=True)
     for step in steps(load_config(ROOT / f"configs/{config}.yaml", ["dissociate.rank=auto"]), size, "report"):
         low, high = minutes([step], MODEL, machine, BATCHES)
@@ -83,7 +83,7 @@ def test_of_a_measured_model_the_range_is_at_most_a_factor_of_two(config: str, k
 
 
 def test_a_model_that_declines_in_fewer_ways_takes_less() -> None:
-    config, size = load_config(ROOT / "configs/quickstart.yaml"), RunSize(1840, 1840, 500, 120, 48.0, 24, 1)
+    config, size = load_config(ROOT / "configs/quickstart.yaml"), RunSize(1840, 48.0, 1840, 500, 120, 48.0, 24, 1)
     cost = [tokens(steps(config, replace(size, kinds=kinds), "report"), size, 24) for kinds in (0, 1, 2)]
     assert 3 * cost[0] < cost[1] < 0.7 * cost[2]
 
