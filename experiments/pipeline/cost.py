@@ -79,9 +79,7 @@ class RunSize:
     declinable: int = 0  # harmful or uncertain validation and test prompts
     in_context: int = 0  # prompts with a system message or earlier turns
     kinds: int = len(KINDS)  # ways of declining that the model shows often enough
-    unanswered: int = (
-        0  # rated calibration and test prompts: to be declined, or those that the plain model did not answer
-    )
+    unanswered: int = 0  # rated calibration and test prompts to be declined, or that the plain model did not answer
     answered_sorts: int = 2  # from which interventions are drawn: benign ones with a known answer and without, or more
     of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
 

@@ -22,17 +22,7 @@ from extract.prompts.sources import read_prompts
 from scoring.judges.config import load_judge
 
 VERDICT = ("margin", "alpha")  # keys of dissociate that only the verdict depends on
-SELECTION = (
-    "n_selection",
-    "max_kl",
-    "kl_tokens",
-    "positions",
-    "deepest",
-    "every",
-    "form",
-    "layers",
-    "tokens",
-)  # of dissociate
+SELECTION = "n_selection max_kl kl_tokens positions deepest every form layers tokens".split()  # of dissociate
 
 
 @dataclass(frozen=True)

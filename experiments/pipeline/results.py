@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from experiments.probing.write_directions import fit_write
 from experiments.report.results import Planted, RightActions, RunResults
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, write_samples
-from experiments.run.completion_file import read_completions
+from experiments.run.completion_file import read_completions, saved_tokens
 from experiments.run.corpus import PARTS
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
@@ -40,7 +40,7 @@ def write_results(inputs: RunInputs) -> None:
             raise UserError(f"{path} cannot be read ({error}); run again") from None
 
     config, corpus, graded = inputs.config, inputs.corpus, grade_planted(inputs)
-    settled = [config.generate.max_new_tokens - len(one.token_ids) for one in inputs.completions if one.settled]
+    settled = saved_tokens(inputs.completions, config.generate.max_new_tokens)
     manifest, probe, steer = Manifest(inputs.file("manifest.json")).read(), stage("probe"), stage("steer")
     results = {key: manifest[key] for key in ("model", "device", "versions")}
     results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets")}

@@ -18,7 +18,7 @@ from experiments.pipeline.results import write_results
 from experiments.probing.stage import probe
 from experiments.report.stage import report
 from experiments.responses.loaded_run import LoadedRun, described
-from experiments.run.completion_file import write_completions
+from experiments.run.completion_file import saved_tokens, write_completions
 from experiments.run.manifest import Manifest
 from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
@@ -48,7 +48,7 @@ def _respond(loaded: LoadedRun) -> None:
     with loaded.reporter.task("plain completions", len(rows)) as advance:
         completions = loaded.completer.complete(rows, advance=advance)
     write_completions(completions, loaded.file("completions.jsonl"))
-    if saved := [loaded.config.generate.max_new_tokens - len(one.token_ids) for one in completions if one.settled]:
+    if saved := saved_tokens(completions, loaded.config.generate.max_new_tokens):
         loaded.reporter.say(
             f"{len(saved)} of {len(completions)} completions ended once settled, which saves at most {sum(saved):,} "
             "tokens"

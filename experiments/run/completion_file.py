@@ -41,6 +41,11 @@ def read_completions(path: Path) -> list[Completion]:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 
 
+def saved_tokens(completions: Sequence[Completion], most: int) -> list[int]:
+    """Return how many tokens each completion that ended early is shorter, at most."""
+    return [most - len(one.token_ids) for one in completions if one.settled]
+
+
 def is_right(completion: Completion, prompt: Prompt) -> bool:
     """Return whether a completion answers with the prompt's known answer."""
     return completion.action in ANSWERED and states(completion.completion, prompt.answer)

@@ -265,3 +265,11 @@ def test_the_questions_are_fitted_to_the_answers(
     assert any("is not begun" in line for line in fitted.budget.left_out)
     assert fitted.generate == cut.generate
     assert run(fitted, tmp_path, until="respond", model=two_knobs) == []  # the answers stay
+
+    answers_all = RunInputs(with_value(cut, "budget.minutes", 1e6), tmp_path)
+    nothing = np.full(len(answers_all.prompts), "answer", dtype=object)
+    answers_all.__dict__["behaviour"] = replace(answers_all.behaviour, actions=nothing)
+    fitted = fit_questions(answers_all, "report", Reporter(quiet=True))
+    assert set(fitted.ask) == {"word-or-intent", "dials"}  # there is time for all
+    assert fitted.budget is not None
+    assert "one-or-two is not begun: its power is 0%." in fitted.budget.left_out
