@@ -40,7 +40,8 @@ ASSUMED_OF_MODEL = (
     "60 % to all of max_new_tokens; the highest cost of every step (a model that declines less takes less), with the "
     "null's candidates chosen by first-order effects (it takes longer where these mislead). "
 )
-NOT_COUNTED = "Not counted: loading the model, fitting probes, writing files, judges other than rules."
+NOT_COUNTED = "Not counted: loading the model, writing files, judges other than rules."
+PAIR_OF_PROMPTS = 4e4  # FLOP of the probes of all contrasts at a locus, for each pair of prompts (measured on a 0.5B)
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Step:
     settings: int = 1  # completions that share the prefill of their prompt
     kept: bool = False  # whether that prefill is kept from the pass that captured the activations
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
+    products: float = 0.0  # FLOP of what is not a pass
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
         Step("pairs with the trigger word patched", 4 * given.patched * layers, size.prompt_tokens),
         _onsets("the trigger word erased", scored, 2 * min(removal.MOST, size.test) * bool(given.erased)),
         Step("each word left out in turn", int(attributed * size.prompt_tokens), size.prompt_tokens),
+        _fits("probes of intent", layers * 2, size),
     ]
 
 
@@ -148,6 +151,16 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     tried = size.kinds * _candidates(config, size) * config.dissociate.n_selection
     return _choosing("choosing write directions: ", "onsets", tried, config)
+
+
+def _read_probes(config: RunConfig, size: RunSize) -> list[Step]:
+    wanted, positions = config.extract, size.positions + 1  # and the mean over the instruction
+    loci = len(wanted.layers or range(size.n_layers)) * (len(wanted.positions) if wanted.positions else positions)
+    return [_fits("read probes", loci, size), *_probe(config, size)]
+
+
+def _fits(name: str, loci: int, size: RunSize) -> Step:
+    return Step(name, products=loci * PAIR_OF_PROMPTS * size.read**2)
 
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
@@ -216,7 +229,7 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
         for samples in [config.uncertainty.with_default_samples.samples]
     ],
     "trigger_measures": _trigger_measures,
-    "probe": _probe,
+    "probe": _read_probes,
     "effects": _effects,
     "rank": _rank,
     "category_effects": _categories,
@@ -299,6 +312,7 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
 
     spent = 0.0
     for step in steps:
+        spent += step.products / (used.products * machine.flops)
         passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
         if passes:
             rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))
