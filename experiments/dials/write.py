@@ -96,9 +96,12 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 
 
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
-    """Return candidate writers of one dial: at each locus, opening what the normative one does, or all openings."""
+    """Return candidate writers of one dial: at each locus, opening what the normative one does, or all openings.
+
+    There are none where the model declines in one way: its dial is the only one.
+    """
     config = inputs.config.steer
-    if not config.one_dial:
+    if not config.one_dial or len(writers) < len(KINDS):
         return []
     samples = either_samples(inputs.behaviour)
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]

@@ -135,8 +135,11 @@ def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outc
         return {}
     completer, variant = loaded.completer, loaded.config.dissociate.variant  # of a model opened before the copy
     mirrored = loaded.mirrored
-    written = {kind: choose_write(mirrored, kind, context_onsets(mirrored)).chosen for kind in setup.directions}
-    chosen = {kind: direction for kind, direction in written.items() if direction is not None}
+    chosen = dict[Kind, Direction]()
+    for kind, own in setup.directions.items():
+        screened = bool(own.provenance.get("screened"))
+        if direction := choose_write(mirrored, kind, context_onsets(mirrored), screened).chosen:
+            chosen[kind] = direction
     known = map(set, that_miss_rules(setup.directions))
     worse = any(set(missing) - own for missing, own in zip(that_miss_rules(chosen), known, strict=True))
     rows = np.sort(np.concatenate([mirrored.behaviour.decliners(kind, *TESTED) for kind in setup.testable]))

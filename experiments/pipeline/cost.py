@@ -116,6 +116,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     tested = size.test + size.dual_use_test
     both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (size.kinds, 1))
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (size.kinds, ", at two places")
+    compared = config.steer.one_dial and size.kinds == len(KINDS)
     n = size.prompts * bool(size.kinds)
 
     def outcomes(what: str, each: int, times: int) -> Step:
@@ -127,7 +128,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
 
     return [
         outcomes("the two gates", both, 1),
-        *([outcomes(f"one dial{where}", alone, places)] if config.steer.one_dial else []),
+        *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),
         Step(
             "completions with the dials", completions=tested * bool(size.kinds), usual_completions=min(CHECKED, tested)
@@ -149,14 +150,10 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
 
 
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
-    tried = size.kinds * _candidates(config, size) * config.dissociate.n_selection
-    return _choosing("choosing write directions: ", "onsets", tried, config)
-
-
-def _read_probes(config: RunConfig, size: RunSize) -> list[Step]:
     wanted, positions = config.extract, size.positions + 1  # and the mean over the instruction
     loci = len(wanted.layers or range(size.n_layers)) * (len(wanted.positions) if wanted.positions else positions)
-    return [_fits("read probes", loci, size), *_probe(config, size)]
+    tried = 2 * size.kinds * _candidates(config, size) * config.dissociate.n_selection  # and with permuted labels
+    return [_fits("read probes", loci, size), *_choosing("choosing write directions: ", "onsets", tried, config)]
 
 
 def _fits(name: str, loci: int, size: RunSize) -> Step:
@@ -174,13 +171,14 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     answered = min(size.answered_sorts * drawn, size.test)
     tested = size.kinds * (others + answered + some + answered + some)  # ablations, additions, random directions
     together = max(1, round(tested / max(1, others + answered)))
-    each, candidates = draws * given.n_selection, _candidates(config, size)
+    one, candidates = size.kinds * given.n_selection, _candidates(config, size)
+    each = rule.n * one
     tried, screened = each * candidates, usual * given.n_selection * min(KEPT, candidates)
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=tested, settings=together, kept=True),
-        *(replace(step, name=f"cross-fitting, {step.name}") for step in _probe(config, size)),
+        *_choosing("cross-fitting: ", "bypass and induce", one * candidates, config, least=one * min(KEPT, candidates)),
         Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds, kept=True),
         *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
         replace(_onsets("permuted-label null: onset effects", draws * onset), least_passes=usual * onset),
@@ -229,7 +227,7 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
         for samples in [config.uncertainty.with_default_samples.samples]
     ],
     "trigger_measures": _trigger_measures,
-    "probe": _read_probes,
+    "probe": _probe,
     "effects": _effects,
     "rank": _rank,
     "category_effects": _categories,

@@ -82,8 +82,11 @@ class WriteSelection:
         return [d for d in self.fitted if self.chosen is not None and d.locus.position == self.chosen.locus.position]
 
 
-def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelection:
-    """Fit write directions on training prompts and choose one on validation prompts."""
+def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets, screened: bool | None = None) -> WriteSelection:
+    """Fit write directions on training prompts and choose one on validation prompts.
+
+    `screened`: whether first-order effects are known to choose as well as exact ones; None: it is found out.
+    """
     behaviour, config, action = loaded.behaviour, loaded.config.dissociate, ACTION_OF[kind]
     samples, validation, other = write_samples(behaviour, kind), validation_of(loaded, kind), None
     if samples is None:
@@ -98,11 +101,11 @@ def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelectio
     if not onsets.prefixes[action]:
         return _unavailable(onsets.lacking(action))
     selection = locus_selection(loaded, kind, onsets, validation)
-    chosen = _chosen(loaded, kind, samples, selection, validation)
+    chosen = _chosen(loaded, kind, samples, selection, validation, screened)
     if samples.within_label and (chosen is None or chosen.best.bypass > 0):  # most would still decline
         between = replace(behaviour, by_label=behaviour.by_label | {kind})
         if (of_labels := write_samples(between, kind)) is not None:
-            other = _chosen(loaded, kind, of_labels, selection, validation)
+            other = _chosen(loaded, kind, of_labels, selection, validation, screened)
         if other is not None and other.usable and other.best.bypass <= 0:
             loaded.reporter.say(
                 f"the {kind} direction within labels stops no declines on validation prompts; the one "
@@ -111,12 +114,12 @@ def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelectio
             loaded.behaviour, chosen = between, other
     if chosen is None:
         return _unavailable("at every layer and position its two classes have the same mean")
-    best, samples, screened = chosen.best, chosen.samples, chosen.screened
+    best, samples, agreement = chosen.best, chosen.samples, chosen.screened
     provenance = {
         **best.direction.provenance,
         "meets_selection_rules": chosen.usable,
         "misses": best.discarded(config.max_kl),
-        "screened": screened is not None and screened.used,  # so the null screens, too
+        "screened": agreement is not None and agreement.used,  # so the null screens, too
     }
     record = WriteRecord(
         available=True,
@@ -130,7 +133,7 @@ def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets) -> WriteSelectio
         mean_negative=best.direction.mean_negative,
         kl_tokens=config.kl_tokens,
         candidates=tuple(candidate.record(config.max_kl) for candidate in chosen.candidates),
-        screening=screened,
+        screening=agreement,
     )
     fitted = tuple(candidate.direction for candidate in chosen.candidates)
     return WriteSelection(record, replace(best.direction, provenance=provenance), fitted)
@@ -152,13 +155,22 @@ class _Chosen:
 
 
 def _chosen(
-    loaded: LoadedRun, kind: Kind, samples: WriteSamples, selection: LocusSelection, validation: Validation
+    loaded: LoadedRun,
+    kind: Kind,
+    samples: WriteSamples,
+    selection: LocusSelection,
+    validation: Validation,
+    screened: bool | None,
 ) -> _Chosen | None:
     """Fit a direction at every locus and choose one, by first-order effects if they may; None if no means differ."""
     fitter, screen, agreement = write_fitter(loaded, kind, samples, later=True), None, None
     if not (fitted := fitter.fit()):
         return None
-    with loaded.reporter.task(f"choosing the write locus ({kind})", len(fitted) * validation.steps) as advance:
+    if screened is not None:
+        best, usable = selection.choose_each([fitted], selection.screen(fitted) if screened else None)[0]
+        return _Chosen(samples, best, usable, [best], None)
+    steps = len(fitted) * validation.steps
+    with loaded.reporter.task(f"choosing the write locus ({kind})", steps) as advance:
         candidates = selection.candidates(fitted, advance)
     try:
         screen = selection.screen(fitted)
@@ -168,7 +180,8 @@ def _chosen(
         agreement = screening(screen, candidates)
         if agreement.used:
             rng = named_rng(loaded.config.seed, "labelling to confirm the screening", kind)
-            permuted = selection.candidates(fitter.fit(samples.permuted(rng)))
+            with loaded.reporter.task(f"checking first-order effects ({kind})", steps) as advance:
+                permuted = selection.candidates(fitter.fit(samples.permuted(rng)), advance)
             agreement = confirmed(agreement, screening(screen, permuted))
         screen = screen if agreement.used else None
     best, usable = choose_known(candidates, loaded.config.dissociate.max_kl, screen)

@@ -95,7 +95,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
     results = RunResults.read(directory / "results.json")
     title, rates = f"{results.model.name} on test prompts (95 % intervals)", results.rates
     trigger, facts = results.steer.over_refusal_with_trigger, results.known_facts_right
-    tables = [rates_table(title, rates.before, rates.after, trigger, facts)]
+    tables = [rates_table(title, rates.before, rates.after if results.dials else None, trigger, facts)]
     if results.right_action.before.dual_use is not None:
         tables.append(right_action_table(results))
     verdict = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)

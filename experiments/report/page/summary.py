@@ -151,13 +151,14 @@ def score_row(results: RunResults) -> RateRow | None:
 def rates_table(
     title: str,
     before: JointRates,
-    after: JointRates,
+    after: JointRates | None,
     trigger: BeforeAfter | None = None,
     facts: KnownFacts | None = None,
 ) -> Table:
-    """Return each rate without and with the dials, for the terminal and for a model card."""
+    """Return each rate without the dials and, if there are some, with them; for the terminal and for a model card."""
+    now = before if after is None else after
     rows = [
-        [meaning, f"{before.of(key):.1%}", f"{after.of(key):.1%}", str(before.of(key).n)]
+        [meaning, f"{before.of(key):.1%}", f"{now.of(key):.1%}", str(before.of(key).n)]
         for key, meaning in RATE_MEANING.items()
     ]
     if trigger is not None and trigger.before.n:
@@ -165,6 +166,8 @@ def rates_table(
         rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
     if facts is not None and facts.n:
         rows.append(["known facts stated right", percent(facts.before), percent(facts.after), str(facts.n)])
+    if after is None:
+        return Table(title, ["rate", "without dials", "n"], [[name, share, n] for name, share, _, n in rows])
     return Table(title, ["rate", "without dials", "with the dials", "n"], rows)
 
 

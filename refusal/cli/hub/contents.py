@@ -238,7 +238,7 @@ def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
             if read and read.test_auroc is not None and read.test_auroc_ci is not None:
                 shown = f"{Estimate(read.test_auroc, *read.test_auroc_ci):.3f}"
             row.append(shown)
-        tables["rates"] = rates_table("", results.rates.before, results.rates.after)
+        tables["rates"] = rates_table("", results.rates.before, results.rates.after if results.dials else None)
         limits = []
         for name, risk in results.steer.certified.risks.items() if results.steer.certified else ():
             limit = "-" if risk.limit is None else f"{risk.limit:.1%}"

@@ -50,7 +50,8 @@ def run(tmp_path: Path) -> Any:
 def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: Any, monkeypatch: Any) -> None:
     fitted = dict[str, set[int]]()
 
-    def choose(loaded: Any, kind: Any, onsets: Onsets) -> Any:
+    def choose(loaded: Any, kind: Any, onsets: Onsets, screened: bool) -> Any:
+        assert screened == (kind == "normative")
         samples = write_samples(loaded.behaviour, kind)
         assert samples is not None
         fitted[kind] = {*samples.rows, *loaded.behaviour.decliners(kind, "validation")}
@@ -58,7 +59,7 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
 
     monkeypatch.setattr(measure, "choose_write", choose)
     monkeypatch.setattr(measure, "context_onsets", lambda loaded: Onsets({}, {}))
-    own = {kind: direction(f"{kind}_write") for kind in KINDS}
+    own = {kind: direction(f"{kind}_write", screened=kind == "normative") for kind in KINDS}
     decliners = {kind: run.behaviour.decliners(kind, "calibration", "test") for kind in KINDS}
     setup = DissociationSetup(own, decliners, {})
     outcomes = measure._cross_fitted(run, setup)
