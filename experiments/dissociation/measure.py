@@ -135,10 +135,10 @@ def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outc
         return {}
     completer, variant = loaded.completer, loaded.config.dissociate.variant  # of a model opened before the copy
     mirrored = loaded.mirrored
-    chosen = dict[Kind, Direction]()
+    onsets, chosen = context_onsets(mirrored), dict[Kind, Direction]()
     for kind, own in setup.directions.items():
         screened = bool(own.provenance.get("screened"))
-        if direction := choose_write(mirrored, kind, context_onsets(mirrored), screened).chosen:
+        if direction := choose_write(mirrored, kind, onsets, screened).chosen:
             chosen[kind] = direction
     known = map(set, that_miss_rules(setup.directions))
     worse = any(set(missing) - own for missing, own in zip(that_miss_rules(chosen), known, strict=True))

@@ -156,12 +156,13 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
         if not begun or lasts(cut) <= most:
             break
         begun = begun[:-1]
-    given_up = []
-    for question in (asked for asked in config.ask if asked not in begun):
-        longer = lasts(with_value(cut, "ask", [*begun, question])) - lasts(cut)
-        enough = power[question] >= LEAST_POWER
-        lacking = f"it takes up to {_minutes(longer)} more minutes" if enough else f"its power is {power[question]:.0%}"
-        given_up.append(f"{question} is not begun: {lacking}.")
+
+    def lacking(question: Question) -> str:
+        if power[question] < LEAST_POWER:
+            return f"its power is {power[question]:.0%}"
+        return f"it takes up to {_minutes(lasts(with_value(cut, 'ask', [*begun, question])) - lasts(cut))} more minutes"
+
+    given_up = [f"{question} is not begun: {lacking(question)}." for question in config.ask if question not in begun]
     sentences = (*given_up, *left_out(config, cut, inputs.corpus, inputs.corpus))
     reporter.say(f"the questions take up to {_minutes(lasts(cut))} minutes, and {_minutes(most)} are left")
     for line in [*sentences, *powers(config, inputs.corpus, inputs.behaviour, level)]:

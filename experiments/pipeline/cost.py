@@ -88,7 +88,7 @@ class RunSize:
 
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.triggers
-    layers, attributed = len(config.extract.layers or range(size.n_layers)), len(LABELS) * given.attributed
+    layers, attributed = _n_layers(config, size), len(LABELS) * given.attributed
     scored = 2 * 2 * given.erased * (layers + 1)  # two kinds of requests in two parts, at every layer
     return [
         Step("the last turn alone, no system line", completions=len(REMOVALS) * min(removal.MOST, size.in_context)),
@@ -143,17 +143,20 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _candidates(config: RunConfig, size: RunSize) -> int:
     chosen = config.dissociate.positions
-    n_layers = len(config.extract.layers or range(size.n_layers))
     deepest = len(write_layers(size.n_layers, config.dissociate.deepest))
-    tried = max(1, min(n_layers, deepest) // config.dissociate.every)
+    tried = max(1, min(_n_layers(config, size), deepest) // config.dissociate.every)
     return tried * (len(chosen) if chosen else size.positions)
 
 
 def _probe(config: RunConfig, size: RunSize) -> list[Step]:
-    wanted, positions = config.extract, size.positions + 1  # and the mean over the instruction
-    loci = len(wanted.layers or range(size.n_layers)) * (len(wanted.positions) if wanted.positions else positions)
+    positions = config.extract.positions or range(size.positions + 1)  # and the mean over the instruction
+    loci = _n_layers(config, size) * len(positions)
     tried = 2 * size.kinds * _candidates(config, size) * config.dissociate.n_selection  # and with permuted labels
     return [_fits("read probes", loci, size), *_choosing("choosing write directions: ", "onsets", tried, config)]
+
+
+def _n_layers(config: RunConfig, size: RunSize) -> int:
+    return len(config.extract.layers or range(size.n_layers))
 
 
 def _fits(name: str, loci: int, size: RunSize) -> Step:

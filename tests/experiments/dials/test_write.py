@@ -148,6 +148,7 @@ def test_one_dial_opens_where_the_normative_dial_writes_what_that_opens(monkeypa
     monkeypatch.setattr(write, "fit_write", lambda read, locus, *rest: at[locus.layer])
     made = either_writers(inputs, writers)
     assert [(one.direction.locus.layer, one.opening) for one in made if one.direction] == [(1, opening), (2, ())]
+    assert either_writers(inputs, {"normative": writers["normative"]}) == []  # there is no second one to compare with
 
 
 def test_a_line_heads_the_system_message_or_makes_one() -> None:

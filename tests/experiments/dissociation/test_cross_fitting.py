@@ -9,6 +9,7 @@ import pytest
 
 from experiments.dissociation import measure
 from experiments.dissociation.applicability import DissociationSetup
+from experiments.probing import stage
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
 from experiments.run.completion_file import Completion
@@ -82,3 +83,19 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
     assert measure._cross_fitted(run, setup) == {}
     weak = DissociationSetup(dict.fromkeys(KINDS, worse), decliners, {})
     assert set(measure._cross_fitted(run, weak)) == set(outcomes)
+
+
+@pytest.mark.parametrize("screened", [True, False])
+def test_the_other_half_chooses_as_the_runs_own_directions_were_without_asking_again(screened, monkeypatch) -> None:
+    fitted, asked = [direction("a"), direction("b")], list[Any]()
+
+    def choose_each(draws: Any, screen: Any) -> Any:
+        asked.append((draws, screen))
+        return [(SimpleNamespace(direction=fitted[1]), True)]
+
+    selection: Any = SimpleNamespace(choose_each=choose_each, screen=lambda of: ("first order", of))
+    monkeypatch.setattr(stage, "write_fitter", lambda *_, **__: SimpleNamespace(fit=lambda: fitted))
+    chosen = stage._chosen(Any, "normative", Any, selection, Any, screened)  # type: ignore[arg-type]
+    assert chosen is not None
+    assert (chosen.best.direction, chosen.usable, chosen.screened) == (fitted[1], True, None)
+    assert asked == [([fitted], ("first order", fitted) if screened else None)]

@@ -17,7 +17,7 @@ from experiments.probing.results import BoundaryRow, Independence, SiteRecord, S
 from experiments.probing.text import independence_lines
 from experiments.report.caveats import caveats
 from experiments.report.page.article import dials_blocks, reads_note
-from experiments.report.page.summary import rate_rows, rates_figure, right_action_table, tiles
+from experiments.report.page.summary import rate_rows, rates_figure, rates_table, right_action_table, tiles
 from experiments.report.results import ModelRecord, Rates, RightActions, RunResults
 from extract.table import Table
 from probes.direction import Locus
@@ -114,6 +114,13 @@ def test_a_place_that_is_not_known_is_in_the_numbers_and_not_in_the_drawing(comp
 
 
 # -- dials -------------------------------------------------------------------------------------------------------------
+
+
+def test_rates_without_dials_have_one_column(small_run: Path) -> None:
+    rates = RunResults.read(small_run / "results.json").rates
+    both, alone = (rates_table("", rates.before, after) for after in (rates.after, None))
+    assert list(alone.columns) == ["rate", "without dials", "n"]
+    assert alone.rows == [[name, before, n] for name, before, _, n in both.rows]
 
 
 def with_dial(small_run: Path, **changed: object) -> RunResults:

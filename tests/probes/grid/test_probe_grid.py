@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,7 +19,10 @@ from sklearn.preprocessing import StandardScaler
 
 from probes.contrast import Contrast
 from probes.estimators import MassMean
+from probes.grid import probe_grid
+from probes.grid.logistic import CS as SHIPPED
 from probes.grid.probe_grid import (
+    FIRST,
     LOGISTIC,
     MEANS,
     LocusScores,
@@ -28,6 +32,7 @@ from probes.grid.probe_grid import (
     choose_locus_by_fold,
     mean_scores,
 )
+from probes.grid.solver import fit_logistic_batch
 from probes.means import difference_in_means, unit
 from probes.statistics.metrics import discrimination
 
@@ -172,6 +177,35 @@ def test_the_simplest_c_within_a_thousandth_is_taken() -> None:
     scores = _score_loci(ProbeGrid.cross_validated([_contrast(y)], n_folds=3), X)[0].scores
     assert scores[LOGISTIC].C.tolist() == [1e-4] * 3
     assert np.isnan(scores[MEANS].C).all()
+
+
+@WAYS
+def test_large_c_are_tried_while_the_largest_so_far_is_taken(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a small difference of two like features a weak penalty reads more; in one strong feature none does."""
+    like, noise = np.random.default_rng(3).standard_normal((2, N))
+    subtle = np.stack([like, like + 0.02 * (2 * Y - 1 + noise)], axis=1)
+    strong = np.stack([like, 20 * Y + noise], axis=1)
+    X, tried = np.stack([subtle, strong])[:, None], list[int]()
+
+    def fit(*given: Any, **more: Any) -> Any:
+        tried[-1] += len(given[3])
+        return fit_logistic_batch(*given, **more)
+
+    def chosen() -> list[list[float]]:
+        loci = list[list[float]]()
+        scored = make([_contrast()]).scores_by_locus(X, range(2), ["a"])
+        while True:
+            tried.append(0)
+            if (locus := next(scored, None)) is None:
+                return loci
+            loci.append(locus.scores[LOGISTIC].C.tolist())
+
+    monkeypatch.setattr(probe_grid, "fit_logistic_batch", fit)
+    some = chosen()
+    assert tried[:2] == [len(SHIPPED), FIRST]
+    monkeypatch.setattr(probe_grid, "FIRST", len(SHIPPED))
+    assert some == chosen()
+    assert max(some[0]) == SHIPPED[-1]
 
 
 def test_c_is_chosen_on_held_out_groups_not_on_copies_of_the_training_rows() -> None:
