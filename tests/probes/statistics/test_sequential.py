@@ -30,11 +30,11 @@ def test_looks_without_new_information_are_refused(looks: tuple[float, ...]) -> 
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize(("size", "icc"), [(1, 0.0), (4, 0.3), (4, 1.0), (8, 0.3)])
-@pytest.mark.parametrize("n_groups", [24, 96])
+@pytest.mark.parametrize(("size", "icc"), [(1, 0.0), (4, 0.0), (4, 0.3), (4, 1.0), (8, 0.3)])
+@pytest.mark.parametrize("n_groups", [24, 48, 96])
 def test_intervals_cover_at_all_looks_together(size: int, icc: float, n_groups: int) -> None:
     """One prompt of each group at first, then all; of a rate, and of a paired difference of 0.15 or none."""
-    rng, looks, n = np.random.default_rng([size, n_groups]), (1 / 3, 2 / 3, 1.0), 500
+    rng, looks, n = np.random.default_rng([size, n_groups]), (1 / 3, 2 / 3, 1.0), 1000
     levels = [look_level(looks[: i + 1]) for i in range(len(looks))]
     groups = np.repeat(np.arange(n_groups), size)
     orders = [np.flatnonzero(groups < round(t * n_groups))[:: size if t < 1 else 1] for t in looks]
