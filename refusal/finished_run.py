@@ -15,7 +15,7 @@ from experiments.report.results import RunResults
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
-from experiments.run.wording import VERDICTS
+from experiments.run.wording import VERDICTS, verdict_text
 from extract.errors import UserError
 from refusal.judged import rates_frame
 
@@ -49,14 +49,15 @@ class Run:
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """The two verdicts: in the words of the method, and in plain ones, with the trigger share and its limits."""
+        """The two verdicts: names, basis (by what declines are of a kind), in plain words, and the trigger share."""
         two, word = self.results.dissociation, self.results.triggers
         low, high = word.trigger_share_ci or (None, None)
         shares = {"trigger_share": word.trigger_share, "low": low, "high": high}
         columns = {
             "question": ["one refusal or two", "trigger word or intent"],
             "verdict": [two.verdict, word.verdict],
-            "meaning": [VERDICTS[two.verdict], VERDICTS[word.verdict]],
+            "basis": [two.basis, "wording"],
+            "meaning": [verdict_text(two.verdict, two.basis), VERDICTS[word.verdict]],
             "reasons": ["; ".join(two.reasons), word.reason or ""],
         } | {name: np.array([None, share], dtype=float) for name, share in shares.items()}
         return pd.DataFrame(columns).set_index("question")

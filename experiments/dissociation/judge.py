@@ -86,6 +86,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     tried = product(measured.directions, (*(v.name for v in VARIANTS), EVERYWHERE))
     return Dissociation(
         verdict=verdict.verdict,
+        basis=inputs.behaviour.basis,
         reasons=(
             *verdict.reasons,
             *_turned(measured.directions, list(testable), matrix),

@@ -12,7 +12,7 @@ from pydantic import Field
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.rank.results import Ranks
-from experiments.run.behaviour import Kind
+from experiments.run.behaviour import Basis, Kind
 from experiments.run.outcomes import Share
 from experiments.side_effects.results import SideEffects, TokenCosts
 from extract.record import Record
@@ -138,6 +138,7 @@ class Dissociation(Record):
     """stages/dissociate.json: the verdict, the results it is based on, and side effects."""
 
     verdict: DissociationVerdict
+    basis: Basis = "wording"
     reasons: tuple[str, ...]
     margin: float
     alpha: float

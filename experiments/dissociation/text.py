@@ -26,7 +26,7 @@ NOT_TESTED = "not tested"
 
 def print_dissociation(directory: Path, result: Dissociation) -> None:
     """Print the verdict, the effects, the other variants, the side effects and the file that holds the rest."""
-    sentence = Paragraph(verdict_sentence(result.verdict, result.reasons), "One refusal or two?")
+    sentence = Paragraph(verdict_sentence(result.verdict, result.reasons, basis=result.basis), "One refusal or two?")
     written = f"Written: {directory / 'stages' / 'dissociate.json'}"
     print_blocks([sentence, *tables(result), *rank_lines(result.rank), *dependence_lines(result), written])
 

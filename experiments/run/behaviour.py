@@ -13,6 +13,7 @@ from probes.statistics.permutation import n_labellings, permuted_labels
 from scoring.actions import ANSWERED
 
 Kind = Literal["normative", "epistemic"]
+Basis = Literal["wording", "reason", "elicited"]  # by what declines are of a kind
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
 DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}  # in sentences
@@ -29,6 +30,7 @@ class Behaviour:
     correct: np.ndarray  # (n,) bool: the completion states the prompt's known answer
     # Kinds whose write samples contrast the labels, because the direction within labels stops no declines (probing).
     by_label: frozenset[Kind] = frozenset()
+    basis: Basis = "wording"
 
     def did(self, action: str) -> np.ndarray:
         """Return for each prompt whether the model took this action, (n,) bool."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.run.behaviour import Basis
 from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS
 
@@ -23,6 +24,12 @@ VERDICTS = {
     "not_applicable": "Not applicable",
     "inconclusive": "Inconclusive",
 }
+BASES: dict[Basis, str] = {"wording": "", "reason": ", kinds by reason", "elicited": ", elicited by a system line"}
+
+
+def verdict_text(verdict: str, basis: Basis = "wording") -> str:
+    """Return a verdict in plain words, with its basis unless kinds are by wording."""
+    return VERDICTS[verdict] + BASES[basis]
 
 
 def p_text(p: float | None, spec: str = ".3f") -> str:
@@ -38,7 +45,9 @@ def points(share: Estimate, unit: str = "") -> str:
     return f"{middle}{unit} [{low}, {high}]"
 
 
-def verdict_sentence(verdict: str, reasons: Sequence[str], trigger_share: Estimate | None = None) -> str:
-    """Return a verdict with its reasons, and the trigger share if there is one."""
-    text = f"{VERDICTS[verdict]}: {'; '.join(reason for reason in reasons if reason)}."
+def verdict_sentence(
+    verdict: str, reasons: Sequence[str], trigger_share: Estimate | None = None, basis: Basis = "wording"
+) -> str:
+    """Return a verdict with its basis and reasons, and the trigger share if there is one."""
+    text = f"{verdict_text(verdict, basis)}: {'; '.join(reason for reason in reasons if reason)}."
     return text if trigger_share is None else f"{text} Trigger share {trigger_share:.2f}."

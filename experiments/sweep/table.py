@@ -25,6 +25,7 @@ from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 
 WHEN = {"before": "without dials", "after": "with the dials"}
+VERDICT = ("verdict", "basis", "trigger_verdict")
 SCORED = [f"{name}_{when}" for name in (*RATES, "right_action") for when in WHEN]
 ENDS = ("", "_low", "_high")
 UNCOUNTED = ["trigger_share", *(f"{kind}_auroc" for kind in KINDS)]  # numbers without a number of prompts
@@ -47,10 +48,11 @@ def _numbers(results: RunResults) -> dict[str, Estimate]:
 
 def _measured(results: RunResults | None) -> Row:
     """Return the columns of what a run has measured, each missing where it is not known or there is no run."""
-    numbers, row = {}, dict[str, Value]({"verdict": None, "trigger_verdict": None})
+    numbers, row = {}, dict[str, Value](dict.fromkeys(VERDICT))
     if results is not None:
         numbers = _numbers(results)
-        row = {"verdict": results.dissociation.verdict, "trigger_verdict": results.triggers.verdict}
+        two = results.dissociation
+        row = dict(zip(VERDICT, (two.verdict, two.basis, results.triggers.verdict), strict=True))
     for name in (UNCOUNTED[0], *SCORED, *UNCOUNTED[1:]):
         number = numbers.get(name, NO_ESTIMATE)
         row |= fields(number if number.known else NO_ESTIMATE, name)
@@ -64,8 +66,14 @@ def _measured(results: RunResults | None) -> Row:
 TYPES = {
     name: COUNT if name.endswith("_n") or name == "n_prompts" else NUMBER
     for name in [*_measured(None), "minutes"]
-    if name not in ("verdict", "trigger_verdict", "device")
+    if name not in (*VERDICT, "device")
 }
+
+
+def verdicts_shown(row: Row) -> list[str]:
+    """Return both verdicts of a row as text, the first with its basis unless that is wording."""
+    two, basis, word = (str(row[name]).replace("_", " ") for name in VERDICT)
+    return [two if basis == "wording" else f"{two}, by {basis}", word]
 
 
 def row_of(state: CellState) -> Row:
@@ -137,8 +145,8 @@ def _cells(row: Row, axes: Sequence[str]) -> Iterator[Shown]:
         yield Shown(str(row["status"]), None, style="harmful label" if row["status"] == "failed" else "")
         yield Shown()
     else:
-        for name in ("verdict", "trigger_verdict"):
-            yield Shown(str(row[name]).replace("_", " "), row[name])
+        for name, words in zip((VERDICT[0], VERDICT[-1]), verdicts_shown(row), strict=True):
+            yield Shown(words, row[name])
     yield shown_numbers({"": _number(row, "trigger_share")}, percent=False)
     for rate in RATES:
         yield shown_numbers({when: _number(row, f"{rate}_{when}") for when in WHEN}, percent=True)

@@ -98,7 +98,8 @@ def print_summary(directory: Path, as_json: bool) -> None:
     tables = [rates_table(title, rates.before, rates.after if results.dials else None, trigger, facts)]
     if results.right_action.before.dual_use is not None:
         tables.append(right_action_table(results))
-    verdict = verdict_sentence(results.dissociation.verdict, results.dissociation.reasons)
+    two = results.dissociation
+    verdict = verdict_sentence(two.verdict, two.reasons, basis=two.basis)
     gates = results.could_have_answered
     lines = [
         Paragraph(verdict, "One refusal or two?"),

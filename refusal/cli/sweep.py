@@ -141,9 +141,10 @@ def _print_results(rows: Sequence[Row], failed: Sequence[CellState], directory: 
 
 
 def _line(row: Row) -> list[str]:
+    from experiments.sweep.table import verdicts_shown
+
     if row["verdict"] is None:
         return [str(row["cell"]), str(row["status"]), *[""] * (1 + len(RATES_SHOWN))]
-    verdicts = [str(row[name]).replace("_", " ") for name in ("verdict", "trigger_verdict")]
     rates = ([row[f"{rate}_{when}"] for when in ("before", "after")] for rate in RATES_SHOWN)
     changes = (" → ".join(f"{100 * float(value):.0f}%" for value in both if value is not None) for both in rates)
-    return [str(row["cell"]), *verdicts, *changes]
+    return [str(row["cell"]), *verdicts_shown(row), *changes]

@@ -35,7 +35,7 @@ def test_rates_verdicts_and_certificates_are_those_of_the_file(run: refusal.Run,
             assert [row["low"], row["high"]] == pytest.approx([rates[name]["low"], rates[name]["high"]])
             assert row["n"] == rates[name]["n"]
     two, word = run.verdicts.loc["one refusal or two"], run.verdicts.loc["trigger word or intent"]
-    assert two["verdict"] == written["dissociation"]["verdict"]
+    assert (two["verdict"], two["basis"]) == (written["dissociation"]["verdict"], "wording")
     assert word["verdict"] == written["triggers"]["verdict"]
     assert word["meaning"] == VERDICTS[word["verdict"]]
     assert word["trigger_share"] == written["triggers"]["trigger_share"]

@@ -11,7 +11,7 @@ from experiments.charts.specification import Chart, Row, fields
 from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate
 from experiments.dissociation.text import strength_sentence
 from experiments.report.results import RunResults
-from experiments.run.wording import VERDICTS
+from experiments.run.wording import VERDICTS, verdict_text
 from extract.table import Table
 from scoring.rates import RATES, JointRates
 from scoring.wording import RATE_MEANING, right_action_estimates
@@ -64,7 +64,9 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     why_word, drives = filter(None, [_sentence(word.reason), *share]), DRIVES.get(word.verdict, VERDICTS[word.verdict])
     evidence = "The evidence"
     return [
-        Tile("One refusal or two?", VERDICTS[two.verdict], list(why_two), two.verdict, "matrix", evidence),
+        Tile(
+            "One refusal or two?", verdict_text(two.verdict, two.basis), list(why_two), two.verdict, "matrix", evidence
+        ),
         Tile("Trigger word or intent?", drives, list(why_word), word.verdict, "triggers", evidence),
         _evidence(results, n_caveats),
     ]
@@ -190,7 +192,10 @@ def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
     befores = [record.rates.before for record in records]
     afters = [record.rates.after if record.dials else None for record in records]
     rows = [
-        ["one refusal or two", *(VERDICTS[record.dissociation.verdict] for record in records)],
+        [
+            "one refusal or two",
+            *(verdict_text(two.verdict, two.basis) for two in (record.dissociation for record in records)),
+        ],
         ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
     ]
     for when, states in (("without dials", befores), ("with the dials", afters)):

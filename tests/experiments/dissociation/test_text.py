@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -17,6 +17,8 @@ from experiments.dissociation.text import (
     tables,
 )
 from experiments.rank.results import RankEstimate, Ranks
+from experiments.run.behaviour import Basis
+from experiments.run.wording import VERDICTS, verdict_sentence
 from probes.statistics.intervals import Estimate
 from tests.support.report_page import blocks_html
 
@@ -139,3 +141,9 @@ def test_an_open_gate_lets_declined_prompts_through_and_the_other_gate_does_not(
         assert here["right"]["n"] == 0  # the organism's requests have no right answer, nor have unknown people
     assert "Could it have answered?" in (quickstart / "stdout.txt").read_text()
     assert "uncertainty" not in results  # only where the configuration asks for it
+
+
+def test_a_basis_that_is_not_wording_is_named_with_the_verdict() -> None:
+    sentences = [verdict_sentence("no_effect", ["why"], basis=basis) for basis in get_args(Basis)]
+    assert sentences[0] == f"{VERDICTS['no_effect']}: why."
+    assert [", kinds by reason: " in sentences[1], ", elicited by a system line: " in sentences[2]] == [True, True]

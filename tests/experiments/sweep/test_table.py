@@ -11,7 +11,7 @@ import pytest
 
 from experiments.run.config import RunConfig, load_config
 from experiments.sweep.grid import Cell, CellState, Failure, SweepConfig
-from experiments.sweep.table import row_of, write_sweep_page, write_table
+from experiments.sweep.table import row_of, verdicts_shown, write_sweep_page, write_table
 from extract.shipped import ROOT
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 
@@ -57,7 +57,10 @@ def test_a_row_holds_what_the_results_hold(written: Path) -> None:
     record = json.loads((FINISHED / "results.json").read_text())
     table = pd.read_parquet(written / "table.parquet")
     first = table.iloc[0]
-    assert first["verdict"] == record["dissociation"]["verdict"]
+    assert (first["verdict"], first["basis"]) == (record["dissociation"]["verdict"], "wording")
+    assert verdicts_shown({"verdict": "no_effect", "basis": "reason", "trigger_verdict": "mixed"}) == [
+        "no effect, by reason", "mixed",
+    ]  # fmt: skip
     assert first["trigger_share"] == record["triggers"]["trigger_share"]
     assert [first["trigger_share_low"], first["trigger_share_high"]] == record["triggers"]["trigger_share_ci"]
     for when in ("before", "after"):
