@@ -2,7 +2,7 @@
 
 Each arm extracts from one prompt file, every worker with one thread; Ray's workers write one store, plain processes a
 store each. Its rate is that of the
-shards that are finished within a window of five minutes (`--quick`: 15 seconds), which begins when there are three
+shards that are finished within a window of five minutes (`--quick`: three seconds), which begins when there are three
 shards for every worker; so the start is left out. Four workers are more than two cores can take. The memory of the
 command itself (the driver) is measured with few and with many prompts, until three shards are finished.
 
@@ -35,9 +35,9 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 
 ROWS = 64  # prompts of a shard
-WINDOW_S = {False: 300.0, True: 15.0}
-PROMPTS = {False: 120_000, True: 12_000}  # more than any arm reaches
-FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 12_000)}  # prompts, for the driver's memory
+WINDOW_S = {False: 300.0, True: 3.0}
+PROMPTS = {False: 120_000, True: 5_000}  # more than any arm reaches
+FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 2_000)}  # prompts, for the driver's memory
 COPIES = 8  # of its words, in each prompt: about 100 tokens
 GPUS, MANY = 64, 10_000_000
 PARAMETERS, TOKENS, USED = 8.0e9, 100, 0.5  # of the model; of a prompt; share of the data sheet's products that is used

@@ -16,7 +16,7 @@ THEN = {
     "extraction.tokens_per_s": [100.0, 101.0, 99.0],
     "extraction.ratio_vs_bare_forward": [3.0, 3.3, 2.7],
     "probe_grid.seconds_isotropic": [10.0, 10.1, 9.9],
-    "extraction.memory_few_mb": [20.0, 20.0, 20.0],
+    "store.ms_per_locus_128": [20.0, 20.0, 20.0],
 }
 
 
@@ -28,8 +28,8 @@ THEN = {
         ("extraction.tokens_per_s", [90.0, 110.0, 89.0], False),  # this run scatters by a tenth
         ("probe_grid.seconds_isotropic", [12.0, 12.1, 11.9], True),
         ("probe_grid.seconds_isotropic", [8.0, 8.1, 7.9], False),
-        ("extraction.memory_few_mb", [22.0, 22.0, 22.0], True),
-        ("extraction.memory_few_mb", [20.9, 20.9, 20.9], False),  # below the least change
+        ("store.ms_per_locus_128", [22.0, 22.0, 22.0], True),
+        ("store.ms_per_locus_128", [20.9, 20.9, 20.9], False),  # below the least change
         ("extraction.ratio_vs_bare_forward", [2.6, 2.9, 2.4], False),  # the recorded run scatters by a tenth
         ("extraction.ratio_vs_bare_forward", [2.0, 2.1, 1.9], True),
         ("extraction.other", [1.0], False),  # was not recorded
@@ -51,7 +51,7 @@ def test_times_are_paired_with_the_reference(monkeypatch: pytest.MonkeyPatch) ->
     speed["now"] = 0.5
     assert measure(["extraction"], 2) == fast
     assert fast["extraction.ratio_vs_bare_forward"] == [3.0, 3.0]
-    assert fast["extraction.memory_few_mb"] == [20.0, 20.0]
+    assert fast["store.ms_per_locus_128"] == [20.0, 20.0]
 
 
 def test_a_benchmark_that_cannot_run_is_left_out(
@@ -72,14 +72,14 @@ def test_every_figure_is_one_of_its_benchmark() -> None:
 @pytest.mark.slow
 def test_a_run_is_recorded_and_compared(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.json"
-    command = [sys.executable, "-m", "benchmarks.bench", "extraction", "--times", "1", "--recorded", str(recorded)]
+    command = [sys.executable, "-m", "benchmarks.bench", "store", "--times", "1", "--recorded", str(recorded)]
     done = subprocess.run([*command, "--record"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads(recorded.read_text())
-    assert set(record["figures"]) == {f"extraction.{figure}" for figure in FIGURES["extraction"]}
-    record["figures"]["extraction.memory_few_mb"] = [1e-3]
+    assert set(record["figures"]) == {f"store.{figure}" for figure in FIGURES["store"]}
+    record["figures"]["store.ms_per_locus_128"] = [1e-3]
     recorded.write_text(json.dumps(record))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1].startswith("worse by more than the noise: ")
-    assert "extraction.memory_few_mb" in done.stdout.splitlines()[-1]
+    assert "store.ms_per_locus_128" in done.stdout.splitlines()[-1]
