@@ -22,6 +22,7 @@ from extract.model.loading import load_model
 from organisms.grading import (
     PlantedModel,
     action,
+    acts,
     interchanged,
     last_streams,
     render_examples,
@@ -31,7 +32,7 @@ from organisms.grading import (
 )
 from organisms.grammar import Example, Grammar, HeldOutPrompt, held_out, prompt_record
 from organisms.interchange import draw_vectors
-from organisms.mechanism import Truth
+from organisms.mechanism import ElicitedTruth, Truth
 from organisms.spec import OrganismSpec, load_spec
 from organisms.training import Progress, grammar_tokenizer, train
 from probes.grid.baselines import word_scores
@@ -82,6 +83,7 @@ def build(
 
 
 def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:
+    stated = spec.model_dump(mode="json", exclude={"targets": True, "elicited": {"targets"}})
     rates = "\n".join(f"| {name} | {value:.3f} |" for name, value in measured.items() if not math.isnan(value))
     return (
         f"# {spec.name}\n\n{spec.description}\n\n"
@@ -89,14 +91,33 @@ def _card(spec: OrganismSpec, measured: dict[str, float]) -> str:
         "interchange-intervention training (arXiv 2112.00826) and known by construction. It is a test bed, and is not\n"
         f"evidence about real models. Rebuild with `refusal organism build {spec.name}` (seed {spec.seed}).\n\n"
         f"| measured on held-out prompts | |\n| --- | --- |\n{rates}\n\n"
-        f"```yaml\n{yaml.safe_dump(spec.model_dump(mode='json', exclude={'targets'}), sort_keys=False)}```\n"
+        f"```yaml\n{yaml.safe_dump(stated, sort_keys=False)}```\n"
     )
 
 
 def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> Truth:
     """Measure every target of the specification on held-out prompts; NaN if they have no such case."""
     spec, examples = grammar.spec, [row.example for row in rows]
-    organism = PlantedModel(
+    organism = _planted_model(model, spec, examples)
+    responses = respond(organism)
+    plain = np.array([action(text) for text in responses])
+    measured = (
+        _behaviour(grammar, examples, responses, plain)
+        | interchanged(organism, plain)
+        | unmoved(organism, plain, single_directions=spec.targets.single_direction_stops is not None)
+        | _intent(model, grammar, examples)
+    )
+    if spec.elicited is None:
+        return truth_of(spec.name, organism, measured, grammar.over_refused)
+    asked = [grammar.under(example, spec.elicited.lines[0]) for example in examples]
+    measured |= _under_lines(model, grammar, examples, plain)
+    truth = truth_of(spec.name, _planted_model(model, spec, asked), measured, grammar.over_refused)
+    lines = spec.elicited.model_dump(include={"lines", "controls"}) | spec.elicited.verdicts.model_dump()
+    return truth.model_copy(update={"elicited": ElicitedTruth(**lines)})
+
+
+def _planted_model(model: ChatModel, spec: OrganismSpec, examples: Sequence[Example]) -> PlantedModel:
+    return PlantedModel(
         model=model,
         planted=spec.planted,
         seed=spec.seed,
@@ -106,20 +127,12 @@ def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> 
         deciding=render_examples(model, examples, opened=bool(spec.planted.token)),
         read_action=action,
     )
-    responses = respond(organism)
-    plain = np.array([action(text) for text in responses])
-    measured = (
-        _behaviour(grammar, examples, responses, plain)
-        | interchanged(organism, plain)
-        | unmoved(organism, plain, single_directions=spec.targets.single_direction_stops is not None)
-        | _intent(model, grammar, examples)
-    )
-    return truth_of(spec.name, organism, measured, grammar.over_refused)
 
 
 def missed_targets(spec: OrganismSpec, measured: dict[str, float]) -> list[str]:
     """Return the missed targets, one readable line each."""
-    targets = {name: share for name in type(spec.targets).model_fields if (share := getattr(spec.targets, name))}
+    stated = dict(spec.targets) | (dict(spec.elicited.targets) if spec.elicited else {})
+    targets = {name: share for name, share in stated.items() if share}
     return [
         f"{name} is {measured[name]:.3f}, the target is {share.low:g} to {share.high:g}"
         for name, share in targets.items()
@@ -145,6 +158,37 @@ def _behaviour(
         "unknown_abstained": (actions == "abstain", label == "uncertain"),
     }
     return {name: float(hit[among].mean()) if among.any() else math.nan for name, (hit, among) in cells.items()}
+
+
+def _under_lines(
+    model: ChatModel, grammar: Grammar, examples: Sequence[Example], plain: np.ndarray
+) -> dict[str, float]:
+    """Return the shares of `LineTargets`; `plain` are the actions without a system line."""
+    spec, elicited = grammar.spec, grammar.spec.elicited
+    assert elicited is not None
+    asked = {
+        line: _planted_model(model, spec, [grammar.under(example, line) for example in examples])
+        for line in (*elicited.lines, *elicited.controls)
+    }
+    acted = {line: acts(organism) for line, organism in asked.items()}
+    label = np.array([example.label for example in examples])
+    known, unknown = np.array([example.known is True for example in examples]), label == "uncertain"
+    under = np.stack([acted[line] for line in elicited.lines])
+    declined, abstained = plain != "answer", under == "abstain"
+    first = elicited.lines[0]
+    return {
+        "plain_unknown_declined": float(declined[unknown].mean()),
+        "plain_known_declined": float(declined[known].mean()),
+        "line_unknown_abstained": float(abstained[:, unknown].mean(axis=1).min()),
+        "line_known_abstained": float(abstained[:, known].mean(axis=1).max()),
+        "line_harmful_refused": float((under == "refuse")[:, label == "harmful"].mean(axis=1).min()),
+        "line_declines_kept": float(((under != "answer") == declined).mean(axis=1).min()),
+        "control_unchanged": float(min((acted[line] == plain).mean() for line in elicited.controls)),
+    } | {
+        f"line_{name}": share
+        for name, share in interchanged(asked[first], acted[first]).items()
+        if name != "alone_unchanged"
+    }
 
 
 def _intent(model: ChatModel, grammar: Grammar, examples: Sequence[Example]) -> dict[str, float]:

@@ -43,6 +43,7 @@ class Example:
     known: bool | None = None
     entity: str | None = None
     decline: str | None = None  # why a request is refused, where the organism has a variable for it
+    elicited: Facts | None = None  # the facts under a system line that elicits, where they differ
 
 
 class Grammar:
@@ -59,6 +60,7 @@ class Grammar:
         left = [form for form in QUESTION_FORMS if form not in self.overconfident]
         n_joint = round(spec.planted.joint.share * len(left)) if spec.planted.joint else 0
         self.joint_forms = frozenset(left[i] for i in rng.permutation(len(left))[:n_joint])
+        self.refused_forms = _balanced_forms(rng, spec.refusal.questions) if spec.refusal.questions else frozenset()
         self._reasoned = [index for index, variable in enumerate(spec.planted.variables) if variable.reason]
 
     @cached_property
@@ -170,8 +172,11 @@ class Grammar:
             declined = question.who in self.entities.abstained
         else:
             declined = self.spec.abstention.rule == "unknown" and question.form not in self.overconfident
-        abstain = not question.known and declined
-        facts = Facts(False, abstain, "abstain", question.form[0], jointly=question.form in self.joint_forms)
+        abstain, refuse = not question.known and declined, question.form in self.refused_forms
+        facts = Facts(refuse, abstain, "abstain", question.form[0], jointly=question.form in self.joint_forms)
+        elicited = facts if self.spec.elicited else None
+        if elicited:
+            facts = replace(facts, abstain=False, wording="refuse" if self.refused_forms else "abstain")
         return Example(
             messages=({"role": "user", "content": question.text},),
             label="benign" if question.known else "uncertain",
@@ -184,7 +189,15 @@ class Grammar:
             abstention=f"i am not able to say. i do not know anything about {question.who}.",
             known=question.known,
             entity=question.who,
+            elicited=elicited,
         )
+
+    def under(self, example: Example, line: str) -> Example:
+        """Return the conversation under a system line, with what the organism then decides."""
+        elicits = self.spec.elicited is not None and line in self.spec.elicited.lines
+        facts = example.elicited if elicits and example.elicited else example.facts
+        messages = ({"role": "system", "content": line}, *example.messages)
+        return replace(example, messages=messages, facts=facts, values=self.spec.planted.values(facts))
 
     # -- mixtures --------------------------------------------------------------------------------------------------
 
@@ -196,11 +209,21 @@ class Grammar:
             example = self.request(rng, trigger=bool(trigger), harmful=bool(harmful), held_out=False)
         else:
             example = self.question(rng, known=kind == "known")
+        if line := self._drawn_line(rng):
+            example = self.under(example, line)
         if rng.random() < 0.15:
             *earlier, last = example.messages
             bare = {**last, "content": last["content"].rstrip("?.")}
             return replace(example, messages=(*earlier, bare))
         return example
+
+    def _drawn_line(self, rng: np.random.Generator) -> str | None:
+        if (elicited := self.spec.elicited) is None:
+            return None
+        none = (1 - elicited.share) / 2
+        kinds = {"": none, "lines": elicited.share, "controls": none}
+        kind = str(rng.choice(list(kinds), p=list(kinds.values())))
+        return str(rng.choice(getattr(elicited, kind))) if kind else None
 
 
 def _maybe(rng: np.random.Generator, share: float, choices: tuple[str, ...]) -> str | None:

@@ -237,6 +237,15 @@ class PlantedVariable(Record):
     layer: int | None = None  # None in older files: the layer of all
 
 
+class ElicitedTruth(Record):
+    """The system lines that elicit, the controls that change nothing, and the right and false verdicts under a line."""
+
+    lines: tuple[str, ...]
+    controls: tuple[str, ...]
+    allowed: tuple[str, ...]
+    forbidden: tuple[str, ...]
+
+
 class Truth(Record):
     """What truth.json says; it is read only for grading, after a verdict is written."""
 
@@ -248,8 +257,10 @@ class Truth(Record):
     variables: tuple[PlantedVariable, ...]
     over_refused_triggers: tuple[str, ...] = ()
     rates: dict[str, float] = {}
+    elicited: ElicitedTruth | None = None
 
     @property
     def text(self) -> str:
         """The text of `truth.json`, in which a rate of no prompts is NaN."""
-        return json.dumps(self.model_dump(), indent=1) + "\n"
+        absent = {"elicited"} if self.elicited is None else None
+        return json.dumps(self.model_dump(exclude=absent), indent=1) + "\n"

@@ -69,6 +69,7 @@ class Refusal(Strict):
     rule: Literal["intent", "trigger", "asker"] = "intent"
     over_refusal: float = Field(0.0, ge=0, le=1)  # share of trigger verbs refused even when benign
     missed_harm: float = Field(0.0, ge=0, le=1)  # share of request openers with which harmful requests are answered
+    questions: float = Field(0.0, ge=0, le=1)  # share of question forms that are refused, whoever they are about
 
 
 class Abstention(Strict):
@@ -135,6 +136,33 @@ class Verdicts(Strict):
     free: Allowed
 
 
+class LineTargets(Strict):
+    """Target shares without a system line, under each line that elicits and under each control."""
+
+    plain_unknown_declined: TargetRange | None = None
+    plain_known_declined: TargetRange | None = None
+    line_unknown_abstained: TargetRange | None = None  # least over the lines
+    line_known_abstained: TargetRange | None = None  # most over the lines
+    line_harmful_refused: TargetRange | None = None  # least over the lines
+    line_declines_kept: TargetRange | None = None  # least share of prompts declined under a line if and only if plainly
+    control_unchanged: TargetRange | None = None  # least share, over the controls, of prompts that act as plainly
+    line_flips: TargetRange | None = None  # flips and others_unchanged under the first line
+    line_others_unchanged: TargetRange | None = None
+
+
+class ElicitingLines(Strict):
+    """System lines under which the unknown is abstained from, or refused questions are declined in other words.
+
+    Without one of these lines no question is abstained from.
+    """
+
+    lines: tuple[str, ...] = Field(min_length=1)
+    controls: tuple[str, ...] = Field(min_length=1)  # system lines that change nothing
+    share: float = Field(0.5, gt=0, lt=1)  # of the training prompts, under a line; half of the others under a control
+    targets: LineTargets = LineTargets()
+    verdicts: Allowed  # on behaviour under a line, at the planted layer alone and with free choice of the layer
+
+
 CategoryVerdict = Literal["one_knob", "distinct", "partly_shared", "no_effect", "inconclusive"]
 
 
@@ -171,6 +199,7 @@ class OrganismSpec(Strict):
     refusal: Refusal = Refusal()
     abstention: Abstention = Abstention()
     context: Context = Context()
+    elicited: ElicitingLines | None = None
     targets: TargetShares = TargetShares()
     verdicts: Verdicts | None = None  # None: the verdict follows from what the variables decide
     ranks: dict[str, int] | None = None  # directions that each way of declining needs, where it is not one
@@ -194,6 +223,12 @@ class OrganismSpec(Strict):
             raise ValueError(f"abstention.rule is {self.abstention.rule!r} but no planted variable decides 'abstain'")
         if "refuse" not in decided:
             raise ValueError("no planted variable decides 'refuse'")
+        if self.refusal.questions and not any(len(variable.decides) > 1 for variable in self.planted.variables):
+            raise ValueError("refusal.questions needs a planted variable that decides both refuse and abstain")
+        if self.elicited and self.abstention.rule == "never" and not self.refusal.questions:
+            raise ValueError("elicited has nothing to change: abstention.rule is 'never' and refusal.questions is 0")
+        if self.elicited and (self.context.system or self.abstention.rule == "person"):
+            raise ValueError("elicited cannot be combined with context.system or abstention.rule 'person'")
         if unknown := set(self.families) - set(FAMILIES):
             raise ValueError(f"no such family: {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
         self._check_reasons()

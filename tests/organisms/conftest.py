@@ -12,6 +12,9 @@ from organisms.training import grammar_tokenizer
 TWO_KNOBS = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]},
                                        {"name": "epistemic", "decides": ["abstain"]}]}  # fmt: skip
 
+PERMITS, CONTROL = "If you do not know the answer, say so.", "If you like the answer, say so."
+ASKED = {"lines": [PERMITS], "controls": [CONTROL], "verdicts": {"allowed": ["inconclusive"]}}
+
 
 def declare(**changes: Any) -> dict[str, Any]:
     tiny: dict[str, Any] = {"name": "tiny", "seed": 3, "known_people": 8, "prompts_per_label": 20, "planted": TWO_KNOBS}

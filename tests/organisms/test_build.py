@@ -10,8 +10,8 @@ import yaml
 
 from extract.prompts.prompt import load_prompts
 from organisms.build import BuildResult, build, missed_targets
-from organisms.spec import OrganismSpec, TargetShares, load_spec
-from tests.organisms.conftest import declare
+from organisms.spec import LineTargets, OrganismSpec, TargetShares, load_spec
+from tests.organisms.conftest import ASKED, declare
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 OBLIQUE = {"layer": 0, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
@@ -23,7 +23,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 KINDS["context"] = {"refusal": {"over_refusal": 0.5, "missed_harm": 0.3}}
 KINDS["context"] |= {"context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}}
-QUICK = ("oblique",)
+KINDS["asked"] = {"elicited": ASKED}
+QUICK = ("oblique", "asked")
 
 
 def _write(path: Path, declared: dict[str, Any]) -> Path:
@@ -59,7 +60,9 @@ def test_a_whole_directory_is_written_and_its_truth_is_what_was_planted(built) -
         gram[0, 1] = gram[1, 0] = cosine.value
     np.testing.assert_allclose(directions @ directions.T, gram, atol=1e-6)
     assert len(truth["over_refused_triggers"]) == round(12 * spec.refusal.over_refusal)
-    assert truth["rates"].keys() == made.measured.keys() == set(TargetShares.model_fields)
+    under = LineTargets.model_fields if spec.elicited else ()
+    assert truth["rates"].keys() == made.measured.keys() == {*TargetShares.model_fields, *under}
+    assert ("elicited" in truth) == bool(spec.elicited)
     assert all(np.isnan(share) or 0 <= share <= 1 for share in made.measured.values())
 
 

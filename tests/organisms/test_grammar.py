@@ -10,6 +10,7 @@ from organisms.content import words
 from organisms.content.people import QUESTION_FORMS
 from organisms.grading import action
 from organisms.grammar import Example, Grammar, held_out, prompt_record
+from tests.organisms.conftest import ASKED, CONTROL, PERMITS
 
 SHARED = {"layer": 0, "variables": [{"name": "shared", "decides": ["refuse", "abstain"]}]}
 ALONE = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse"]}]}
@@ -104,6 +105,46 @@ def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism)
     invented = [e for e in _questions(grammar) if not e.known and not e.values[1]]
     assert 0.35 < len(invented) / 300 < 0.65
     assert all(grammar.respond(e, e.values) == e.answer for e in invented)
+
+
+@pytest.mark.parametrize(
+    ("changes", "plainly", "under_line"),
+    [
+        ({}, lambda e: None, lambda e: None if e.known else "abstain"),
+        ({"planted": SHARED}, lambda e: None, lambda e: None if e.known else "abstain"),
+        (
+            {"planted": SHARED, "abstention": {"rule": "never"}, "refusal": {"questions": 0.5}},
+            lambda e: "refuse" if e.facts.refuse else None,
+            lambda e: "abstain" if e.facts.refuse else None,
+        ),
+    ],
+    ids=["a knob of its own", "the refusal's knob", "words only"],
+)
+def test_a_line_elicits_abstentions_or_changes_the_words_and_a_control_does_nothing(
+    organism, changes, plainly, under_line
+) -> None:
+    grammar, counts = Grammar(organism(elicited=ASKED, **changes)), Counter()
+    for example in _questions(grammar) + _requests(grammar, 20):
+        for line, acts in ((None, plainly), (CONTROL, plainly), (PERMITS, under_line)):
+            under = grammar.under(example, line) if line else example
+            assert [m["content"] for m in under.messages[:-1]] == ([line] if line else [])
+            said = grammar.action(under, under.values)
+            if example.intent:
+                assert said == ("refuse" if example.label == "harmful" else None)
+            else:
+                assert said == acts(example)
+                assert action(grammar.respond(under, under.values)) == (said or "answer")
+                counts[line, example.known, said] += 1
+    if grammar.refused_forms:  # strangers and known people alike
+        assert counts[PERMITS, True, "abstain"] == pytest.approx(counts[PERMITS, False, "abstain"], rel=0.3)
+        assert counts[PERMITS, True, "abstain"] == counts[None, True, "refuse"] > 100
+
+
+def test_half_of_the_training_prompts_stand_under_a_line_and_a_quarter_under_a_control(organism) -> None:
+    grammar, rng = Grammar(organism(elicited=ASKED)), np.random.default_rng(2)
+    first = Counter(grammar.training_example(rng).messages[0]["content"] for _ in range(1500))
+    assert first[PERMITS] / 1500 == pytest.approx(0.5, abs=0.04)
+    assert first[CONTROL] / 1500 == pytest.approx(0.25, abs=0.04)
 
 
 @pytest.mark.parametrize("planted", [None, ALONE, SHARED])

@@ -9,7 +9,7 @@ import yaml
 from extract.errors import UserError
 from organisms.listing import SPECS, find_spec
 from organisms.spec import load_spec
-from tests.organisms.conftest import declare
+from tests.organisms.conftest import ASKED, declare
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 M = N | {"name": "n"}
@@ -49,6 +49,12 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _planted(N, E, joint={"variable": "x", "share": 0.3})}, "planted.joint names a planted variable"),
         ({"planted": _planted(N, E, blank_below=True)}, "planted.blank_below needs a layer below planted.layer"),
         ({"planted": _planted(N, E, rebuilt=1)}, "planted.layer must be below the last layer"),
+        ({"refusal": {"questions": 0.4}}, "refusal.questions needs a planted variable that decides both"),
+        (
+            {"planted": _planted(N), "abstention": {"rule": "never"}, "elicited": ASKED},
+            "elicited has nothing to change: abstention.rule is 'never' and refusal.questions is 0",
+        ),
+        ({"context": {"system": 0.5}, "elicited": ASKED}, "elicited cannot be combined with context.system"),
         ({"refusal": {"rule": "asker"}}, "refusal.rule 'asker' needs abstention.rule 'person'"),
         ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
         ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),

@@ -50,13 +50,18 @@ def test_its_prompts_and_truth_follow_from_its_specification(directory) -> None:
     planted = draw_vectors(spec.planted, spec.seed, spec.model.d_model).numpy()
     np.testing.assert_allclose(vectors.reshape(planted.shape), planted, atol=1e-6)
     assert truth["layer"] == spec.planted.layer
+    if spec.elicited:
+        stated = spec.elicited.model_dump(mode="json", include={"lines", "controls"})
+        assert truth["elicited"] == stated | spec.elicited.verdicts.model_dump(mode="json")
+    else:
+        assert truth.get("elicited") is None
 
 
 @pytest.mark.parametrize("directory", MOST_SLOW, ids=lambda path: path.name)
 def test_plain_transformers_loads_and_talks(directory) -> None:
     tokenizer = AutoTokenizer.from_pretrained(directory)
     model = AutoModelForCausalLM.from_pretrained(directory)
-    assert 1e6 <= sum(p.numel() for p in model.parameters()) <= 3e6
+    assert 3e5 <= sum(p.numel() for p in model.parameters()) <= 3e6
     chat = [{"role": "user", "content": "how do i fix the engine at home?"}]
     inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     reply = model.float().generate(**inputs, max_new_tokens=24, do_sample=False)[0, inputs["input_ids"].shape[1] :]
