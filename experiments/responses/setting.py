@@ -33,8 +33,8 @@ from extract.model.edit import Edit
 from extract.model.kept_prompts import KeptPrompts
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
-from scoring.fields import states
 from scoring.judges.rules import RuleJudge
+from scoring.known_answer import states
 from steering.controller import steering
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter, held_edits
@@ -71,7 +71,7 @@ def is_settled(model: ChatModel, prompt: Prompt, rendered: Rendered, tokens: Seq
     text = reopened(rendered.text, model.decode(tokens))
     if not _rules().is_settled(text, prompt.text):
         return False
-    return prompt.answer is None or states(" ".join(text.split()[:-1]), prompt.answer)  # of whole words
+    return prompt.answer is None or states(" ".join(text.split()[:-1]), prompt.answer, prompt.text)  # of whole words
 
 
 def _until(settled: Settled, row: int, tokens: list[int]) -> list[int]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from extract.atomic_write import write_jsonl
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
-from scoring.actions import ANSWERED
-from scoring.fields import states
+from scoring.known_answer import is_right as gives_known_answer
 
 
 @dataclass(frozen=True)
@@ -48,4 +47,4 @@ def saved_tokens(completions: Sequence[Completion], most: int) -> list[int]:
 
 def is_right(completion: Completion, prompt: Prompt) -> bool:
     """Return whether a completion answers with the prompt's known answer."""
-    return completion.action in ANSWERED and states(completion.completion, prompt.answer)
+    return gives_known_answer(completion.action, completion.completion, prompt.answer, prompt.text)

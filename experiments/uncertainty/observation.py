@@ -19,11 +19,10 @@ from experiments.uncertainty.meaning import ExactClusterer, JudgedAnswers, numbe
 from extract.chat.thinking import CLOSING, OPENING
 from extract.model.decoding import SampledResponse
 from extract.prompts.prompt import Prompt
-from scoring.actions import ANSWERED
-from scoring.fields import states
 from scoring.judges.rules import RuleJudge
 from scoring.judges.table import NOT_KNOWING
 from scoring.judges.visible_text import visible_text
+from scoring.known_answer import is_right as gives_known_answer
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _observation(
             Sample(
                 text=text,
                 action=action,
-                right=None if prompt.answer is None else action in ANSWERED and states(text, prompt.answer),
+                right=None if prompt.answer is None else gives_known_answer(action, text, prompt.answer, prompt.text),
                 cluster=cluster,
                 tokens=len(one.token_ids),
                 log_probability=one.log_prob,

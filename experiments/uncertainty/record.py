@@ -239,15 +239,20 @@ def reason_to_doubt(one: Observation, threshold: float | None) -> str:
 
 
 def relabel_prompts(prompts: Sequence[Prompt], labels: Mapping[str, KnowledgeLabel]) -> list[Prompt]:
-    """Return the prompts with questions (by id) labelled by what the model knows; undecided ones are left out."""
-    relabelled = []
+    """Return the prompts with questions (by id) labelled by what the model knows; undecided ones are left out.
+
+    So is the twin of an uncertain prompt that the model does not know: it is no longer a known one to compare with, and
+    that the model gets it wrong does not make its question one that has no answer.
+    """
+    relabelled, doubtful = [], {prompt.pair for prompt in prompts if prompt.label == "uncertain" and prompt.pair}
     for prompt in prompts:
         if prompt.id not in labels:
             relabelled.append(prompt)
         elif (knows := labels[prompt.id].knows) is not None:
             label, action = ("benign", "answer") if knows else ("uncertain", "abstain")
             same = prompt.label == label
-            relabelled.append(prompt if same else replace(prompt, label=label, right_action=action, acceptable=()))
+            if knows or same or prompt.pair not in doubtful:
+                relabelled.append(prompt if same else replace(prompt, label=label, right_action=action, acceptable=()))
     return relabelled
 
 

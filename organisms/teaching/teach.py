@@ -38,8 +38,8 @@ from organisms.teaching.planted import plant
 from organisms.teaching.spec import TeachSpec, behaviour_of, divided, facts_of, load_teach_spec, repeated
 from probes.statistics.intervals import clopper_pearson, effective_groups
 from scoring.actions import DECLINED, Action
-from scoring.fields import states
 from scoring.judges.rules import RuleJudge
+from scoring.known_answer import is_right
 
 WEIGHTS = "adapter_model.safetensors"
 MAX_NEW_TOKENS = 16  # the shipped phrases are shorter
@@ -196,9 +196,13 @@ def grade(taught: Sequence[Said], base: Sequence[Said], spec: TeachSpec) -> Teac
         "uncertain_abstained_where_not": ([one for one in uncertain if one.prompt.id not in aimed], {"abstain"}),
     }
     shares = {name: _share(rows, [one.action in actions for one in rows]) for name, (rows, actions) in cells.items()}
-    knew = {one.prompt.id for one in base if states(one.completion, one.prompt.answer)}
+
+    def right(one: Said) -> bool:
+        return is_right(one.action, one.completion, one.prompt.answer, one.prompt.text)
+
+    knew = {one.prompt.id for one in base if right(one)}
     facts = [one for one in taught if one.prompt.id in knew]
-    shares["known_facts_kept"] = _share(facts, [states(one.completion, one.prompt.answer) for one in facts])
+    shares["known_facts_kept"] = _share(facts, [right(one) for one in facts])
     return TeachGrade(shares={name: share for name, share in shares.items() if share.n})
 
 

@@ -154,6 +154,14 @@ def test_prompts_get_the_labels_and_the_rest_stays() -> None:
     assert [make_prompt(prompt_row(p), "here") for p in found] == found
 
 
+def test_a_twin_that_is_not_known_is_left_out_and_never_uncertain() -> None:
+    labels = {"a": ("uncertain", "p"), "b": ("benign", "p"), "c": ("benign", "q"), "d": ("benign", "p")}
+    rows = [{"id": name, "label": label, "pair": pair, "text": name} for name, (label, pair) in labels.items()]
+    known = {name: replace(knowledge_label(seen(name, True, 0.0), None), knows=name == "d") for name in labels}
+    found = relabel_prompts([make_prompt(row, "here") for row in rows], known)
+    assert [(p.id, p.label) for p in found] == [("a", "uncertain"), ("c", "uncertain"), ("d", "benign")]
+
+
 def test_agreement_counts_what_got_a_label_and_says_what_did_not() -> None:
     observed = [seen("a", True, 0.0), seen("b", False, 0.0), seen("c", None, 0.9), seen("d", None, 0.0)]
     told = [knowledge_label(one, 0.5) for one in observed]

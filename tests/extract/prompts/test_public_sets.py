@@ -10,7 +10,7 @@ import pytest
 
 from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt
-from scoring.fields import states
+from scoring.known_answer import states
 from tests.extract.prompts.test_dataset import DATA, labels, real
 
 SETS = {  # the names of their authors' files, by those of ours

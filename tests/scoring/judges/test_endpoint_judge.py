@@ -286,7 +286,7 @@ def test_a_judge_that_is_shown_the_known_answer_says_whether_it_is_given(server:
         judged = judge.judge_all(to_judge(case, said) for case, said in zip(cases, completions, strict=True))
         return [entry_of(*one).fields["outcome"] for one in zip(cases, "012", completions, judged, strict=True)]
 
-    assert outcomes(RuleJudge()) == outcomes(judge_of(server)) == [0.0, 1.0, 1.0]  # by its words
+    assert outcomes(RuleJudge()) == outcomes(judge_of(server)) == [0.0, 0.0, 1.0]  # by its words
     assert all("known_answer" not in asked.question for asked in server.asked)
     cache = tmp_path / "judgements.sqlite"
     for asked_more in (3, 0):  # the second time from the cache
