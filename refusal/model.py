@@ -251,8 +251,8 @@ def load_model(
     silenced in this process.
 
     Args:
-        name: a directory, an id on the Hugging Face hub, a GGUF file, or `package:NAME` for the model inside an
-            installed package.
+        name: a directory, an id on the Hugging Face hub, a name of `refusal models list` (fetched if it is absent), a
+            GGUF file, or `package:NAME` for the model inside an installed package.
         adapter: the directory of a LoRA adapter (PEFT) that is merged into the weights, in float32.
         template: the chat template: the tokenizer's own (None), `plain` for base models, or a `.jinja` file.
         template_args: what the template reads besides the messages, such as `{"enable_thinking": False}`.

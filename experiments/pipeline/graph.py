@@ -16,6 +16,7 @@ from experiments.side_effects.texts import text_hashes
 from extract.background import call_in_subprocess
 from extract.errors import UserError
 from extract.model.adapter import find_adapter
+from extract.model.known_models import known_model
 from extract.model.source import locate
 from extract.prompts.prompt import prompts_hash
 from extract.prompts.sources import read_prompts
@@ -140,6 +141,8 @@ def model_source(config: RunConfig) -> Any:
     path, template, adapter = locate(config.model.name), config.model.template, config.model.adapter
     besides: list[Any] = [file_hash(Path(template))] if template else []
     besides += [file_hash(file) for file in sorted(find_adapter(adapter).glob("adapter_*"))] if adapter else []
+    if (known := known_model(config.model.name)) is not None:  # the same before and after it is fetched
+        return [known.sha256, *besides]
     if path is not None:
         files = [f for f in sorted(path.iterdir()) if f.is_file()] if path.is_dir() else [path]
         return [*((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files), *besides]

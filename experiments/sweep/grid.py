@@ -39,7 +39,7 @@ class SweepConfig(Strict):
 
     name: RunName
     config: Path | None = None  # of every cell; null: the shipped settings for each model, as `refusal run MODEL` has
-    models: tuple[str, ...] = ()  # directories, GGUF files, package:NAME or hub ids; none: the configuration's
+    models: tuple[str, ...] = ()  # as `model.name`; none: the configuration's
     prompts: tuple[str | DatasetConfig, ...] = ()  # files, or public sets; none: the configuration's
     keys: dict[str, tuple[JsonValue, ...]] = {}  # values of keys of the configuration, in dotted form
     set: dict[str, JsonValue] = {}  # keys that are the same in all cells

@@ -37,7 +37,8 @@ def load_model(name: str, **settings: Any) -> ChatModel:
     `auto` means bfloat16 on the GPU (or spread over several GPUs) if there is one, else float32 on the CPU.
 
     Args:
-        name: a directory, a hub id, a GGUF file, or `package:NAME` for the model inside an installed package.
+        name: a directory, a hub id, a known name, a GGUF file, or `package:NAME` for the model inside an installed
+            package.
         settings: the other fields of `ModelConfig`: revision, adapter, dtype, device, backend, template, ….
     """
     return open_model(ChatModel, model_config(name=name, **settings))

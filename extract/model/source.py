@@ -1,4 +1,4 @@
-"""Where a model's files are: a directory, a hub id, a GGUF file (dequantised once), or an installed package.
+"""Where a model's files are: a directory, a hub id, a known name, a GGUF file (dequantised once), an installed package.
 
 What is made of files is in the user's cache, each folder whole or absent.
 """
@@ -23,6 +23,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from extract.errors import UserError, in_one_line
+from extract.model.known_models import fetch, known_model
 from extract.model.loading_options import quiet_libraries
 from extract.progress import Advance, Reporter
 from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
@@ -50,8 +51,13 @@ ENGLISH = (
 
 
 def resolve(name: str, reporter: Reporter | None = None) -> str:
-    """Return the directory of a model, or its name if that is a hub id; a GGUF file is dequantised into the cache."""
+    """Return the directory of a model, or its name if that is a hub id; a GGUF file is dequantised into the cache.
+
+    A model that has a known name is fetched where it is absent.
+    """
     path = locate(name)
+    if known_model(name) is not None:
+        path = fetch(name, reporter)
     if path is not None and path.suffix == SUFFIX and path.is_file():
         path = dequantised(path, reporter or Reporter())
     return name if path is None else str(path)
@@ -61,8 +67,11 @@ def locate(name: str) -> Path | None:
     """Return the directory or the GGUF file that a model's name stands for, None for a hub id; opens nothing.
 
     `package:NAME` is the model inside an installed package. A directory that holds a GGUF file and no config.json
-    stands for that file. A path that does not exist is also searched among the shipped files (`resolve_shipped`).
+    stands for that file. A path that does not exist is also searched among the shipped files (`resolve_shipped`). The
+    file of a known name may not be there yet.
     """
+    if (known := known_model(name)) is not None:
+        return known.path
     if name.startswith(PREFIX):
         return _file_in(packaged_model(name.removeprefix(PREFIX)))
     path = resolve_shipped(Path(name))

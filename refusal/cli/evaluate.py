@@ -28,7 +28,7 @@ def evaluate(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="A model directory, GGUF file, package:NAME or hub id; with --base-url the model's name there.",
+            help="A directory, GGUF file, package:NAME, hub id or known name; with --base-url the model's name there.",
         ),
     ],
     suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="core, public, or a YAML file of sets.")] = "core",

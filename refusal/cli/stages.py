@@ -42,13 +42,16 @@ def run_command(
     config, chosen = load_target(str(path), overrides)
     directory = _of_process(out or (path if is_run(path) else Path("runs") / run_name(config, overrides)), config)
     from experiments.run.run_lock import refuse_if_held
+    from extract.model.known_models import refuse_absent
     from extract.progress import Reporter
 
     asked = None if budget in (None, NO_BUDGET) else minutes(budget)
     reporter = Reporter(quiet=quiet, verbose=verbose)
     if chosen is not None:
         reporter.say(chosen.described)
-    if not dry_run:
+    if dry_run:
+        refuse_absent(config.model.name)
+    else:
         refuse_if_held(directory)  # before anything heavy is imported or the model is measured
     workers_extract = wanted_workers is not None and until == "extract"  # which asks for no cut
     unasked = budget is None and chosen is not None and not chosen.organism and not (workers_extract or dry_run)

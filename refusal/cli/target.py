@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.run.config import RunConfig, load_config
 from extract.errors import UserError
 from extract.model.adapter import CONFIG, base_of, is_adapter
+from extract.model.known_models import known_model
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import parse_yaml
 
@@ -75,7 +76,7 @@ def settings_for(target: str) -> ModelSettings | None:
 def is_model(target: str) -> bool:
     """Return whether a name is a model's; what ends like a file, or lies in a folder here, is a mistyped path."""
     path = resolve_shipped(Path(target))
-    if target.startswith(PACKAGE):
+    if target.startswith(PACKAGE) or known_model(target) is not None:
         return True
     if path.exists():
         if path.is_file():

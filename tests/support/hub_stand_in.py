@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
+from huggingface_hub import constants
+
 from tests.support.local_http import QuietHandler, serving
 
 TOKEN, READ_TOKEN = "hf_made_up_for_a_test", "hf_made_up_that_may_only_read"
@@ -54,6 +57,18 @@ def running_hub() -> Iterator[Hub]:
 
     with serving(Handler) as hub.endpoint:
         yield hub
+
+
+def client_at(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set what the client read from HF_ENDPOINT and HF_HUB_OFFLINE when it was imported."""
+    for name, value in {
+        "ENDPOINT": endpoint,
+        "HUGGINGFACE_CO_URL_TEMPLATE": endpoint + "/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_OFFLINE": False,
+    }.items():
+        monkeypatch.setattr(constants, name, value)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
 
 
 class _RefusedError(Exception):

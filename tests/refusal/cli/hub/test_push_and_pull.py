@@ -17,7 +17,7 @@ from extract.shipped import ROOT
 from probes.direction import Direction, Locus
 from steering.dial_file import read_dials
 from steering.direction_file import load_directions, save_directions
-from tests.support.hub_stand_in import READ_TOKEN, TOKEN, Hub, Repository, running_hub
+from tests.support.hub_stand_in import READ_TOKEN, Hub, Repository, client_at, running_hub
 from tests.support.one_line import one_line, printed
 
 RUN = ROOT / "tests" / "fixtures" / "small_run"
@@ -29,21 +29,9 @@ ORGANISM = "organisms/zoo/two-knobs"
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub that the client uses, with a token that may write; LFS by HTTP, as where hf_xet is not installed."""
     with running_hub() as found:
-        at(found.endpoint, monkeypatch)
+        client_at(found.endpoint, monkeypatch)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         yield found
-
-
-def at(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set what the client read from HF_ENDPOINT and HF_HUB_OFFLINE when it was imported."""
-    for name, value in {
-        "ENDPOINT": endpoint,
-        "HUGGINGFACE_CO_URL_TEMPLATE": endpoint + "/{repo_id}/resolve/{revision}/{filename}",
-        "HF_HUB_OFFLINE": False,
-    }.items():
-        monkeypatch.setattr(constants, name, value)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
 
 
 def front_matter(card: str) -> dict:
@@ -278,7 +266,7 @@ def test_revisions_and_a_hub_that_is_down(hub: Hub, cli, tmp_path: Path) -> None
 
 
 def test_offline_and_no_network(cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    at("http://127.0.0.1:9", monkeypatch)  # nothing listens there
+    client_at("http://127.0.0.1:9", monkeypatch)  # nothing listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     offline = "HF_HUB_OFFLINE=1 forbids {}; unset it to reach http://127.0.0.1:9"
     assert one_line(cli("push", str(RUN), "me/dials")) == offline.format("pushing")
