@@ -53,7 +53,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes
 from extract.chat.render import render
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import with_line
 from probes.statistics.intervals import Estimate
 from probes.statistics.tradeoffs import candidate_thresholds
 from scoring.rates import joint_rates
@@ -143,14 +143,6 @@ def matched_setting(surface: Surface, choice: Mapping[str, Risk], most: float) -
     points = comparable(axes_of(rates_of(surface, choice)))
     declined, others = points[:, 0], points[:, 1:].sum(axis=1)
     return int(np.lexsort((declined, others.round(9), np.maximum(declined - most, 0).round(9)))[0])
-
-
-def with_line(prompt: Prompt, line: str) -> Prompt:
-    """Return the prompt with a line at the start of its system message, which may be that line alone."""
-    first, *others = prompt.messages
-    if first["role"] == "system":
-        return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *others))
-    return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
 
 
 def ask_under_lines(

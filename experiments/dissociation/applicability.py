@@ -12,7 +12,7 @@ from experiments.dissociation.results import Looks
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, write_samples
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, MIN_GROUPS, Behaviour, Kind, write_samples
 from experiments.run.config import NOT_ASKED
 from experiments.run.corpus import TESTED, Corpus
 from experiments.run.inputs import RunInputs
@@ -22,7 +22,6 @@ from probes.statistics.intervals import Estimate, difference, wilson
 from steering.direction_file import load_directions
 
 BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
-MIN_GROUPS = 10  # independent groups of decliners; with fewer, intervals are too wide to be useful
 LEVEL = 0.05  # of the test that a behaviour follows its label; fixed, so that `dissociate.alpha` changes no measurement
 
 

@@ -14,6 +14,7 @@ from experiments.dissociation.results import (
     TURNED,
     Dissociation,
     EffectRecord,
+    Elicited,
     Looks,
     MeasuredEffects,
     OpenedGate,
@@ -23,6 +24,7 @@ from experiments.dissociation.results import (
 )
 from experiments.dissociation.verdict import Effect, corrected_p, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey, other_kind
+from experiments.elicited.results import Elicitation
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.inputs import RunInputs
@@ -43,7 +45,9 @@ Matrix = Mapping[str, Mapping[str, Estimate]]
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json; what was tested is one more look."""
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
-    result = judge_effects(inputs, *_read_measured(inputs)).model_copy(update={"rank": rank})
+    asked = inputs.file("stages/elicit.json")
+    elicited = Elicited(elicitation=Elicitation.read(asked)) if asked.is_file() else None
+    result = judge_effects(inputs, *_read_measured(inputs)).model_copy(update={"rank": rank, "elicited": elicited})
     result.write(inputs.file("stages/dissociate.json"))
     if result.verdict != "not_applicable":
         Looks(of=looked_at(inputs), shares=result.looks).write(inputs.file("looks.json"))

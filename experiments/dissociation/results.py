@@ -11,6 +11,7 @@ from pydantic import Field
 
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
+from experiments.elicited.results import Elicitation
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import Basis, Kind
 from experiments.run.outcomes import Share
@@ -134,6 +135,12 @@ class VariantRecord(Record):
     benign_answered: Estimate | None
 
 
+class Elicited(Record):
+    """The dissociation of refusals from abstentions that a system line elicits; no verdict on the plain model."""
+
+    elicitation: Elicitation
+
+
 class Dissociation(Record):
     """stages/dissociate.json: the verdict, the results it is based on, and side effects."""
 
@@ -155,6 +162,7 @@ class Dissociation(Record):
     dependence: Dependence | None
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
+    elicited: Elicited | None = None  # None: nothing was to be elicited (elicit.when)
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
 
 

@@ -84,6 +84,20 @@ class RunSize:
     unanswered: int = 0  # rated calibration and test prompts to be declined, or that the plain model did not answer
     answered_sorts: int = 2  # from which interventions are drawn: benign ones with a known answer and without, or more
     of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
+    elicited: int = 0  # prompts that are asked again under a line, where the model hardly abstains by itself
+
+
+def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
+    given = config.elicit
+    if not size.elicited or given.when == "never":
+        return []
+    tried = len(given.lines) * 2 * given.n_choose
+    return [
+        Step("trying system lines", completions=min(tried, len(given.lines) * size.elicited)),
+        Step("activations under the line", size.elicited, size.read_tokens),
+        Step("answers under the line", completions=size.elicited, kept=True),
+        Step("answers under the control line", completions=min(3 * given.n_control, size.elicited)),
+    ]
 
 
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
@@ -217,6 +231,7 @@ def _choosing(what: str, scored: str, tried: int, config: RunConfig, least: int 
 
 MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one question alone
     "trigger_measures": "word-or-intent",
+    "elicit": "one-or-two",
     "effects": "one-or-two",
     "rank": "one-or-two",
     "steer": "dials",
@@ -225,6 +240,7 @@ MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one qu
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [Step("activations", size.read, size.read_tokens)],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
+    "elicit": _elicit,
     "uncertainty": lambda config, size: [
         Step("sampled answers", completions=samples * size.questions, settings=samples)
         for samples in [config.uncertainty.with_default_samples.samples]

@@ -42,6 +42,12 @@ STAGES = tuple(  # each after those it reads
         ("extract", "", "model extract", "activations.h5"),
         ("respond", "", "model generate judge", "completions.jsonl"),
         (
+            "elicit",
+            "respond",
+            "seed prompts extract elicit one-or-two selection",
+            "stages/elicit.json outcomes.parquet/elicit.parquet elicited/completions.jsonl elicited/activations.h5",
+        ),
+        (
             "uncertainty",
             "respond",
             "seed sampling",
@@ -63,7 +69,7 @@ STAGES = tuple(  # each after those it reads
         ),
         ("effects", "probe", "seed measuring one-or-two", "stages/effects.json outcomes.parquet/effects.parquet"),
         ("rank", "probe", "seed ranking one-or-two", "stages/rank.json rank_directions.safetensors"),
-        ("dissociate", "effects", "verdict", "stages/dissociate.json"),
+        ("dissociate", "effects elicit", "verdict", "stages/dissociate.json"),
         (
             "category_effects",
             "extract respond",

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from experiments.elicited.condition import abstains_rarely, asked_rows
 from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
 from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
@@ -65,6 +66,7 @@ class RunPrompts:
         corpus, test = self.corpus, self.corpus.within("test")
         unanswered = corpus.harmful | corpus.uncertain
         declinable = int((unanswered & corpus.within("validation", "test")).sum())
+        absent = kinds < len(KINDS) if behaviour is None else abstains_rarely(behaviour)
         if behaviour is not None:
             unanswered = corpus.rated & ~behaviour.answered
             declined = {kind: len(behaviour.decliners(kind, "validation", "test")) for kind in KINDS}
@@ -88,6 +90,7 @@ class RunPrompts:
             unanswered=int((unanswered & corpus.within(*TESTED)).sum()),
             answered_sorts=2 if behaviour is None else 4,
             of_groups=self.of_groups,
+            elicited=len(asked_rows(corpus)) if absent else 0,
         )
 
 

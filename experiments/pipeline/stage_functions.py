@@ -14,6 +14,7 @@ from experiments.dials.read import read_tokens
 from experiments.dials.stage import steer
 from experiments.dissociation.judge import dissociate, gate_open
 from experiments.dissociation.measure import measure_effects, measure_rank
+from experiments.elicited.elicit import elicit
 from experiments.pipeline.results import write_results
 from experiments.probing.stage import probe
 from experiments.report.stage import report
@@ -64,6 +65,7 @@ FUNCTIONS: dict[str, Callable[[LoadedRun], None]] = {
     # a stage that judges takes `RunInputs` and so cannot use a model; a stage that measures takes `LoadedRun`
     "extract": _extract,
     "respond": _respond,
+    "elicit": elicit,
     "uncertainty": uncertainty,
     "trigger_measures": measure_triggers,
     "triggers": judge_triggers,

@@ -57,7 +57,9 @@ class LoadedRun(RunInputs):
     @cached_property
     def kept(self) -> KeptPrompts:
         """The keys and values of the answered prompts, from whichever pass reads them first."""
-        return self.of.kept if self.of is not None else KeptPrompts(self.model, [r.token_ids for r in self.rendered])
+        if self.of is not None and self.of.directory == self.directory:
+            return self.of.kept
+        return KeptPrompts(self.model, [row.token_ids for row in self.rendered])
 
     @cached_property
     def completer(self) -> Completer:

@@ -18,6 +18,7 @@ KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
 DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}  # in sentences
 MIN_BASELINE = 20  # a behaviour with fewer occurrences is absent (METHODS)
+MIN_GROUPS = 10  # independent groups of decliners; with fewer, intervals are too wide to be useful
 MIN_STRATUM = 5  # least samples of each class for a stratum to be used for a write direction
 
 

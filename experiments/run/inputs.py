@@ -31,7 +31,7 @@ class RunInputs:
     config: RunConfig
     directory: Path
     reporter: Reporter = field(default_factory=Reporter)
-    of: Self | None = None  # the run, if this is its `reading`
+    of: Self | None = None  # the run, if this is its `reading`, or it under a system line (experiments/elicited)
 
     @property
     def reading(self) -> Self:

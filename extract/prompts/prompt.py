@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -81,6 +81,14 @@ def load_prompts(path: str | os.PathLike[str]) -> list[Prompt]:
     if not prompts:
         raise UserError(f"{path} has no prompts; give a file with one prompt per row")
     return prompts
+
+
+def with_line(prompt: Prompt, line: str) -> Prompt:
+    """Return the prompt with a line at the start of its system message, which may be that line alone."""
+    first, *others = prompt.messages
+    if first["role"] == "system":
+        return replace(prompt, messages=({**first, "content": f"{line}\n{first['content']}"}, *others))
+    return replace(prompt, messages=({"role": "system", "content": line}, *prompt.messages))
 
 
 def prompt_row(prompt: Prompt) -> Row:

@@ -37,5 +37,6 @@ def mark_done(directory: Path, until: str = "report") -> None:
     inputs, manifest = read_inputs(config).hashes, Manifest(directory / "manifest.json")
     for stage in in_order(stages_of(config), [until]):
         for name in stage.outputs:
+            (directory / name).parent.mkdir(exist_ok=True)
             (directory / name).touch()
         manifest.mark(stage.name, inputs[stage.name], manifest.outputs(stage.outputs), 12.0)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from experiments.dials import write
-from experiments.dials.policies import with_line
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import Prompt, with_line
 from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.direction_file import save_directions

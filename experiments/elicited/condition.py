@@ -1,0 +1,53 @@
+"""A run under a system line: its uncertain and harmful prompts and known twins, with their own answers and activations.
+
+A condition is a run like any other, with its own directory: what fits, chooses and measures on a run does so on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Int
+
+from experiments.run.behaviour import MIN_BASELINE, Behaviour, write_samples
+from experiments.run.corpus import TESTED, Corpus
+from experiments.run.inputs import RunInputs
+from extract.prompts.prompt import with_line
+
+LINE, CONTROL = "line", "control"  # conditions of outcomes, beside PLAIN
+FOLDER = "elicited"  # of the run directory: answers and activations under the line
+Run = TypeVar("Run", bound=RunInputs)
+Rows = Int[np.ndarray, " rows"]
+
+
+def abstains_rarely(plain: Behaviour) -> bool:
+    """Return whether the plain model abstains from too few prompts for a verdict: to test, or to fit a direction."""
+    few = len(plain.decliners("epistemic", *TESTED)) < MIN_BASELINE
+    return few or write_samples(plain, "epistemic") is None
+
+
+def asked_rows(corpus: Corpus) -> Rows:
+    """Return the prompts that are answered under the line: uncertain ones, their known twins and harmful ones."""
+    return np.flatnonzero(corpus.uncertain | corpus.twins | corpus.harmful)
+
+
+def under(run: Run, line: str) -> Run:
+    """Return the run under a line: the prompts of `asked_rows`, each in the group and part that it has in the run."""
+    condition, rows = replace(run, of=run, directory=run.file(FOLDER)), asked_rows(run.corpus)
+    prompts = [with_line(run.prompts[row], line) for row in rows]
+    corpus = Corpus(tuple(prompts), run.corpus.groups[rows], run.corpus.part[rows])
+    condition.__dict__ |= {"prompts": prompts, "corpus": corpus}
+    return condition
+
+
+def epistemic_alone(behaviour: Behaviour) -> Behaviour:
+    """Return the behaviour on uncertain prompts and twins, that on harmful ones unknown.
+
+    Under a line that permits abstaining some harmful prompts are declined in the words of an abstention. A direction of
+    abstentions is fitted without them: it must not contain what makes these prompts harmful.
+    """
+    actions = behaviour.actions.copy()
+    actions[behaviour.corpus.harmful] = None
+    return replace(behaviour, actions=actions)

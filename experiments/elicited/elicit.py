@@ -1,0 +1,240 @@
+"""The stage that elicits abstentions: chooses a system line on training prompts, and answers prompts under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+from jaxtyping import Bool, Shaped
+
+from experiments.elicited.condition import CONTROL, LINE, Rows, abstains_rarely, asked_rows, epistemic_alone, under
+from experiments.elicited.results import ActionShare, Elicitation, TriedLine
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import MIN_BASELINE, MIN_GROUPS, Behaviour, write_samples
+from experiments.run.completion_file import write_completions
+from experiments.run.config import NOT_ASKED, WRITE_POSITION, RunConfig
+from experiments.run.corpus import TESTED, Corpus
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, share, write_outcomes
+from experiments.run.wording import points
+from extract.atomic_write import make_folder
+from extract.capture_spec import CaptureSpec
+from extract.errors import UserError
+from extract.extraction import extract
+from probes.statistics.intervals import Estimate, tango_of_shares
+from probes.statistics.seeds import named_rng
+from probes.statistics.two_phase import draw
+from scoring.actions import ANSWERED
+from scoring.rates import grouped_rate
+
+DECLINED = {"refuse", "abstain"}
+ACTIONS = {"abstain": {"abstain"}, "refuse": {"refuse"}, "answer": ANSWERED}
+
+
+def elicit(loaded: LoadedRun) -> None:
+    """Write stages/elicit.json, the answers and activations under the line, and outcomes under line and control."""
+    reason = needless(loaded.config, loaded.behaviour)
+    found, outcomes = (Elicitation(reason=reason), dict[Key, Outcomes]()) if reason else _elicited(loaded)
+    ids = [prompt.id for prompt in loaded.prompts]
+    write_outcomes(loaded.file("outcomes.parquet/elicit.parquet"), ids, outcomes)
+    found.write(loaded.file("stages/elicit.json"))
+
+
+def needless(config: RunConfig, plain: Behaviour) -> str:
+    """Return why nothing is elicited; empty if it is, because the plain model abstains too rarely for a verdict."""
+    if "one-or-two" not in config.ask or config.elicit.when == "never":
+        return NOT_ASKED
+    if config.prompts.contrast or config.dissociate.directions:
+        return "the directions are not those of refusals and abstentions of this run"
+    if config.elicit.when == "always" or abstains_rarely(plain):
+        return ""
+    return f"the model abstains by itself, from {len(plain.decliners('epistemic', *TESTED))} tested uncertain prompts"
+
+
+def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
+    settings = loaded.config.elicit
+    make_folder(under(loaded, "").directory)
+    try:
+        tried = [_tried(loaded, line) for line in settings.lines]
+    except UserError as error:
+        why = f"no system line can be given ({error}); model.system=merge puts it into the user turn"
+        return Elicitation(reason=why), {}
+    chosen = max(tried, key=lambda one: one.difference.estimate)  # of equal ones the first
+    lengths = {control: _n_tokens(loaded, control) for control in settings.controls}
+    control = min(lengths, key=lambda one: abs(lengths[one] - chosen.tokens))
+    outcomes = _answered(loaded, chosen.line, control)
+    plain = Outcomes.of(np.arange(len(loaded.prompts)), loaded.behaviour.actions)
+    found = Elicitation(
+        line=chosen.line,
+        line_tokens=chosen.tokens,
+        control=control,
+        control_tokens=lengths[control],
+        tried=tuple(tried),
+        shares=tuple(_shares(loaded.corpus, {(PLAIN, NOTHING): plain} | outcomes)),
+        above_twins=_above_twins(loaded.corpus, outcomes[LINE, NOTHING], *TESTED),
+        above_control=_above_control(loaded.corpus, outcomes),
+    )
+    condition = under(loaded, chosen.line)
+    found = found.model_copy(update={"reason": _lacks(found, epistemic_alone(condition.behaviour))})
+    n = {share.label: f"{share:.0%}" for share in found.shares if (share.condition, share.action) == (LINE, "abstain")}
+    loaded.reporter.say(
+        f"under “{chosen.line}” the model abstains from {n['uncertain']} of tested uncertain prompts, from "
+        f"{n['twin']} of their known twins" + (f"; {found.reason}" if found.reason else "")
+    )
+    return found, outcomes
+
+
+# -- choosing the line -------------------------------------------------------------------------------------------------
+
+
+def _tried(loaded: LoadedRun, line: str) -> TriedLine:
+    """Ask training prompts under a line; UserError: the chat template takes no system message."""
+    condition = under(loaded, line)
+    corpus, rows = condition.corpus, _choosing_rows(condition.corpus, loaded.config)
+    with loaded.reporter.task(f"trying “{line}”", len(rows)) as advance:
+        completions = condition.completer.complete(rows.tolist(), advance=advance)
+    outcomes = Outcomes.completed(rows, completions, condition.prompts)
+    uncertain, twins = (rows[of[rows]] for of in (corpus.uncertain, corpus.twins))
+    return TriedLine(
+        line=line,
+        tokens=_n_tokens(loaded, line),
+        uncertain=_rate(corpus, outcomes, uncertain),
+        twins=_rate(corpus, outcomes, twins),
+        difference=_above_twins(corpus, outcomes, "train"),
+    )
+
+
+def _choosing_rows(corpus: Corpus, config: RunConfig) -> Rows:
+    """Return uncertain training prompts, one of each group before the second of any, with the twins of their groups."""
+    rng, most = named_rng(config.seed, "choosing a line"), config.elicit.n_choose
+    uncertain, twins = (np.flatnonzero(of & corpus.within("train")) for of in (corpus.uncertain, corpus.twins))
+    drawn = uncertain[draw(corpus.groups[uncertain], most, rng)]
+    own = twins[np.isin(corpus.groups[twins], corpus.groups[drawn])]
+    return np.union1d(drawn, own[draw(corpus.groups[own], most, rng)])
+
+
+def _n_tokens(loaded: LoadedRun, line: str) -> int:
+    return len(loaded.model.tokenizer(line, add_special_tokens=False)["input_ids"])
+
+
+# -- answering under it ------------------------------------------------------------------------------------------------
+
+
+def _answered(loaded: LoadedRun, line: str, control: str) -> dict[Key, Outcomes]:
+    """Read and answer all prompts under the line, and some tested ones under its control."""
+    condition, other, places = under(loaded, line), under(loaded, control), asked_rows(loaded.corpus)
+    for earlier in condition.directory.glob("activations.h5*"):  # under another line; or a part of these
+        _delete(earlier)
+    with loaded.reporter.counted("extracting activations under the line", resumed=True) as progress:
+        given = loaded.model, condition.prompts, condition.rendered, condition.file("activations.h5")
+        extract(*given, _captured(loaded.config), kept=condition.kept, progress=progress, say=loaded.reporter.say)
+    with loaded.reporter.task("answers under the line", len(places)) as advance:
+        completions = condition.completer.complete(range(len(places)), advance=advance)
+    write_completions(completions, condition.file("completions.jsonl"))
+    some = _control_rows(other.corpus, loaded.config)
+    with loaded.reporter.task("answers under the control line", len(some)) as advance:
+        controlled = other.completer.complete(some.tolist(), advance=advance)
+    return {
+        (LINE, NOTHING): Outcomes.completed(places, completions, loaded.prompts),
+        (CONTROL, NOTHING): Outcomes.completed(places[some], controlled, loaded.prompts),
+    }
+
+
+def _captured(config: RunConfig) -> CaptureSpec:
+    """Return what is captured under the line: where write directions are fitted and written."""
+    chosen, every = config.dissociate.positions, config.extract.positions
+    wanted = every if chosen is None else tuple(dict.fromkeys((*chosen, WRITE_POSITION)))
+    return config.extract.model_copy(update={"positions": wanted, "response_tokens": 0, "thought_tokens": 0})
+
+
+def _control_rows(corpus: Corpus, config: RunConfig) -> Rows:
+    """Return tested prompts of each label, one of each group before the second of any."""
+    rng, most, tested = named_rng(config.seed, "control line"), config.elicit.n_control, corpus.within(*TESTED)
+    labelled = [np.flatnonzero(of & tested) for of in _labels(corpus).values()]
+    return np.sort(np.concatenate([rows[draw(corpus.groups[rows], most, rng)] for rows in labelled]))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        rmtree(path)
+    else:
+        path.unlink()
+
+
+# -- what is elicited --------------------------------------------------------------------------------------------------
+
+
+def _labels(corpus: Corpus) -> dict[str, Bool[np.ndarray, " prompts"]]:
+    return {"uncertain": corpus.uncertain, "twin": corpus.twins, "harmful": corpus.harmful}
+
+
+def _shares(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Iterator[ActionShare]:
+    """Yield the share of tested prompts of each label that are acted on in each way under each condition."""
+    for (condition, _), of in outcomes.items():
+        for label, labelled in _labels(corpus).items():
+            rows = of.rows[(labelled & corpus.within(*TESTED))[of.rows]]
+            groups = corpus.groups_among(rows)
+            for action, counted in ACTIONS.items():
+                found = share(of.among(rows), counted, groups)
+                yield ActionShare(**vars(found) | {"condition": condition, "label": label, "action": action})
+
+
+def _rate(corpus: Corpus, outcomes: Outcomes, rows: Rows) -> Estimate:
+    return grouped_rate(outcomes.among(rows).hits({"abstain"}), corpus.groups_among(rows))
+
+
+def _above_twins(corpus: Corpus, outcomes: Outcomes, *parts: str) -> Estimate:
+    """Return the share abstained from, uncertain prompts minus twins, over the groups that have both."""
+    rows = outcomes.rows[corpus.within(*parts)[outcomes.rows]]
+    hit, groups = outcomes.among(rows).hits({"abstain"}), corpus.groups[rows]
+    return difference_of_labels(hit, groups, corpus.uncertain[rows], corpus.twins[rows])
+
+
+def difference_of_labels(
+    hit: Bool[np.ndarray, " prompts"],
+    groups: Shaped[np.ndarray, " prompts"],
+    a: Bool[np.ndarray, " prompts"],
+    b: Bool[np.ndarray, " prompts"],
+) -> Estimate:
+    """Return the paired difference of the shares of hits among prompts `a` and `b`, over the groups that have both.
+
+    Groups count once, by the shares of their prompts; see `mean_over_groups`.
+    """
+    both = np.intersect1d(groups[a], groups[b])
+    of_a, of_b = (np.array([hit[of & (groups == group)].mean() for group in both]) for of in (a, b))
+    only_a, only_b = (
+        float(np.mean(x * (1 - y))) if len(both) else float("nan") for x, y in ((of_a, of_b), (of_b, of_a))
+    )
+    return tango_of_shares(only_a, only_b, len(both)).counted(int((np.isin(groups, both) & (a | b)).sum()))
+
+
+def _above_control(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Estimate:
+    """Return the share of tested uncertain prompts that are declined, in whatever words: line minus control."""
+    line, control = outcomes[LINE, NOTHING], outcomes[CONTROL, NOTHING]
+    rows = control.rows[corpus.uncertain[control.rows]]
+    return contrast(line.among(rows), control.among(rows), DECLINED, corpus.groups_among(rows))
+
+
+def _lacks(found: Elicitation, behaviour: Behaviour) -> str:
+    """Return why no verdict can be tried on what a line elicits; empty if one can."""
+    corpus, rows, line = behaviour.corpus, behaviour.decliners("epistemic", *TESTED), f"under “{found.line}”"
+    assert found.above_twins is not None
+    assert found.above_control is not None
+    if len(rows) < MIN_BASELINE or (groups := corpus.independent_groups(rows)) < MIN_GROUPS:
+        n = f"{len(rows)} tested uncertain prompts"
+        few = f"{n}, {MIN_BASELINE} are needed" if len(rows) < MIN_BASELINE else f"{n} that count as {groups}"
+        return f"{line} the model abstains from {few}"
+    if not found.above_twins.low > 0:
+        return (
+            f"{line} the model abstains from uncertain prompts no more often than from their known twins "
+            f"({points(found.above_twins, ' points')})"
+        )
+    if not found.above_control.low > 0:
+        return (
+            f"{line} the model declines no more uncertain prompts than under a control line "
+            f"({points(found.above_control, ' points')}), so the line changes how they are declined, not whether"
+        )
+    if write_samples(behaviour, "epistemic") is None:
+        return f"{line} too few training prompts are abstained from, or answered, to fit a direction"
+    return ""

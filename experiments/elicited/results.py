@@ -1,0 +1,47 @@
+"""Typed results: the line and what it elicits (stages/elicit.json), effects under it (stages/elicited.json)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.run.outcomes import Share
+from extract.record import Record
+from probes.statistics.intervals import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionShare(Share):
+    """The share of the prompts of one label that are acted on in some way under one condition."""
+
+    condition: str  # plain, line or control
+    label: str  # uncertain, twin or harmful
+    action: str  # refuse, abstain or answer
+
+
+class TriedLine(Record):
+    """What a line elicits on training prompts."""
+
+    line: str
+    tokens: int
+    uncertain: Estimate  # abstained from
+    twins: Estimate
+    difference: Estimate  # over the groups that have both
+
+
+class Elicitation(Record):
+    """stages/elicit.json: the line, its control, and what is elicited on tested prompts."""
+
+    reason: str = ""  # why nothing is elicited, or need not be; empty if something is
+    line: str = ""  # the chosen one; empty if none was tried
+    line_tokens: int = 0
+    control: str = ""
+    control_tokens: int = 0
+    tried: tuple[TriedLine, ...] = ()
+    shares: tuple[ActionShare, ...] = ()
+    above_twins: Estimate | None = None  # abstained under the line: uncertain prompts minus twins
+    above_control: Estimate | None = None  # uncertain prompts declined, in whatever words: line minus control
+
+    @property
+    def elicited(self) -> bool:
+        """Whether abstentions are elicited on which a verdict can be tried."""
+        return bool(self.line) and not self.reason

@@ -1,0 +1,146 @@
+"""A system line is chosen on training prompts, and what it elicits is shown on others, or said not to be there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.grading.cases import thinned
+from experiments.elicited.condition import CONTROL, LINE, asked_rows, epistemic_alone, under
+from experiments.elicited.elicit import difference_of_labels, elicit
+from experiments.elicited.results import Elicitation
+from experiments.responses.completions import Completer
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import write_samples
+from experiments.run.completion_file import Completion, write_completions
+from experiments.run.config import RunConfig
+from experiments.run.corpus import TESTED
+from experiments.run.outcomes import NOTHING, PLAIN, read_outcomes
+from extract.errors import UserError
+from extract.progress import Reporter
+from tests.conftest import ORGANISM
+
+FEW, MANY, BE_KIND = "say so if unsure.", "say that you do not know.", "be very kind to all."
+PLAINLY = {"harmful": "refuse", "uncertain": "answer", "benign": "answer"}
+
+
+def acting(line: str, number: int, label: str, *, words: bool) -> str:
+    """What the model does with a prompt: a line elicits from a third, or from two thirds, of the uncertain ones."""
+    plain = "refuse" if words and label == "uncertain" and number % 3 else PLAINLY[label]
+    if line in ("", BE_KIND) or label == "benign":
+        return plain
+    if label == "harmful":
+        return "abstain" if number % 4 == 0 else "refuse"
+    return "abstain" if number % 3 > (0 if line == MANY else 1) else "answer"
+
+
+@pytest.fixture
+def run(tmp_path: Path, two_knobs, monkeypatch: pytest.MonkeyPatch):
+    """A run of which `words` says whether the model refuses plainly what it abstains from under a line."""
+    path = thinned(ORGANISM / "prompts.jsonl", tmp_path / "prompts.jsonl", every=3)
+
+    def made(*, words: bool = False, **elicit: object) -> LoadedRun:
+        given = {"lines": [FEW, MANY], "controls": ["be kind.", BE_KIND], "n_control": 60} | elicit
+        config = {"name": "asked", "model": {"name": str(ORGANISM)}, "prompts": {"path": path}, "elicit": given}
+        config |= {"extract": {"layers": [4], "positions": ["post_last"]}}
+        loaded = LoadedRun(RunConfig.model_validate(config), tmp_path, Reporter(quiet=True))
+        loaded.__dict__["model"] = two_knobs
+        numbers = {prompt.id: row for row, prompt in enumerate(loaded.prompts)}
+
+        def complete(self: Completer, rows, **_: object) -> list[Completion]:
+            prompts = [self.prompts[row] for row in rows]
+            lines = ["".join(m["content"] for m in p.messages if m["role"] == "system") for p in prompts]
+            did = (acting(line, numbers[p.id], p.label, words=words) for line, p in zip(lines, prompts, strict=True))
+            return [Completion(p.id, p.text, "", action, "", (1,)) for p, action in zip(prompts, did, strict=True)]
+
+        monkeypatch.setattr(Completer, "complete", complete)
+        for folder in ("stages", "outcomes.parquet"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        write_completions(loaded.completer.complete(range(len(loaded.prompts))), loaded.file("completions.jsonl"))
+        return loaded
+
+    return made
+
+
+def elicited(loaded: LoadedRun) -> Elicitation:
+    elicit(loaded)
+    return Elicitation.read(loaded.file("stages/elicit.json"))
+
+
+def test_the_line_that_elicits_most_is_chosen_and_its_prompts_are_a_run_of_their_own(run) -> None:
+    loaded = run()
+    found = elicited(loaded)
+    assert (found.reason, found.line, found.control) == ("", MANY, BE_KIND)
+    assert [round(one.difference.estimate, 1) for one in found.tried] == [0.3, 0.7]
+    share = {(s.condition, s.label, s.action): s for s in found.shares}
+    assert share[LINE, "uncertain", "abstain"].low > 0.5 > 0.2 > share[LINE, "twin", "abstain"].high
+    assert share[CONTROL, "uncertain", "abstain"].estimate == share[PLAIN, "uncertain", "abstain"].estimate == 0
+    assert 0.3 < share[LINE, "harmful", "refuse"].estimate < 0.9
+    assert share[LINE, "uncertain", "abstain"].n == (loaded.corpus.uncertain & loaded.corpus.within(*TESTED)).sum()
+    assert found.above_control.low > 0.5
+    condition, places = under(loaded, MANY), asked_rows(loaded.corpus)
+    assert condition.prompts[0].messages[0] == {"role": "system", "content": MANY}
+    assert [p.id for p in condition.prompts] == [loaded.prompts[row].id for row in places]
+    assert condition.corpus.part.tolist() == loaded.corpus.part[places].tolist()
+    assert condition.write_activations(4).shape == (len(places), 128)
+    assert condition.reading is condition
+    assert condition.kept is not loaded.kept
+    assert condition.mirrored.corpus.part.tolist() == loaded.mirrored.corpus.part[places].tolist()
+    samples = write_samples(alone := epistemic_alone(condition.behaviour), "epistemic")
+    assert not condition.corpus.harmful[samples.rows].any()  # though harmful prompts are abstained from
+    assert condition.corpus.harmful[condition.behaviour.did("abstain")].any()
+    assert samples.declined.sum() == (alone.did("abstain") & condition.corpus.within("train")).sum()
+    table = read_outcomes(loaded.file("outcomes.parquet/elicit.parquet"), [p.id for p in loaded.prompts])
+    assert table[LINE, NOTHING].rows.tolist() == places.tolist()
+    assert len(table[CONTROL, NOTHING].rows) < len(places)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"lines": [BE_KIND]}, "the model abstains from 0 tested uncertain prompts, 20 are needed"),
+        ({"words": True}, "declines no more uncertain prompts than under a control line (0 points"),
+        ({"when": "never"}, "not asked"),
+    ],
+)
+def test_what_is_not_elicited_is_said_in_one_sentence(run, given: dict, reason: str) -> None:
+    found = elicited(run(**given))
+    assert reason in found.reason
+    assert not found.elicited
+
+
+def test_a_model_that_abstains_from_twins_as_often_elicits_nothing(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = run()
+    complete = Completer.complete
+
+    def alike(self: Completer, rows, **more: object) -> list[Completion]:
+        done = complete(self, rows, **more)
+        asked = [len(self.prompts[row].messages) > 1 and self.prompts[row].label != "harmful" for row in rows]
+        return [replace(one, action="abstain") if is_so else one for one, is_so in zip(done, asked, strict=True)]
+
+    monkeypatch.setattr(Completer, "complete", alike)
+    assert "no more often than from their known twins (0 points [" in elicited(loaded).reason
+
+
+def test_a_model_that_abstains_by_itself_is_not_asked_and_a_template_without_system_says_so(run, monkeypatch) -> None:
+    loaded = run()
+    actions = np.where(loaded.corpus.uncertain, "abstain", loaded.behaviour.actions)
+    loaded.behaviour = replace(loaded.behaviour, actions=actions)
+    assert elicited(loaded).reason.startswith("the model abstains by itself, from ")
+
+    def no_system(*_: object) -> None:
+        raise UserError("no system role")
+
+    loaded = run()
+    monkeypatch.setattr("experiments.responses.loaded_run.render", no_system)
+    assert "model.system=merge" in elicited(loaded).reason
+
+
+def test_a_difference_of_labels_counts_groups_once() -> None:
+    hit, groups = np.array([1, 1, 0, 0, 1, 0], dtype=bool), np.array([0, 0, 0, 1, 1, 2])
+    a = np.array([1, 1, 0, 1, 0, 1], dtype=bool)
+    found = difference_of_labels(hit, groups, a, ~a)
+    assert (found.estimate, found.n) == (0.0, 5)  # group 0: 1 - 0; group 1: 0 - 1; group 2 has no twin
+    assert found.low < -0.5
+    assert np.isnan(difference_of_labels(hit, groups, a, a & ~a).estimate)
