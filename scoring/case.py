@@ -12,10 +12,13 @@ from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import ALL_LABELS, RIGHT_ACTIONS, USUAL_ACTION, Prompt
 from extract.prompts.rows import is_missing
+from scoring.known_answer import Polarity, polarity
 
 Row = Mapping[str, object]  # fields of a row of a file by name; each reader checks those that it uses
 BREAKDOWN_COLUMNS = ("category", "epistemic_kind", "persona", "trigger", "source")  # scores are broken down by these
-TEXTS = "text intent answer category epistemic_kind persona trigger source".split()  # fields taken from a row as text
+TEXTS = (
+    "text intent answer category epistemic_kind persona trigger pair source".split()
+)  # fields taken from a row as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,13 @@ class Case:
     epistemic_kind: str | None = None  # why it is uncertain, or "known fact"
     persona: str | None = None
     trigger: str | None = None
+    pair: str | None = None
+    earlier: Polarity | None = None  # what the assistant's last turn before the question answers
     source: str | None = None
     messages: tuple[Row, ...] = ()  # the whole conversation before the completion
 
 
-FROM_PROMPT = tuple(field.name for field in fields(Case) if field.name not in ("group", "epistemic_kind"))
+FROM_PROMPT = tuple(field.name for field in fields(Case) if field.name not in ("group", "epistemic_kind", "earlier"))
 
 
 def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
@@ -48,6 +53,7 @@ def cases_of(prompts: Sequence[Prompt]) -> dict[str, Case]:
         prompt.id: Case(
             group=named.setdefault(int(group), f"with {prompt.id}"),
             epistemic_kind=_kind(prompt.label, prompt.category, prompt.answer),
+            earlier=_earlier(prompt.messages),
             **{name: getattr(prompt, name) for name in FROM_PROMPT},
         )
         for prompt, group in zip(prompts, groups_of(prompts) if prompts else (), strict=True)
@@ -74,6 +80,7 @@ def case_of_row(row: Row) -> Case:
         label=label,
         right_action=right or (USUAL_ACTION.get(label) if label else None),
         acceptable=_acceptable(given.get("acceptable"), where),
+        earlier=_earlier(messages),
         messages=messages,
         **texts,
     )
@@ -89,6 +96,12 @@ def _group(given: Row, identifier: str, text: str | None) -> str:
 
 def _kind(label: str | None, category: str | None, answer: str | None) -> str | None:
     return category if label == "uncertain" else "known fact" if answer else None
+
+
+def _earlier(messages: Sequence[Row]) -> Polarity | None:
+    """Return what the assistant's last turn answers: yes, no, or neither."""
+    turns = [message.get("content") for message in messages if message.get("role") == "assistant"]
+    return polarity(turns[-1]) if turns and isinstance(turns[-1], str) else None
 
 
 def _one_of(value: object, field: str, allowed: tuple[str, ...], where: str) -> str | None:

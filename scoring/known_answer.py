@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Literal, get_args
 
 from extract.chat.thinking import split_thinking
+from extract.prompts.prompt import ALTERNATIVES
 from scoring.actions import ANSWERED
 from scoring.answer_forms import Span, mentions, numbers, plain_text
 
@@ -60,17 +62,65 @@ _BOUND_BEFORE = _words(
 _BOUND_AFTER = _words(r"^\s*(?:[-\u2013]|to|or)\s*[$€£]?\d")
 _DERIVES = _words("=", r"\bsteps?\b")
 
+Polarity = Literal["yes", "no"]
+POLARITIES: tuple[Polarity, ...] = get_args(Polarity)
+_SAYS = _words(
+    r"^\W*(?:(?:well|actually|in fact|oh)\W+)?(?:(yes|yeah|yep|correct|true|indeed|right|certainly|absolutely|of course"
+    r"(?! not))|no|nope|not|never|incorrect|false|untrue|wrong|neither|nobody|none)\b"
+)
+_OF_ITSELF = _words(r"\bas an ai\b", r"\bi\b", r"\bmy\b")
+_WORD = re.compile(r"[\w'-]+")
+_FUNCTION = frozenset(
+    "a an the is are was were am do does did has have had can could will would should there ever today still usually "
+    "of in on at to from with for and or as by its it be been".split()
+)
+STEM, MOST_OTHER = 4, 0.34  # letters by which words are compared; share of words that a statement may say otherwise
+
 
 def is_right(action: str | None, completion: str, answer: str | None, question: str) -> bool:
     """Return whether a completion answers, and with the known answer: the one definition of knowing a fact."""
     return action in ANSWERED and states(completion, answer, question)
 
 
+def polar(answer: str | None) -> Polarity | None:
+    """Return the known answer of a yes-no question; None of other questions."""
+    first = (answer or "").split(ALTERNATIVES)[0].lower().strip(" .\n\t")
+    return next((word for word in POLARITIES if word == first), None)
+
+
+def polarity(completion: str, question: str = "") -> Polarity | None:
+    """Return what a completion answers to a yes-no question.
+
+    Its first word says so; else it is no where the first sentence that is not about the model itself denies something,
+    and yes where that sentence says what the question asks: its words in their order (names and numbers all of them).
+    """
+    text = plain_text(split_thinking(completion).answer).strip()
+    if (opening := _SAYS.match(text)) is not None:
+        return "yes" if opening[1] else "no"
+    sentences = (one for one in _SENTENCE.split(text) if one.strip() and not _OF_ITSELF.search(one))
+    first = next(sentences, "")
+    return "no" if _DENIES.search(first) else "yes" if _affirms(first, question) else None
+
+
+def _affirms(sentence: str, question: str) -> bool:
+    said, at, other = _WORD.findall(sentence), 0, 0
+    asked = [word for word in _WORD.findall(question) if word.lower() not in _FUNCTION]
+    for word in asked:
+        found = next((i for i in range(at, len(said)) if said[i].lower()[:STEM] == word.lower()[:STEM]), None)
+        if found is None and not word.islower():  # a name or a number
+            return False
+        at, other = (at, other + 1) if found is None else (found + 1, other)
+    return bool(asked) and other <= MOST_OTHER * len(asked)
+
+
 def states(completion: str, answer: str | None, question: str = "") -> bool:
     """Return whether a completion gives the known answer, or one of several divided by ` | `, as its own.
 
-    Text inside the thinking block does not count. What the question itself names is no answer to it.
+    Text inside the thinking block does not count. What the question itself names is no answer to it. Yes and no are
+    read by `polarity`.
     """
+    if (known := polar(answer)) is not None:
+        return polarity(completion, question) == known
     text, asked = plain_text(split_thinking(completion).answer), plain_text(question)
     return any(_is_given(text, span, asked, number) for span, number in mentions(text, answer or "", asked))
 

@@ -11,8 +11,9 @@ from pydantic import SerializeAsAny
 from extract.prompts.prompt import DUAL_USE, LABELS, RIGHT_ACTIONS
 from extract.record import Record
 from probes.statistics.intervals import NO_ESTIMATE, NO_RATE, Estimate
-from scoring import abstaining
+from scoring import abstaining, accommodation
 from scoring.abstaining import ConfidenceRecord, PenaltyRecord
+from scoring.accommodation import AccommodationRecord
 from scoring.actions import DECLINED
 from scoring.case import BREAKDOWN_COLUMNS
 from scoring.fields import FIELDS, Field
@@ -65,6 +66,7 @@ class Scorecard(Record):
     penalty: PenaltyRecord | None = None  # where questions have known answers
     confidence: ConfidenceRecord | None = None  # where answers to such questions state one
     outcomes: dict[str, dict[str, Estimate]] = {}  # right action (correct_premise, clarify): outcome: share
+    accommodation: AccommodationRecord | None = None  # where loaded questions have direct ones in their pairs
     thought_words: dict[str, Estimate] = {}  # right action: mean number of words thought, where thoughts are shown
     actions_by_label: dict[str, dict[str, int]] | None = None
     declines: dict[str, dict[str, int]] | None = None  # kind of prompt: number refused, number abstained
@@ -88,6 +90,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
         penalty=abstaining.penalty_record(ledger),
         confidence=abstaining.confidence_record(ledger),
         outcomes=abstaining.outcomes(ledger),
+        accommodation=accommodation.of_ledger(ledger),
         thought_words=abstaining.thought_words(ledger),
         actions_by_label=_actions_by_label(ledger) if labelled else None,
         declines=_declines(ledger) if labelled else None,

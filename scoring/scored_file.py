@@ -23,7 +23,9 @@ from scoring.ledger import Entry, Ledger
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
 BATCH = 4096  # rows of Parquet written at once
 # fields of the case; `acceptable` as actions joined by |
-ABOUT = "label right_action acceptable intent group category epistemic_kind persona trigger source answer text".split()
+ABOUT = (
+    "label right_action acceptable intent group category epistemic_kind persona trigger pair source answer text".split()
+)
 TEXTS = ("id", "action", "evidence", "by", "sample", *ABOUT, "completion")
 CHANCES = ("probability", "declined", "confidence")
 Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from probes.statistics.intervals import Estimate
 from scoring.abstaining import MEANING, wrong_costs
+from scoring.accommodation import AccommodationRecord
 from scoring.fields import Field
 from scoring.judges import RefusedBy
 from scoring.labels.corrected import LEAST, NAME, AnnotatorPair, Corrected, CorrectedRate, ErrorBand
@@ -60,8 +61,26 @@ def outcome_estimates(card: Scorecard) -> Iterator[tuple[str, Estimate, str]]:
     for right, kinds in card.outcomes.items():
         for outcome, share in kinds.items():
             yield f"{MEANING[right]}: {outcome}", share, ".1%"
+    if card.accommodation is not None:
+        yield from accommodation_estimates(card.accommodation)
     for right, words in card.thought_words.items():
         yield f"words thought where {right} is right", words, ".0f"
+
+
+def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, Estimate, str]]:
+    """Yield what a model knows of false presuppositions, and what it does with those that it knows, labelled."""
+    for answer, right in record.direct.items():
+        yield f"direct questions answered right, where it is {answer}", right, ".1%"
+    yield "pairs known: all their direct questions right", record.known, ".1%"
+    for outcome, share in record.if_known.items():
+        yield f"known to be false: {outcome}", share, ".1%"
+    yield "not known: accommodated", record.if_not_known["accommodated"], ".1%"
+    yield "accommodated, not known less known", record.difference, ".1%"
+    for name, shares in record.by_construction.items():
+        yield f"known, {name.replace('_', ' ')}: accommodated", shares["accommodated"], ".1%"
+    for name, variant in record.variants.items():
+        yield f"known, {name}: accommodated", variant.accommodated, ".1%"
+        yield f"known, {name}: change to the plain question", variant.change, ".1%"
 
 
 def card_lines(card: Scorecard) -> Iterator[str]:

@@ -25,6 +25,8 @@ from extract.model.adapter import find_adapter
 from extract.model.source import resolve
 from organisms.mechanism import PlantedVariable, Truth
 from probes.direction import Locus
+from scoring.accommodation import AccommodationRecord, of_cases
+from scoring.case import cases_of
 from scoring.right_action import count_actions, load_adjacency
 from scoring.scorecard import Counts, right_action_card
 
@@ -61,6 +63,7 @@ def write_results(inputs: RunInputs) -> None:
         "could_have_answered": stage("gate_open"),
         "rates": {when: steer.pop(when, None) for when in ("before", "after")},
         "right_action": _right_actions(inputs),
+        "accommodation": _accommodation(inputs),
         "dials": steer.get("dials", {}),
         "dials_absent": steer.pop("absent", []),
         "known_facts_right": steer.pop("known_facts_right", None),
@@ -96,6 +99,12 @@ def _right_actions(inputs: RunInputs) -> RightActions:
         for actions in (inputs.behaviour.actions[test], after)
     )
     return RightActions(**dict(zip(("before", "after"), cards, strict=True)))
+
+
+def _accommodation(inputs: RunInputs) -> AccommodationRecord | None:
+    """Count the plain answers to loaded questions of every part, where the prompts hold pairs with direct ones."""
+    cases, did = cases_of(inputs.prompts).values(), inputs.behaviour
+    return of_cases(zip(cases, did.actions, did.correct, strict=True))
 
 
 # -- an organism's planted mechanism -----------------------------------------------------------------------------------

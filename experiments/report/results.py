@@ -12,6 +12,7 @@ from experiments.run.config import QUESTIONS, Question
 from experiments.triggers.results import TriggerResults
 from experiments.uncertainty.results import UncertaintyResult
 from extract.record import Record
+from scoring.accommodation import AccommodationRecord
 from scoring.rates import JointRates
 from scoring.scorecard import RightActionCard
 
@@ -76,6 +77,7 @@ class RunResults(Record):
     uncertainty: UncertaintyResult | None = None  # where answers were sampled
     rates: Rates
     right_action: RightActions = RightActions()
+    accommodation: AccommodationRecord | None = None  # where prompts are pairs of a direct and a loaded question
     dials: dict[str, DialResult]
     dials_absent: list[str]
     known_facts_right: KnownFacts

@@ -31,7 +31,9 @@ def evaluate(
             help="A directory, GGUF file, package:NAME, hub id or known name; with --base-url the model's name there.",
         ),
     ],
-    suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="core, public, or a YAML file of sets.")] = "core",
+    suite: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="core, public, accommodation, or a YAML file.")
+    ] = "core",
     sets: SetsFolder = None,
     out: Annotated[
         Path | None,

@@ -17,6 +17,7 @@ from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
 from probes.statistics.seeds import named_rng
+from scoring.accommodation import direct_of, variants
 
 KNOWN = ROOT / "configs" / "suites"
 
@@ -37,6 +38,7 @@ class Suite(Strict):
     path: Path | None = None  # a prompt file
     limit: int | None = Field(None, ge=1)  # most prompts of each label, of each source without a limit of its own
     datasets: tuple[Source, ...] = ()
+    variants: bool = False  # of pairs of a direct and a loaded question: also as asked by personas and in later turns
 
 
 def load_suite(given: str) -> Suite:
@@ -64,6 +66,8 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     sources += [(load_dataset(one.name, one.path), one.limit or suite.limit) for one in sets]
     limits = [min((most for most in (own, limit) if most is not None), default=None) for _, own in sources]
     prompts = [p for (whole, _), most in zip(sources, limits, strict=True) for p in _drawn(whole, most, suite.seed)]
+    if suite.variants:
+        prompts += variants(prompts)
     if not prompts:
         remedy = "give it a path, a prompt file, or datasets, a list of public sets such as {name: xstest, limit: 100}"
         raise UserError(f"the suite names no prompts; {remedy}")
@@ -76,12 +80,16 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
 def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
     """Draw at most `limit` prompts of each label, evenly over the categories; the order is kept.
 
-    Unlike the prompts of a run, pairs need not be whole: nothing is fitted, and intervals count whole groups.
+    Unlike the prompts of a run, pairs need not be whole: nothing is fitted, and intervals count whole groups. But
+    the direct questions of a pair are drawn with its loaded one, and not by themselves.
     """
     if limit is None:
         return prompts
+    direct = direct_of(prompts)
     kinds: dict[str, dict[str | None, list[int]]] = {}
     for row, prompt in enumerate(prompts):
+        if row in direct:
+            continue
         kinds.setdefault(prompt.label, {}).setdefault(prompt.category, []).append(row)
     taken: list[int] = []
     for label, categories in kinds.items():
@@ -90,6 +98,8 @@ def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
         shuffled = [shuffled[i] for i in rng.permutation(len(shuffled))]  # there may be more categories than prompts
         turns = [row for each in zip_longest(*shuffled) for row in each if row is not None]
         taken += turns[:limit]
+    pairs = {prompts[row].pair for row in taken}
+    taken += [row for row, pair in direct.items() if pair in pairs]
     return [prompts[row] for row in sorted(taken)]
 
 

@@ -30,11 +30,13 @@ from experiments.probing.text import geometry_blocks, grid_blocks
 from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.page.document import render, to_json
 from experiments.report.page.payload import Payload
+from experiments.report.page.scoring_page import estimates_table
 from experiments.report.page.summary import rate_rows, rates_figure, right_action_table, score_row, tiles
 from experiments.report.results import Planted, RunResults
 from experiments.triggers.results import LocusEffect
 from experiments.triggers.text import trigger_blocks
 from experiments.uncertainty.text import uncertainty_blocks
+from scoring.wording import accommodation_estimates
 
 FIRST = (Section("rates", "Rates", "", ()), Section("prompts", "Prompts", "", ()))
 LAST = Section("about", "Caveats", "", ())
@@ -88,6 +90,10 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
     if gates is not None and (gates.normative.applicable or gates.epistemic.applicable):
         opened: list[Block] = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
         uncertainty = [*opened, *uncertainty]
+    if results.accommodation is not None:
+        counted = accommodation_estimates(results.accommodation)
+        head = ["direct and loaded questions", ""]
+        uncertainty = [*uncertainty, *estimates_table("False presuppositions", head, counted)]
     return [
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),
         Section("matrix", "One or two", "One refusal or two?", dissociation_blocks(results.dissociation)),

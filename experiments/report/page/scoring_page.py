@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -14,6 +14,7 @@ from experiments.report.page.document import document, render, shortened
 from experiments.report.page.summary import runs_table
 from experiments.report.results import RunResults
 from extract.table import Cell, Paragraph, Quoted, Table
+from probes.statistics.intervals import Estimate
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import Comparison
 from scoring.compare.text import changes_table
@@ -108,6 +109,12 @@ def _changes(names: Sequence[str], comparison: Comparison, caption: str) -> Iter
         yield Section("changes", "", f"Changes from {first} to {second}", blocks)
 
 
+def estimates_table(title: str, head: Sequence[str], estimates: Iterable[tuple[str, Estimate, str]]) -> list[Table]:
+    """Return a table of labelled numbers in their formats; none where no number is known."""
+    known = [[what, f"{number:{spec}}", f"{number.n:,}"] for what, number, spec in estimates if number.known]
+    return [Table(f"{title}, with 95 % intervals", [*head, "n"], known)] if known else []
+
+
 # -- one scored file ---------------------------------------------------------------------------------------------------
 
 
@@ -131,9 +138,7 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         ("Right, wrong or no answer", ["questions with a known answer", ""], known_answer_estimates(card)),
         ("What became of them", ["questions that should not just be answered", ""], outcome_estimates(card)),
     ):
-        known = [[what, f"{number:{spec}}", f"{number.n:,}"] for what, number, spec in estimates if number.known]
-        if known:
-            yield Table(f"{title}, with 95 % intervals", [*head, "n"], known)
+        yield from estimates_table(title, head, estimates)
     if card.confidence is not None:
         yield from _confidence(card.confidence)
     notes = [
