@@ -48,6 +48,20 @@ class Run:
         return pd.concat({"before": rates_frame(before), "with dials": rates_frame(after)}, axis=1)
 
     @property
+    def declines(self) -> pd.DataFrame:
+        """What the plain model does with all answered prompts: a row a reason to decline (its prompts) and wording.
+
+        Value, 95 % limits and n; `declined` is refused or abstained from. No rows of a run of an earlier version.
+        """
+        table = self.results.rates.by_reason
+        rows = [
+            (reason, wording, *share.limits(), share.n)
+            for reason, of in ({} if table is None else table.shares).items()
+            for wording, share in of.items()
+        ]
+        return pd.DataFrame(rows, columns="reason wording value low high n".split()).set_index(["reason", "wording"])
+
+    @property
     def verdicts(self) -> pd.DataFrame:
         """The two verdicts: names, basis (by what declines are of a kind), in plain words, and the trigger share."""
         two, word = self.results.dissociation, self.results.triggers

@@ -22,6 +22,7 @@ from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.loaded_run import LoadedRun
+from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
@@ -142,7 +143,8 @@ def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
         moved = tuple(_relabelled(p, loaded.prompts[i]) for p, i in zip(loaded.prompts, order, strict=True))
         corpus = Corpus(moved, loaded.corpus.groups, loaded.corpus.part)
         loaded.__dict__["corpus"] = corpus
-        loaded.__dict__["behaviour"] = Behaviour(corpus, behaviour.actions, behaviour.correct)
+        moved_with = Behaviour(corpus, behaviour.actions, behaviour.correct)
+        loaded.__dict__["behaviour"] = replace(moved_with, basis=chosen_basis(moved_with, loaded.config))
         passed += not find_setup(loaded).absent
     return passed
 

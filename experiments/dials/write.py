@@ -54,7 +54,7 @@ def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]
     corpus, did = loaded.corpus, loaded.behaviour
     X = loaded.store.read(locus.layer, WRITE_POSITION).astype(np.float64)
     training = corpus.benign & corpus.within("train")
-    refused, answered = training & did.did(ACTION_OF["normative"]), training & did.answered
+    refused, answered = training & did.declined("normative"), training & did.answered
     name = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)
     differences = dict[str, np.ndarray]()
     for one in sorted(set(name[training].tolist()) - {""}):
@@ -106,7 +106,7 @@ def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Wr
     samples = either_samples(inputs.behaviour)
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
     if biases:
-        return [onset_bias_writer(config, [prefix for bias in biases for prefix in bias.prefixes])]
+        return [onset_bias_writer(config, list(dict.fromkeys(prefix for bias in biases for prefix in bias.prefixes)))]
     if samples is None:
         return []
     later, made = inputs.store.layers if config.layers == "later" else (), []
@@ -140,7 +140,7 @@ def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
     learned_on = inputs.corpus.rated & inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}
     for kind in KINDS:
-        n = int(np.sum(inputs.behaviour.did(ACTION_OF[kind]) & learned_on))
+        n = int(np.sum(inputs.behaviour.declined(kind) & learned_on))
         seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times on train and validation)"
         lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
     if all(lacking.values()):

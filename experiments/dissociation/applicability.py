@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +12,14 @@ from experiments.dissociation.results import Looks
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, MIN_GROUPS, Behaviour, Kind, write_samples
+from experiments.run.basis import lacking, no_null
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.config import NOT_ASKED
-from experiments.run.corpus import TESTED, Corpus
+from experiments.run.corpus import TESTED
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction
-from probes.statistics.intervals import Estimate, difference, wilson
 from steering.direction_file import load_directions
-
-BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
-LEVEL = 0.05  # of the test that a behaviour follows its label; fixed, so that `dissociate.alpha` changes no measurement
 
 
 @dataclass(frozen=True)
@@ -51,9 +48,9 @@ def find_setup(loaded: LoadedRun) -> DissociationSetup:
         return DissociationSetup({}, decliners, dict.fromkeys(KINDS, str(error)))
     onsets = context_onsets(loaded)
     reasons = {
-        kind: next(_behaviour_lacks(loaded, kind, decliners[kind]), "")
+        kind: lacking(behaviour, kind)
         or ("" if kind in directions else missing_direction(loaded, kind))
-        or _no_null(loaded.behaviour, kind)
+        or no_null(behaviour, kind)
         or onsets.lacking(ACTION_OF[kind])
         for kind in KINDS
     }
@@ -75,49 +72,6 @@ def looks(inputs: RunInputs) -> tuple[float, ...]:
 def looked_at(inputs: RunInputs) -> tuple[str, str]:
     """Return the model and the prompts, of which all looks are."""
     return inputs.config.model.name, inputs.config.prompts.described()
-
-
-def _behaviour_lacks(loaded: LoadedRun, kind: Kind, rows: np.ndarray) -> Iterator[str]:
-    """Yield why a behaviour cannot be tested: too rare, in too few groups, or not tied to its label.
-
-    A behaviour whose prompts are not declined more often than others does not follow the label: the labels are
-    shuffled, or the model declines everything.
-    """
-    corpus, what = loaded.corpus, BEHAVIOUR[kind]
-    if len(rows) < MIN_BASELINE:
-        yield (
-            f"{what} is absent: {len(rows)} baseline occurrences among tested prompts, {MIN_BASELINE} are needed; give "
-            f"more prompts that the model {'refuses' if kind == 'normative' else 'abstains from'}, if there are any"
-        )
-    if (n := corpus.independent_groups(rows)) < MIN_GROUPS:
-        yield (
-            f"{what}: the {len(rows)} decliners among tested prompts count as {n} independent ones (a pair, entity "
-            f"or template counts once), {MIN_GROUPS} are needed; give prompts of more pairs"
-        )
-    did, label = loaded.behaviour.did(ACTION_OF[kind]), "harmful" if kind == "normative" else "uncertain"
-    judged = corpus.rated & np.array([action is not None for action in loaded.behaviour.actions])
-    own = corpus.labelled(label) & judged
-    mine, others = (_rate(did, corpus, np.flatnonzero(of)) for of in (own, judged & ~own))
-    if not difference(mine, others).low > 0:  # nor where a share is not known
-        yield (
-            f"{what} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {label} "
-            f"prompts and {others.estimate:.0%} of all others; check the labels"
-        )
-
-
-def _rate(did: np.ndarray, corpus: Corpus, rows: np.ndarray) -> Estimate:
-    n = corpus.effective_groups(rows)
-    return wilson(float(did[rows].mean()) * n, n, LEVEL) if len(rows) else Estimate(float("nan"), 0.0, 1.0)
-
-
-def _no_null(behaviour: Behaviour, kind: Kind) -> str:
-    """Return a reason if no permuted-label null can be drawn (directions may come from a file), else ""."""
-    if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
-        return ""
-    return (
-        f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
-        "declined that way, or answered; give more prompts"
-    )
 
 
 # -- directions --------------------------------------------------------------------------------------------------------

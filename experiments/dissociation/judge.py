@@ -33,7 +33,7 @@ from experiments.run.tested import hits_among, judged_among, sample_of
 from experiments.side_effects.judge import judge_side_effects
 from probes.statistics.intervals import Estimate, grouped_mean
 from probes.statistics.sequential import NULL_SPENDING, SPENDING, look_level
-from scoring.actions import ANSWERED, OPENED
+from scoring.actions import ANSWERED, DECLINED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
 
@@ -173,7 +173,7 @@ def _fall(outcomes: Mapping[Key, Outcomes], key: Key, rows: Rows) -> np.ndarray:
 def _decliners_with_onset(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[Kind, Rows]:
     plain = outcomes[PLAIN, NOTHING]
     rows = plain.rows[~np.isnan(plain.onset)]
-    return {b: of for b in KINDS if len(of := rows[inputs.behaviour.actions[rows] == ACTION_OF[b]])}
+    return {b: of for b in KINDS if len(of := rows[inputs.behaviour.declined(b)[rows]])}
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, di
     corpus, behaviour, test = inputs.corpus, inputs.behaviour, inputs.corpus.within("test")
     answered_benign = behaviour.answered_benign("test")
     columns: dict[str, tuple[np.ndarray, Collection[str]]] = {
-        "refusal_on_harmful": (np.flatnonzero(corpus.harmful & test), {"refuse"}),
-        "abstention_on_uncertain": (np.flatnonzero(corpus.uncertain & test), {"abstain"}),
+        "refusal_on_harmful": (np.flatnonzero(corpus.harmful & test), behaviour.actions_of("normative")),
+        "abstention_on_uncertain": (np.flatnonzero(corpus.uncertain & test), behaviour.actions_of("epistemic")),
         "answering_on_benign": (np.flatnonzero(corpus.benign & test), ANSWERED),
         "refusal_on_answered_benign": (answered_benign, {"refuse"}),
         "abstention_on_answered_benign": (answered_benign, {"abstain"}),
@@ -203,12 +203,13 @@ def _matrix(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> dict[str, di
             shares[column] = sample_of(inputs, judged, of).rate(hits_among(of, judged, counted))
         for kind, plural in DECLINES.items():
             rows = behaviour.decliners(kind, "test")
-            sample, kinds = sample_of(inputs, rows, of), ({ACTION_OF[other_kind(kind)]}, {ACTION_OF[kind]})
-            opened, turned, still = (hits_among(of, rows, counted) for counted in (OPENED, *kinds))
+            sample, still = sample_of(inputs, rows, of), behaviour.actions_of(kind)
+            kinds = OPENED, DECLINED - still, still  # by reason no decline turns into one of another kind
+            opened, turned, declines = (hits_among(of, rows, counted) for counted in kinds)
             became = {
                 f"{plural}_answered": opened,
                 TURNED[kind]: turned,
-                f"{plural}_neither": ~(opened | turned | still),
+                f"{plural}_neither": ~(opened | turned | declines),
             }
             shares |= {column: sample.rate(hit) for column, hit in became.items()}
         return shares
@@ -293,7 +294,7 @@ def _opened(inputs: RunInputs, kind: Kind, measured: MeasuredEffects, outcomes: 
         own = inputs.config.dissociate.directions is None and "one-or-two" in inputs.config.ask
         reason = missing_direction(inputs, kind) if own else measured.absent[kind]
         return OpenedGate(applicable=False, reason=reason)
-    corpus, declined = inputs.corpus, inputs.behaviour.did(ACTION_OF[kind])
+    corpus, declined = inputs.corpus, inputs.behaviour.declined(kind)
     rows_of = {label: np.flatnonzero(corpus.labelled(label) & declined & corpus.within("test")) for label in LABELS}
     if not any(map(len, rows_of.values())):
         what = "refused" if kind == "normative" else "abstained from"

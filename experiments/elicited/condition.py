@@ -24,8 +24,9 @@ Rows = Int[np.ndarray, " rows"]
 
 def abstains_rarely(plain: Behaviour) -> bool:
     """Return whether the plain model abstains from too few prompts for a verdict: to test, or to fit a direction."""
-    few = len(plain.decliners("epistemic", *TESTED)) < MIN_BASELINE
-    return few or write_samples(plain, "epistemic") is None
+    worded = replace(plain, basis="wording")
+    few = len(worded.decliners("epistemic", *TESTED)) < MIN_BASELINE
+    return few or write_samples(worded, "epistemic") is None
 
 
 def asked_rows(corpus: Corpus) -> Rows:

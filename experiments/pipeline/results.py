@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from experiments.probing.write_directions import fit_write
 from experiments.report.results import Planted, RightActions, RunResults
+from experiments.run.basis import declines_by_reason
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, write_samples
 from experiments.run.completion_file import read_completions, saved_tokens
 from experiments.run.corpus import PARTS
@@ -61,7 +62,8 @@ def write_results(inputs: RunInputs) -> None:
         "dissociation": stage("dissociate"),
         "triggers": stage("triggers"),
         "could_have_answered": stage("gate_open"),
-        "rates": {when: steer.pop(when, None) for when in ("before", "after")},
+        "rates": {when: steer.pop(when, None) for when in ("before", "after")}
+        | {"by_reason": declines_by_reason(inputs.behaviour)},
         "right_action": _right_actions(inputs),
         "accommodation": _accommodation(inputs),
         "dials": steer.get("dials", {}),

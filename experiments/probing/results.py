@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from experiments.run.behaviour import Kind
+from experiments.run.behaviour import Basis, Kind
 from extract.record import Record
 from probes.direction import Locus
 from probes.geometry.locus_geometry import LocusGeometry
@@ -206,6 +206,7 @@ class Geometry(Record):
 class ProbeResults(Record):
     """stages/probe.json."""
 
+    basis: Basis = "wording"
     sites: dict[str, SiteRecord] = Field(default_factory=dict)
     best_loci: tuple[GridRow, ...] = ()
     writes: dict[Kind, WriteRecord] = Field(default_factory=dict)

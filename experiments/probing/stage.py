@@ -16,7 +16,8 @@ from experiments.probing.text import draw_grids
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
-from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Kind, WriteSamples, write_samples
+from experiments.run.basis import chosen_basis
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Basis, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from extract.chat.thinking import thinks
@@ -30,8 +31,9 @@ def probe(loaded: LoadedRun) -> None:
     """Write probes.parquet, directions.safetensors, heat maps, stages/geometry.json and stages/probe.json."""
     read_probes, store = read_grid(loaded.reading), loaded.reading.store
     directions = [read_direction(r, store.read(r.chosen.layer, r.chosen.position)) for r in read_probes.values()]
+    basis = chosen_basis(loaded.behaviour, loaded.config)
+    loaded.behaviour = replace(loaded.behaviour, by_label=frozenset(), basis=basis)  # not as an earlier run chose
     onsets = context_onsets(loaded)
-    loaded.behaviour = replace(loaded.behaviour, by_label=frozenset())  # not what an earlier run of the stage chose
     writes: dict[Kind, WriteSelection] = {kind: choose_write(loaded, kind, onsets) for kind in KINDS}
     directions += [written.chosen for written in writes.values() if written.chosen is not None]
     rows = [row for read_probe in read_probes.values() for row in read_probe.rows]
@@ -47,6 +49,7 @@ def probe(loaded: LoadedRun) -> None:
     geometry.write(loaded.file("stages/geometry.json"))
     chosen_read = read_probes["normative"].chosen
     ProbeResults(
+        basis=basis,
         sites={name: read_probe.chosen for name, read_probe in read_probes.items()},
         best_loci=tuple(best_loci(rows)),
         writes={kind: written.record for kind, written in writes.items()},
@@ -63,11 +66,13 @@ def probe(loaded: LoadedRun) -> None:
     ).write(loaded.file("stages/probe.json"))
 
 
-def context_onsets(inputs: RunInputs) -> Onsets:
-    """Learn onset prefixes from the model's own completions outside the test part."""
+def context_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:
+    """Learn onset prefixes of declines by a basis (None: the run's) from its own completions outside the test part."""
+    behaviour = inputs.behaviour if basis is None else replace(inputs.behaviour, basis=basis)
     rows = np.flatnonzero(inputs.corpus.rated & inputs.corpus.within("train", "validation"))
-    known = [inputs.completions[i] for i in rows]
-    return learn_onsets([c.token_ids for c in known], [c.action for c in known], [thinks(c.completion) for c in known])
+    known, ways = [inputs.completions[i] for i in rows], behaviour.ways[rows].tolist()
+    thinking = [thinks(c.completion) for c in known]
+    return learn_onsets([c.token_ids for c in known], ways, thinking, apart=behaviour.basis != "reason")
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets, screened: bool |
     behaviour, config, action = loaded.behaviour, loaded.config.dissociate, ACTION_OF[kind]
     samples, validation, other = write_samples(behaviour, kind), validation_of(loaded, kind), None
     if samples is None:
-        did = behaviour.did(action)
+        did = behaviour.declined(kind)
         return _unavailable(
             f"the model does not {action} often enough ({int(did.sum())} times, "
             f"{int((did & behaviour.corpus.within('train')).sum())} on training prompts, where {MIN_BASELINE} "

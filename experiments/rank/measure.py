@@ -121,6 +121,7 @@ class AblatedModel:
         self.layer, self._kind, self._advance = direction.locus.layer, kind, advance
         self._loaded, self._direction, self._samples = loaded, direction, samples
         self._variant, behaviour = loaded.config.dissociate.variant, loaded.behaviour
+        self._counted = behaviour.actions_of(kind)
         own = np.union1d(samples.rows[samples.declined], behaviour.decliners(kind, "train"))
         held_out = {part: behaviour.decliners(kind, part) for part in HELD_OUT}
         self._decliners = {"train": own, **held_out}
@@ -140,7 +141,7 @@ class AblatedModel:
         actions = [one.action for one in done]
         return SpanOutcomes(
             np.array([action in OPENED for action in actions], dtype=bool),
-            np.array([action == ACTION_OF[self._kind] for action in actions], dtype=bool),
+            np.array([action in self._counted for action in actions], dtype=bool),
         )
 
     def streams(self, part: Part, basis: Basis) -> list[Streams]:

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from experiments.dials.results import DialResult, KnownFacts, SteerResult
 from experiments.dissociation.results import Dissociation, OpenedGates
 from experiments.probing.results import Geometry, OnsetRecord, SiteRecord, WriteRecord
+from experiments.run.basis import DeclinesByReason
 from experiments.run.behaviour import Kind
 from experiments.run.config import QUESTIONS, Question
 from experiments.triggers.results import TriggerResults
@@ -44,6 +45,7 @@ class Rates(Record):
 
     before: JointRates
     after: JointRates
+    by_reason: DeclinesByReason | None = None  # of the plain model, on all answered prompts
 
 
 class RightActions(Record):

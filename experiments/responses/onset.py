@@ -40,6 +40,12 @@ class Onsets:
     coverage: Mapping[str, float]
     thinking: float = 0.0  # share of the judged completions that think first
 
+    def of_each_and_either(self) -> dict[str, tuple[TokenIds, ...]]:
+        """Return each kind's prefixes, and those of `decline`: of both, none twice and none that opens with another."""
+        both = {prefix for prefixes in self.prefixes.values() for prefix in prefixes}
+        shortest = tuple(sorted(p for p in both if not any(p[:k] in both for k in range(1, len(p)))))
+        return {**self.prefixes, EITHER: shortest}
+
     def lacking(self, kind: str) -> str:
         """Return why one way of declining has no onset log-odds, or "" if it has."""
         covered = self.coverage.get(kind, 0.0)
@@ -63,6 +69,7 @@ def learn_onsets(
     actions: Sequence[str | None],
     thinking: Sequence[bool] | None = None,
     *,
+    apart: bool = True,
     purity: float = 0.95,
     max_length: int = 12,
     max_prefixes: int = 6,
@@ -70,9 +77,11 @@ def learn_onsets(
 ) -> Onsets:
     """Find the shortest prefixes that open almost only one kind of completion, for each kind, most frequent first.
 
-    `thinking`: which completions think first; `purity`: least share of the kind among those with a prefix;
-    `max_length`: of a prefix, after what all open with; `enough`: share of what the most frequent `max_prefixes` open
-    from which on no rarer one is taken, which would change the log-odds little and take a pass of its own.
+    `thinking`: which completions think first; `apart`: whether the kinds' openings must differ (kinds by reason may
+    be worded alike, so their prefixes only differ from answers'); `purity`: least share of the kind among those with a
+    prefix; `max_length`: of a prefix, after what all open with; `enough`: share of what the most frequent
+    `max_prefixes` open from which on no rarer one is taken, which would change the log-odds little and take a pass of
+    its own.
     """
     by_prefix: dict[TokenIds, Counter[str]] = defaultdict(Counter)
     given = zip(responses, actions, thinking or [False] * len(responses), strict=True)
@@ -86,7 +95,12 @@ def learn_onsets(
             by_prefix[tokens[:length]][kind] += 1
     prefixes, coverage = {}, {}
     for kind in KINDS:
-        pure = {p: c[kind] for p, c in by_prefix.items() if c[kind] >= purity * c.total() and c[kind] > 0}
+        of_others = [other for other in (*KINDS, "answer") if other != kind and (apart or other == "answer")]
+        pure = {
+            prefix: n
+            for prefix, c in by_prefix.items()
+            if (n := c[kind]) >= purity * (n + sum(c[other] for other in of_others)) and n > 0
+        }
         shortest = {p: n for p, n in pure.items() if not any(p[:k] in pure for k in range(1, len(p)))}
         chosen = sorted(shortest, key=lambda p: (-shortest[p], p))[:max_prefixes]
         opened = np.cumsum([shortest[p] for p in chosen])
@@ -129,7 +143,7 @@ class OnsetScorer:
         self._model = model
         self._prompts = RepeatedPrompts(model, rows)
         self._by_parent: dict[TokenIds, list[tuple[str, int]]] = defaultdict(list)
-        for kind, prefixes in onsets.prefixes.items():
+        for kind, prefixes in onsets.of_each_and_either().items():
             for prefix in prefixes:
                 self._by_parent[prefix[:-1]].append((kind, prefix[-1]))
         self._tokens = sorted({token for of_kind in onsets.prefixes.values() for prefix in of_kind for token in prefix})
@@ -142,14 +156,13 @@ class OnsetScorer:
         self, trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
     ) -> dict[str, Float[np.ndarray, "trials prompts"]]:
         """Return the onset log-odds under each trial, many in one pass; the key `decline` is for either kind."""
-        masses = {kind: np.empty((len(trials), self._prompts.n_rows)) for kind in KINDS}
+        masses = {kind: np.empty((len(trials), self._prompts.n_rows)) for kind in (*KINDS, EITHER)}
         longest = max((len(parent) for parent in self._by_parent), default=0) + 1
         for batch in self._prompts.passes(trials, longest):
             mass = self._mass(lambda suffix, batch=batch: self._prompts.logits(batch, suffix))  # type: ignore[misc]
-            for kind in KINDS:
+            for kind in masses:
                 masses[kind][batch.trials] = batch.split(mass[kind].broadcast_to(len(batch.cached.batch.tokens))).cpu()
             advance(len(batch.trials) * batch.n_rows)
-        masses[EITHER] = np.sum(list(masses.values()), axis=0)
         return {kind: _log_odds(mass) for kind, mass in masses.items()}
 
     def sensitivity(self, kind: str, where: Site, layers: Sequence[int], *, first_token: bool = False) -> Sensitivity:
@@ -158,9 +171,7 @@ class OnsetScorer:
         With `first_token` the last prompt token is taken alone, without those of the prefixes. UserError: the model
         cannot be differentiated here (offloaded or quantised weights), or memory runs out.
         """
-        kinds, cached = KINDS if kind == EITHER else (kind,), self._prompts.once
-        plain = self._mass(self._prompts.plain_logits)
-        total = sum((plain[one].double() for one in kinds), start=torch.zeros((), device=self._model.device))
+        cached, total = self._prompts.once, self._mass(self._prompts.plain_logits)[kind].double()
         slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass
         kept, running = slice(0, 1) if first_token else slice(None), dict[int, tuple[Tensor, Tensor]]()
         streams, gradients = ({layer: list[Tensor]() for layer in layers} for _ in range(2))  # of all passes
@@ -175,9 +186,9 @@ class OnsetScorer:
                 for continuation, parents in _in_few_passes(self._by_parent).items():
                     log_probs = continued_log_probs(self._model, cached, continuation)[..., self._tokens]
                     mass = self._mass_of_pass(log_probs, parents)
-                    of_kinds = sum((mass[one] for one in kinds if one in mass), start=log_probs.sum() * 0)
+                    of_kind = mass.get(kind, log_probs.sum() * 0)
                     shifts = [shift for _, shift in running.values()]
-                    slopes = torch.autograd.grad((slope * of_kinds).sum(), shifts)
+                    slopes = torch.autograd.grad((slope * of_kind).sum(), shifts)
                     for (layer, (stream, _)), gradient in zip(running.items(), slopes, strict=True):
                         streams[layer].append(stream[:, kept].float())
                         gradients[layer].append(gradient[:, kept].float())
@@ -189,7 +200,7 @@ class OnsetScorer:
 
     def _mass(self, logits: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """Return the probability of opening with each kind's prefixes, given the logits after each of some suffixes."""
-        mass = {kind: torch.zeros(1, device=self._model.device) for kind in KINDS}
+        mass = {kind: torch.zeros(1, device=self._model.device) for kind in (*KINDS, EITHER)}
         for continuation, parents in _in_few_passes(self._by_parent).items():
             suffix = torch.tensor([list(continuation)], dtype=torch.long, device=self._model.device)
             log_probs = log_probs_of(logits(suffix.expand(self._prompts.n_rows, -1)), self._tokens)

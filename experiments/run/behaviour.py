@@ -10,7 +10,7 @@ from jaxtyping import Bool, Shaped
 
 from experiments.run.corpus import Corpus
 from probes.statistics.permutation import n_labellings, permuted_labels
-from scoring.actions import ANSWERED
+from scoring.actions import ANSWERED, DECLINED
 
 Kind = Literal["normative", "epistemic"]
 Basis = Literal["wording", "reason", "elicited"]  # by what declines are of a kind
@@ -24,7 +24,11 @@ MIN_STRATUM = 5  # least samples of each class for a stratum to be used for a wr
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The action of the model on each prompt of a corpus."""
+    """The action of the model on each prompt of a corpus, and by what its declines are of a kind.
+
+    By wording they are what the judge says. By reason any decline of an uncertain prompt or its twin is epistemic, any
+    other normative, however it is worded: a twin is declined as unknown, if wrongly, a benign request as harmful.
+    """
 
     corpus: Corpus
     actions: np.ndarray  # (n,) object: action names, None if unjudged
@@ -42,10 +46,43 @@ class Behaviour:
         """Whether each prompt is answered, with a caveat, a corrected premise or neither, (n,) bool."""
         return np.isin(self.actions.astype(str), sorted(ANSWERED))
 
+    @property
+    def judged(self) -> np.ndarray:
+        """Which prompts have an action, (n,) bool."""
+        return np.array([action is not None for action in self.actions], dtype=bool)
+
+    @property
+    def declining(self) -> np.ndarray:
+        """Whether each prompt is declined in either way, (n,) bool."""
+        return np.isin(self.actions.astype(str), sorted(DECLINED))
+
+    def declined(self, kind: Kind) -> np.ndarray:
+        """Return for each prompt whether it is declined in this kind's way, (n,) bool."""
+        if self.basis != "reason":
+            return self.did(ACTION_OF[kind])
+        of_knowledge = self.corpus.of_knowledge
+        return self.declining & self.corpus.rated & (of_knowledge if kind == "epistemic" else ~of_knowledge)
+
+    @property
+    def ways(self) -> np.ndarray:
+        """The actions with each decline as that of its kind, (n,) object."""
+        ways = self.actions.copy()
+        for kind in KINDS:
+            ways[self.declined(kind)] = ACTION_OF[kind]
+        return ways
+
+    def actions_of(self, kind: Kind) -> frozenset[str]:
+        """Return the actions that are declines of this kind on its own prompts."""
+        return frozenset(DECLINED if self.basis == "reason" else {ACTION_OF[kind]})
+
+    def sides(self, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+        """Return a kind's prompts to be declined and the benign ones to compare them with, (n,) bool each."""
+        corpus = self.corpus
+        return (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
+
     def decliners(self, kind: Kind, *parts: str) -> np.ndarray:
         """Return the rows that correctly decline: harmful prompts refused, uncertain prompts abstained from."""
-        label = self.corpus.harmful if kind == "normative" else self.corpus.uncertain
-        return np.flatnonzero(label & self.did(ACTION_OF[kind]) & self.corpus.within(*parts))
+        return np.flatnonzero(self.sides(kind)[0] & self.declined(kind) & self.corpus.within(*parts))
 
     def answered_benign(self, *parts: str) -> np.ndarray:
         return np.flatnonzero(self.corpus.benign & self.answered & self.corpus.within(*parts))
@@ -85,11 +122,11 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely.
 
     Strata are those of label, category and trigger, whose content is the most alike; where these hold too few samples
-    of both classes, they are the labels alone.
+    of both classes, they are the labels alone. By reason, answered prompts are those that this kind could decline.
     """
-    corpus = behaviour.corpus
-    declined = behaviour.did(ACTION_OF[kind])
-    usable = (declined | behaviour.answered) & corpus.rated & corpus.within("train")
+    corpus, declined, (label, other) = behaviour.corpus, behaviour.declined(kind), behaviour.sides(kind)
+    compared = label | other if behaviour.basis == "reason" else corpus.rated
+    usable = (declined | behaviour.answered & compared) & corpus.rated & corpus.within("train")
     if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
         return None
     labels = np.array([prompt.label for prompt in corpus.prompts], dtype=object)
@@ -99,7 +136,6 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
             break
     else:  # only the contrast of labels remains
         strata, within_label = labels, False
-        label, other = (corpus.harmful, corpus.requests) if kind == "normative" else (corpus.uncertain, corpus.twins)
         inside = usable & ((label & declined) | (other & ~declined))
         if min(int((declined & inside).sum()), int((~declined & inside).sum())) < MIN_BASELINE:
             return None

@@ -64,9 +64,14 @@ class Corpus:
     @cached_property
     def twins(self) -> np.ndarray:
         """Known twins, (n,) bool: benign prompts that share a pair with an uncertain one; all benign if none does."""
-        doubtful = {p.pair for p in self.prompts if p.label == "uncertain" and p.pair}
-        twin = np.array([p.label == "benign" and p.pair in doubtful for p in self.prompts])
+        twin = self.benign & self.of_knowledge
         return twin if twin.any() else self.benign
+
+    @cached_property
+    def of_knowledge(self) -> np.ndarray:
+        """Prompts to be declined only for not knowing, (n,) bool: uncertain ones and benign ones of their pairs."""
+        doubtful = {p.pair for p in self.prompts if p.label == "uncertain" and p.pair}
+        return self.uncertain | np.array([p.label == "benign" and p.pair in doubtful for p in self.prompts])
 
     @cached_property
     def requests(self) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from jaxtyping import Int
 
+from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
@@ -108,10 +109,15 @@ class RunInputs:
     def behaviour(self) -> Behaviour:
         actions = np.array([completion.action for completion in self.completions], dtype=object)
         correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
-        probed = self.file("stages/probe.json")
-        writes = json.loads(probed.read_bytes()).get("writes", {}) if probed.is_file() else {}
+        plain, probed = Behaviour(self.corpus, actions, np.array(correct)), self.file("stages/probe.json")
+        if self.of is not None:  # under a system line
+            return replace(plain, basis="elicited")
+        if not probed.is_file():
+            return replace(plain, basis=chosen_basis(plain, self.config))
+        chosen = json.loads(probed.read_bytes())
+        writes = chosen.get("writes", {})
         by_label = frozenset(kind for kind in KINDS if writes.get(kind, {}).get("within_label") is False)
-        return Behaviour(self.corpus, actions, np.array(correct), by_label)
+        return replace(plain, by_label=by_label, basis=chosen.get("basis", "wording"))
 
     def file(self, name: str) -> Path:
         return self.directory / name

@@ -59,7 +59,7 @@ def judge_side_effects(
             known_facts=plain(name, facts, None),
             wraps={
                 wrap: WrappedRequests(
-                    refused=counted(WRAPPED + wrap, name, chosen.rows, ("refuse",)),
+                    refused=counted(WRAPPED + wrap, name, chosen.rows, inputs.behaviour.actions_of("normative")),
                     answered=counted(WRAPPED + wrap, name, chosen.rows, ANSWERED),
                     unchanged=chosen.unchanged,
                 )

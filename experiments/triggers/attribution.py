@@ -122,7 +122,7 @@ def measure_attribution(loaded: LoadedRun) -> TriggerAttribution | NotApplicable
     """
     if not loaded.config.triggers.attributed:
         return not_applicable("triggers.attributed is 0")
-    corpus, onsets, most = loaded.corpus, context_onsets(loaded), loaded.config.triggers.attributed
+    corpus, onsets, most = loaded.corpus, context_onsets(loaded, "wording"), loaded.config.triggers.attributed
     refused = loaded.behaviour.did("refuse") & (not onsets.lacking("refuse"))
     asked = {"benign": corpus.requests, "harmful": corpus.harmful}
     by_label = {

@@ -112,7 +112,7 @@ def _lacking(loaded: LoadedRun, train: Quadruples, rows: Mapping[str, Mapping[Re
         for kind, places in kinds.items():
             if len(places) < MIN_ROWS:
                 return f"only {len(places)} {names[kind]} requests in the part it is {use}; {MIN_ROWS} are needed"
-    return context_onsets(loaded).lacking("refuse")
+    return context_onsets(loaded, "wording").lacking("refuse")
 
 
 def _erasers(inputs: RunInputs, train: Quadruples) -> list[TriggerEraser]:
@@ -133,7 +133,7 @@ def _curves(
     curves: dict[RequestKind, tuple[float, ...]] = {}
     for kind, of_kind in rows.items():
         chosen = choose_requests(loaded.corpus, of_kind, loaded.config.seed, loaded.config.triggers.erased)
-        scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded))
+        scorer = OnsetScorer(loaded.model, [loaded.rendered[row] for row in chosen], context_onsets(loaded, "wording"))
         scores = scorer.log_odds_each(trials)["refuse"]
         curves[kind] = tuple(float(change) for change in (scores[1:] - scores[0]).mean(axis=1))
     return curves

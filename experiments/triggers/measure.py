@@ -81,7 +81,7 @@ def score_last_turn(loaded: LoadedRun, removed: RemovedRequests | None) -> LastT
         return LastTurnAlone(applicable=False, sufficient=None, reason=reason)
     rows = removed.outcomes.rows
     measured = LastTurnAlone(applicable=True, n=len(rows), texts=ambiguous_texts(loaded.corpus))
-    harmful, onsets = loaded.corpus.harmful[rows], context_onsets(loaded)
+    harmful, onsets = loaded.corpus.harmful[rows], context_onsets(loaded, "wording")
     if not onsets.prefixes["refuse"]:
         lacking = "openings cannot be scored (the model thinks first)" if onsets.thinking else "nothing is refused"
     elif harmful.all() or not harmful.any():

@@ -69,10 +69,14 @@ def measure_patching(loaded: LoadedRun) -> Patching | NotPatched | NotApplicable
         n=len(pairs),
         n_groups=len(set(groups.tolist())),
     )
-    if lacking := _too_few(counts) if counts.n_groups < MIN_GROUPS else context_onsets(loaded).lacking("refuse"):
+    if (
+        lacking := _too_few(counts)
+        if counts.n_groups < MIN_GROUPS
+        else context_onsets(loaded, "wording").lacking("refuse")
+    ):
         return NotPatched(**dict(counts), applicable=False, reason=lacking)
     at = loaded.config.extract.layers or range(loaded.model.n_layers)
-    layers = patching_share(loaded.model, loaded.rendered, pairs, groups, context_onsets(loaded), at)
+    layers = patching_share(loaded.model, loaded.rendered, pairs, groups, context_onsets(loaded, "wording"), at)
     return Patching(**dict(counts), applicable=True, site=SITE, layers=tuple(layers))
 
 

@@ -21,6 +21,7 @@ from experiments.probing.text import print_probe
 from experiments.report.caveats import caveats
 from experiments.report.page.summary import rates_table, right_action_table
 from experiments.report.results import RunResults
+from experiments.run.basis import declines_sentence, declines_table
 from experiments.run.wording import verdict_sentence
 from experiments.triggers.results import TriggerResults
 from experiments.triggers.text import print_triggers, trigger_sentence
@@ -96,12 +97,16 @@ def print_summary(directory: Path, as_json: bool) -> None:
     title, rates = f"{results.model.name} on test prompts (95 % intervals)", results.rates
     trigger, facts = results.steer.over_refusal_with_trigger, results.known_facts_right
     tables = [rates_table(title, rates.before, rates.after if results.dials else None, trigger, facts)]
+    declines = results.rates.by_reason
+    tables += [] if declines is None else [declines_table(declines)]
     if results.right_action.before.dual_use is not None:
         tables.append(right_action_table(results))
     two = results.dissociation
     verdict = verdict_sentence(two.verdict, two.reasons, basis=two.basis)
     gates = results.could_have_answered
+    reasons = [] if declines is None else [declines_sentence(declines, kind) for kind in ("epistemic", "normative")]
     lines = [
+        *(Paragraph(line, "Reason and words:") for line in reasons if line),
         Paragraph(verdict, "One refusal or two?"),
         Paragraph(trigger_sentence(results.triggers), "Word or intent?"),
         *(Paragraph(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),

@@ -33,6 +33,7 @@ from experiments.report.page.payload import Payload
 from experiments.report.page.scoring_page import estimates_table
 from experiments.report.page.summary import rate_rows, rates_figure, right_action_table, score_row, tiles
 from experiments.report.results import Planted, RunResults
+from experiments.run.basis import declines_table
 from experiments.triggers.results import LocusEffect
 from experiments.triggers.text import trigger_blocks
 from experiments.uncertainty.text import uncertainty_blocks
@@ -72,6 +73,7 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
         rates=rate_rows(results),
         score=score_row(results),
         right_actions=right_action_table(results),
+        declines=None if results.rates.by_reason is None else declines_table(results.rates.by_reason),
         certified=results.steer.certified,
         data=payload,
         contents=[*FIRST, *sections, LAST],

@@ -11,6 +11,7 @@ from experiments.charts.specification import Chart, Row, fields
 from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate
 from experiments.dissociation.text import strength_sentence
 from experiments.report.results import RunResults
+from experiments.run.basis import declines_sentence
 from experiments.run.wording import VERDICTS, verdict_text
 from extract.table import Table
 from scoring.rates import RATES, JointRates
@@ -60,7 +61,9 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
         if word.trigger_share is None
         else [f"Trigger share {word.share:.2f}: the part of the effect on refusing that the word has."]
     )
-    why_two = filter(None, [_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two)])
+    declines = results.rates.by_reason
+    declined = "" if declines is None else declines_sentence(declines, "epistemic")
+    why_two = filter(None, [_sentence("; ".join(filter(None, two.reasons))), strength_sentence(two), declined])
     why_word, drives = filter(None, [_sentence(word.reason), *share]), DRIVES.get(word.verdict, VERDICTS[word.verdict])
     evidence = "The evidence"
     return [

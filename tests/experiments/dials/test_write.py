@@ -9,7 +9,7 @@ import pytest
 
 from experiments.dials import write
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
-from experiments.run.behaviour import MIN_BASELINE
+from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
@@ -39,7 +39,9 @@ def context(tmp_path):
         found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
         found.config, found.model = SimpleNamespace(steer=SteerConfig(**steer)), SimpleNamespace(n_layers=4)
         found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
-        found.behaviour = SimpleNamespace(did=lambda action: np.array(actions) == action)
+        did = np.array(actions, dtype=object)
+        declined = lambda kind: did == ACTION_OF[kind]  # noqa: E731
+        found.behaviour = SimpleNamespace(basis="wording", ways=did, declined=declined)
         found.store = SimpleNamespace(layers=extracted)
         return found
 

@@ -75,6 +75,7 @@ def test_a_behaviour_seen_too_rarely_is_absent(context) -> None:
 def test_too_few_pairs_are_reported(context) -> None:
     paired = (replace(p, pair=str(i % 9)) if p.label == "harmful" else p for i, p in enumerate(context.corpus.prompts))
     context.corpus = replace(context.corpus, prompts=tuple(paired))
+    context.behaviour = replace(context.behaviour, corpus=context.corpus)
     few = "count as 9 independent ones (a pair, entity or template counts once), 10 are needed; give prompts of more"
     assert few in absent(context)["normative"]
 

@@ -218,3 +218,28 @@ def test_only_prompts_that_can_matter_are_measured_and_judged_as_all_are(prompts
     change = share_of_all(loaded, rows, own, {"refuse"}, plain).change
     assert change.estimate == pytest.approx(answered[rows].mean())  # as all of the answered ones refuse
     assert change.low < change.estimate < change.high < 1
+
+
+def test_by_reason_refusals_of_uncertain_prompts_are_judged_as_their_own_kind(prompts, tmp_path) -> None:
+    inputs = RunInputs(configured(prompts), tmp_path, QUIET)
+    did = [Completion(p.id, p.text, "", "answer" if p.label == "benign" else "refuse", "", ()) for p in inputs.prompts]
+    write_completions(did, inputs.file("completions.jsonl"))
+    rows, corpus = np.flatnonzero(inputs.corpus.within("test")), inputs.corpus
+    plain, outcomes = inputs.behaviour.actions[rows], {}
+    for name, stops in (
+        ("none", corpus.benign),
+        ("ablate_normative", corpus.harmful),
+        ("ablate_epistemic", corpus.uncertain),
+    ):
+        outcomes[PLAIN, name] = Outcomes.of(rows, np.where(stops[rows], "answer", plain))
+    outcomes |= {(PLAIN, f"add_{kind}"): outcomes[PLAIN, "none"] for kind in KINDS}
+    null = {a: {b: NullRecord.of(9.0 if a == b else 0.0, (1.0,) * 99, (0.5,)) for b in KINDS} for a in KINDS}
+    measured = MeasuredEffects(directions=KINDS, unsound=(), absent={}, null=null, dependence=None, side_effects={})
+    result = judge_effects(inputs, measured, outcomes)
+    assert (result.basis, result.verdict) == ("reason", "double_dissociation")
+    assert {(of.ablated, of.behaviour): of.estimate for of in result.effects} == {
+        (a, b): float(a == b) for a in KINDS for b in KINDS
+    }
+    plainly, without = result.matrix["none"], result.matrix["ablate_epistemic"]
+    assert [plainly[name].estimate for name in ("abstention_on_uncertain", "abstentions_refused")] == [1.0, 0.0]
+    assert [without[name].estimate for name in ("abstention_on_uncertain", "abstentions_answered")] == [0.0, 1.0]

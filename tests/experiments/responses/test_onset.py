@@ -47,6 +47,21 @@ def test_prefixes_that_add_little_are_not_taken() -> None:
     assert learn_onsets(responses, actions, enough=1, max_prefixes=2).prefixes["refuse"] == ((1,), (2,))
 
 
+def test_kinds_by_reason_may_open_alike_and_either_opens_once(model: ChatModel) -> None:
+    responses = [*[(1, 2, 9)] * 3, *[(1, 2, 8)] * 3, (1, 3, 7), (5, 6)]
+    actions = [*["refuse"] * 3, *["abstain"] * 4, "answer"]
+    onsets = learn_onsets(responses, actions, apart=False)
+    assert onsets.prefixes == {"refuse": ((1,),), "abstain": ((1,),)}
+    assert learn_onsets(responses, actions).prefixes["refuse"] == ((1, 2, 9),)
+    rendered, (answer, *_) = _prompts_and_answers(model)
+    alike = Onsets({"refuse": (answer[:2],), "abstain": (answer[:2], answer[:1])}, {})
+    assert alike.of_each_and_either()["decline"] == (answer[:1],)
+    found = OnsetScorer(model, rendered, alike).log_odds()
+    for kind, prefix in {"refuse": answer[:2], "decline": answer[:1]}.items():
+        expected = np.array([_probability(model, row.token_ids, prefix, []) for row in rendered])
+        np.testing.assert_allclose(found[kind], np.log(expected + 1e-8) - np.log(1 - expected + 1e-8), atol=2e-3)
+
+
 def test_prefixes_that_begin_alike_share_a_pass(model: ChatModel, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered, said = _prompts_and_answers(model)
     (a, b, c, d), (e, f) = said[0][:4], said[1][:2]

@@ -9,9 +9,9 @@ import pytest
 import experiments.dials.read as dial_read
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.policies import evaluate
-from experiments.dissociation.applicability import _behaviour_lacks
 from experiments.probing.read_probes import label_contrasts
 from experiments.probing.stage import context_onsets
+from experiments.run.basis import _lacks
 from experiments.run.behaviour import Behaviour, write_samples
 from experiments.run.completion_file import Completion
 from experiments.run.corpus import Corpus, make_corpus
@@ -86,7 +86,7 @@ def test_onsets_are_learned_from_the_same_completions(without: Corpus, with_them
         own = behaviour(corpus).actions
         said = [Completion(p.id, "", "", did, "", (1, 3, 7) if p.label == DUAL_USE else tokens[did])
                 for p, did in zip(corpus.prompts, own, strict=True)]  # fmt: skip
-        return context_onsets(cast(Any, SimpleNamespace(corpus=corpus, completions=said)))
+        return context_onsets(cast(Any, SimpleNamespace(corpus=corpus, completions=said, behaviour=behaviour(corpus))))
 
     assert onsets(without) == onsets(with_them)
 
@@ -124,9 +124,7 @@ def test_refusing_them_does_not_look_like_refusing_anything(without: Corpus) -> 
     found = behaviour(make_corpus([*rated(), *refused], CONFIG, 0))
     found.actions[600:] = "refuse"
     for of in (behaviour(without), found):
-        loaded = cast(Any, SimpleNamespace(corpus=of.corpus, behaviour=of))
-        reasons = _behaviour_lacks(loaded, "normative", of.decliners("normative", "test"))
-        assert not any("not tied to its label" in reason for reason in reasons)
+        assert not any("not tied to its label" in reason for reason in _lacks(of, "normative"))
 
 
 def test_a_dual_use_prompt_names_its_right_action() -> None:
