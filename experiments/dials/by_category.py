@@ -186,7 +186,7 @@ def dials_of_category(
         for axis, (kind, tau) in enumerate(pooled.items())
     ]
     surface = Surface.over(policy.table, tried, config.steer.band)
-    targets = replace(targets, limits=limits)
+    targets = replace(targets, limits=limits, ceilings={})
     index, certificate = choose_thresholds(surface, choice, held_out, corpus, targets, config.seed)
     lacking = [name for name in limits if name not in certificate.jointly]
     if limits and not lacking:

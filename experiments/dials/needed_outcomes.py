@@ -139,6 +139,8 @@ def threshold_questions(policy: PolicyEvaluation, allowed: Surface, targets: Tar
         return (np.flatnonzero(np.all(met, axis=0)) if met else NONE), NONE
 
     likely = mistaken(policy)
+    if targets.ceilings:  # another rule holds where no setting is within all limits
+        yield Question(allowed, choice, likely, within)
     yield Question(allowed, choice, likely, lambda *given: (certified(*given)[0][:1], NONE))
     yield Question(allowed, both, likely, certified)
     yield Question(allowed, choice, likely, within)

@@ -9,12 +9,12 @@ prompts, so each limit is certified alone at it. The rules are in docs/dials.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from experiments.dials.results import LARGEST_MARGIN, RiskCertificate, ThresholdCertificate
+from experiments.dials.results import LARGEST_MARGIN, NONE_WORSE, RiskCertificate, ThresholdCertificate
 from experiments.dials.surface import AXES, COST_KEYS, Columns, Risk, Surface, comparable, expected_cost, rates_of
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
@@ -51,6 +51,7 @@ class Targets:
     limits: Mapping[str, float]  # of each risk that has one
     confidence: float
     costs: Mapping[str, float] | None  # of COST_KEYS
+    ceilings: Mapping[str, float] = field(default_factory=dict)  # of risks, where no setting meets all limits
 
 
 def choose_thresholds(
@@ -138,5 +139,9 @@ def _chosen(
         spent = expected_cost(rates, targets.costs)[allowed]
         return int(allowed[np.argmin(spent.round(9))]), "least cost"
     if targets.limits:
+        none_worse = [comparable(rates[name]) <= most for name, most in targets.ceilings.items()]
+        if none_worse and not within.any() and (safe := order[np.all(none_worse, axis=0)[order]]).size:
+            mistakes = expected_cost(rates, dict.fromkeys(COST_KEYS, 1.0))[safe]
+            return int(safe[np.argmin(mistakes.round(9))]), NONE_WORSE
         return int(order[0]), LARGEST_MARGIN
     return int(np.argmin(surface.off)), "nearest 0.5"

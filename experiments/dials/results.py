@@ -20,6 +20,7 @@ TOKEN_READINGS = "token_readings.jsonl"
 CHECKED = 48  # test prompts that are answered with the dials themselves too
 MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds them all
 LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
+NONE_WORSE = "least mistakes, none worse"
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
 When = Literal["before", "after"]  # the dials
 POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
@@ -50,6 +51,7 @@ class DialResult(Record):
     actuator: ActuatorRecord | None = None
     steps: int | None = None
     later: bool = False
+    says: list[str] = []  # the openings of an onset bias, as text
     opening: int = 0  # further directions that it sets to their answering means where it permits
     threshold: float
     band: float = 0.0
@@ -95,7 +97,7 @@ class RiskCertificate(Record):
 class ThresholdCertificate(Record):
     """The rule that chose the thresholds, and the certificate of each risk on certification prompts."""
 
-    rule: str  # largest safety margin, least cost, given, nearest 0.5
+    rule: str  # largest safety margin, least mistakes and none worse, least cost, given, nearest 0.5
     part: str
     confidence: float
     jointly: list[str]  # limits that hold together
@@ -208,6 +210,7 @@ class SteerResult(Record):
     over_refusal_with_trigger: BeforeAfter | None = None
     uncertain_mistaken: BeforeAfter | None = None  # answered firmly or refused
     changes: dict[str, PairedChange] = {}  # of each joint rate that has prompts
+    mistakes: PairedChange | None = None  # over_refusal + missed_harm + overconfidence; None where one has no prompts
     certified: ThresholdCertificate | None = None
     frontier: dict[str, list[RatedThresholds]] | None = None  # by policy
     system_lines: SystemLines = SystemLines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from experiments.dials.operating_point import Targets, reachable_costs, reachabl
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import CHECKED, COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
-from experiments.dials.surface import Columns, Surface, paired_changes, rates_of, test_columns
+from experiments.dials.surface import Columns, Surface, added_mistakes, paired_changes, rates_of, test_columns
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
@@ -25,14 +25,15 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
-from scoring.rates import joint_rates
-from steering.actuator import actuator_record
+from scoring.rates import RATES, joint_rates
+from steering.actuator import OnsetBias, actuator_record
 from steering.dial import CategoryThresholds, Dial
 from steering.dial_file import save_dials
 from steering.writer import Writer
 
 NO_OPENING = f"no category has {MIN_BASELINE} refused and as many answered benign training prompts"
 AGREES = 0.95  # least share of these on which look-ups and dials agree, for look-ups to stand for all
+RISE = 0.03  # most by which a rate on the choice prompts may rise, where no setting meets all limits
 NO_DIALS: Fields = dict.fromkeys(("certified", "frontier", "hypervolume", "least_regret"))
 
 
@@ -77,7 +78,7 @@ def steer(loaded: LoadedRun) -> None:
         gain = gain | {"by_category": gain["by_category"].model_copy(update={"as_looked_up": share})}
     lacks_opening = loaded.config.steer.permit == "subspace" and not any(one.opening for one in writers.values())
     result = {
-        "dials": {dial.kind: _dial_result(dial, reads[dial.kind]) for dial in dials},
+        "dials": {dial.kind: _dial_result(dial, reads[dial.kind], loaded.model.decode) for dial in dials},
         "absent": [kind for kind in KINDS if kind not in writers and "dials" in loaded.config.ask],
         **_before_after(loaded, test, after),
         "no_opening": NO_OPENING if lacks_opening else "",
@@ -86,14 +87,15 @@ def steer(loaded: LoadedRun) -> None:
     SteerResult.model_validate(result).write(loaded.file("stages/steer.json"))
 
 
-def _dial_result(dial: Dial, read: DialRead) -> DialResult:
-    auroc = read.test.auroc
+def _dial_result(dial: Dial, read: DialRead, decode: Callable[[Sequence[int]], str]) -> DialResult:
+    auroc, actuator = read.test.auroc, dial.actuator
     return DialResult(
         read_at=read.locus,
         test_auroc=auroc.estimate,
         test_auroc_ci=(auroc.low, auroc.high),
         written_at=dial.write.locus if dial.write else None,
         actuator=actuator_record(dial.actuator),
+        says=[decode(prefix) for prefix in actuator.prefixes] if isinstance(actuator, OnsetBias) else [],
         opening=len(dial.opening),
         **{name: getattr(read, name) for name in ("test_ece", "test_brier")},
         **{name: getattr(dial, name) for name in ("steps", "later", "threshold", "band")},
@@ -109,7 +111,11 @@ def _build_dials(
     empty = generator.start([read.probability for read in reads.values()])
     policy = evaluate(loaded, empty, [read.declining for read in reads.values()])
     costs = reachable_costs(config.costs.model_dump(), list(reads)) if config.costs else None
-    targets = Targets(reachable_risks(config.limits, list(reads)), config.confidence, costs)
+    limits, with_plain = reachable_risks(config.limits, list(reads)), policy.with_plain()
+    plain = rates_of(with_plain.surface.at([-1]), with_plain.choice)
+    ceilings = {name: float(plain[name][0]) + RISE for name in RATES if not np.isnan(plain[name]).any()}
+    ceilings |= {name: limit for name, limit in limits.items() if name not in RATES}
+    targets = Targets(limits, config.confidence, costs, ceilings)
     policy, thresholds, certificate = settle_dials(policy, _allowed(policy, targets), targets, generator)
     gain: Fields = {"certified": certificate}
     table = policy.table
@@ -193,4 +199,5 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], completions
         "over_refusal_with_trigger": both("over_refusal", corpus.benign & corpus.trigger),
         "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain),
         "changes": paired_changes(labels, done["before"].action, done["after"].action, groups),
+        "mistakes": added_mistakes(labels, done["before"].action, done["after"].action, groups),
     }

@@ -147,6 +147,27 @@ def paired_changes(
     return changes
 
 
+def added_mistakes(
+    labels: Sequence[str],
+    before: Shaped[np.ndarray, " rows"],
+    after: Shaped[np.ndarray, " rows"],
+    groups: Shaped[np.ndarray, " rows"],
+) -> PairedChange | None:
+    """Return over_refusal + missed_harm + overconfidence at two times; None where one of them has no prompts.
+
+    On prompts judged both times; the change is paired, with an interval over groups (`sum_of_means`).
+    """
+    of_label = {RATES[name][0]: name for name in COST_KEYS}
+    both = np.array([label in of_label for label in labels]) & acted(before).judged & acted(after).judged
+    name = np.array([of_label.get(label) for label in labels], dtype=object)[both]
+    if set(name) != set(COST_KEYS):
+        return None
+    was, now = (np.array([did in RATES[n][1] for n, did in zip(name, of[both], strict=True)]) for of in (before, after))
+    change = sum_of_means(now.astype(float) - was, name, groups[both], dict.fromkeys(COST_KEYS, 1.0))
+    sums = (float(sum(hits[name == one].mean() for one in COST_KEYS)) for hits in (was, now))
+    return PairedChange(before=next(sums), after=next(sums), change=change.counted(len(name), groups[both]))
+
+
 def test_columns(surface: Surface, risks: Mapping[str, Risk], inputs: RunInputs, table: Counterfactuals) -> Columns:
     """Return limits and n of each test rate, `known_facts`, `right_action` and its n, at each setting; NaN: unknown."""
     columns: Columns = {}

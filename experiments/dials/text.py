@@ -14,6 +14,7 @@ from experiments.charts.specification import DIAL_COLOURS, Chart, Row, fields
 from experiments.dials.results import (
     COUNTED,
     LARGEST_MARGIN,
+    NONE_WORSE,
     POLICIES,
     ByCategory,
     CategoryDials,
@@ -40,6 +41,8 @@ RISK_NAMES = {
 MISTAKES = RISK_NAMES | {"overconfidence": RISK_NAMES["uncertain_mistaken"]}  # what each of `steer.costs` is paid for
 RULES = {
     LARGEST_MARGIN: "largest safety margin on the choice prompts",
+    NONE_WORSE: "the fewest mistakes on the choice prompts with no rate more than 3 points above the plain model's, as "
+    "no setting meets all limits",
     "least cost": "the cheapest",
     "given": "as given",
     "nearest 0.5": "0.5, as neither limits nor costs are given",
@@ -69,7 +72,8 @@ def dial_table(dials: Mapping[str, DialResult]) -> Table:
     """Return the table of the dials: where each reads and writes, its threshold and how well it reads."""
     rows = []
     for kind, d in dials.items():
-        at, written = d.read_at, f"layer {d.written_at.layer}" if d.written_at else "no layer (onset_bias)"
+        says = f'says "{d.says[0]}"' if len(d.says) == 1 else "onset_bias"
+        at, written = d.read_at, f"layer {d.written_at.layer}" if d.written_at else f"no layer ({says})"
         read = f"layer {at.layer}, {at.position}" if at else "no layer (probability of its openings)"
         numbers = ["none" if x is None else f"{x:.3f}" for x in (d.threshold, d.test_auroc, d.test_ece)]
         rows.append([kind, read, written, *numbers])
@@ -83,6 +87,12 @@ def dial_lines(result: SteerResult) -> list[str]:
         return []
     thresholds = {kind: dial.threshold for kind, dial in result.dials.items()}
     lines = certified_lines(thresholds, result.certified)
+    if (added := result.mistakes) is not None:
+        share = added.change.estimate / added.before if added.before else 0.0
+        lines.append(
+            f"Over-refusal, missed harm and overconfidence together on test prompts: {added.before:.2f} without dials, "
+            f"{added.after:.2f} with them (change {added.change:+.2f}, {share:+.0%} of it)."
+        )
     for kind, dial in result.dials.items():
         if dial.opening:
             sets = f"{dial.opening} direction{'s' * (dial.opening > 1)} of refused benign prompts"

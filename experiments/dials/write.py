@@ -6,7 +6,7 @@ prompts within the strata of both. On a model with one shared knob it is that kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from steering.direction_file import load_directions
 from steering.writer import Writer
 
 EITHER = "either"  # the name of the one dial
+SAYS = 100.0  # nats, more than any score is below another: the answer is said as it is written
 SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one
 
 
@@ -33,7 +34,8 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     """Return the writer of each dial that can be built, in the order in which they decide; UserError if none can be."""
     config = loaded.config.steer
     if config.actuator == "onset_bias":
-        return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
+        biased = {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
+        return biased | _answer(loaded, biased)
     directions = load_directions(loaded.file("directions.safetensors"))
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(
@@ -46,7 +48,7 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     if config.permit == "subspace" and "normative" in writers:
         own = directions["normative_write"]
         writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, own.locus))
-    return writers
+    return writers | _answer(loaded, writers)
 
 
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
@@ -98,13 +100,13 @@ def either_samples(behaviour: Behaviour) -> WriteSamples | None:
 def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Writer]:
     """Return candidate writers of one dial: at each locus, opening what the normative one does, or all openings.
 
-    There are none where the model declines in one way: its dial is the only one.
+    There are none where the model declines in one way: its dial is the only one that moves a knob of the model.
     """
     config = inputs.config.steer
-    if not config.one_dial or len(writers) < len(KINDS):
+    biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
+    if not config.one_dial or len(writers) < len(KINDS) or SAYS in [bias.strength for bias in biases]:
         return []
     samples = either_samples(inputs.behaviour)
-    biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
     if biases:
         return [onset_bias_writer(config, list(dict.fromkeys(prefix for bias in biases for prefix in bias.prefixes)))]
     if samples is None:
@@ -132,6 +134,22 @@ def onset_bias_writer(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writ
 def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> Actuator:
     strength = {} if config.strength is None else {"strength": config.strength}
     return actuator_of(ActuatorRecord.model_validate({"name": config.actuator} | strength | more))
+
+
+def _answer(loaded: LoadedRun, others: Collection[Kind]) -> dict[Kind, Writer]:
+    """Return an epistemic writer that says the configured answer and ends, where the model has no such way of its own.
+
+    It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
+    """
+    answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
+    if "epistemic" in others or answer is None:
+        return {}
+    ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]
+    said = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])
+    if loaded.model.decode(said).strip().casefold() != answer.strip().casefold():
+        loaded.reporter.say(f"no epistemic dial: the model's tokenizer has no tokens for steer.answer ({answer!r})")
+        return {}
+    return {"epistemic": Writer(None, OnsetBias(((*said, ends),), SAYS))}
 
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:

@@ -127,11 +127,11 @@ def _categories(config: RunConfig, size: RunSize) -> list[Step]:
 
 def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     dead_band, given = config.steer.band > 0, config.steer.system_lines
-    tested = size.test + size.dual_use_test
-    both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (size.kinds, 1))
+    tested, dials = size.test + size.dual_use_test, min(size.kinds + (config.steer.answer is not None), len(KINDS))
+    both, alone = (len(reachable_outcomes(n, dead_band=dead_band)) for n in (dials, 1))
     places, where = (1, "") if config.steer.actuator == "onset_bias" else (size.kinds, ", at two places")
     compared = config.steer.one_dial and size.kinds == len(KINDS)
-    n = size.prompts * bool(size.kinds)
+    n = size.prompts * bool(dials)
 
     def outcomes(what: str, each: int, times: int) -> Step:
         """Count all outcomes, and those that results usually rest on: two a prompt (1.3 to 2.5 where measured)."""
@@ -144,9 +144,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),
-        Step(
-            "completions with the dials", completions=tested * bool(size.kinds), usual_completions=min(CHECKED, tested)
-        ),
+        Step("completions with the dials", completions=tested * bool(dials), usual_completions=min(CHECKED, tested)),
         *(
             [Step("completions with thresholds by category", completions=min(CHECKED, tested))]
             if config.steer.by

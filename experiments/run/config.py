@@ -202,6 +202,8 @@ class SteerConfig(Strict):
 
     actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
     strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
+    # what the epistemic dial writes of a model that does not abstain by itself: this answer, word for word; null: none
+    answer: str | None = Field("I do not know the answer to that.", min_length=1)
     # what the normative dial sets to its answering mean where it permits: its write direction, or the directions of
     # refused benign prompts of each category too
     permit: Literal["direction", "subspace"] = "direction"

@@ -21,6 +21,7 @@ from experiments.dials.policies import (
     matched_setting,
     setting_at,
 )
+from experiments.dials.results import NONE_WORSE
 from experiments.dials.stage import _allowed, _surface_rows
 from experiments.dials.surface import cheapest, cost_shares, rates_of
 from experiments.run.config import SteerConfig
@@ -30,6 +31,7 @@ from extract.progress import Reporter
 from tests.experiments.dials.test_operating_point import corpus_of
 
 COSTS = {"over_refusal": 1, "missed_harm": 10, "overconfidence": 2}
+CEILINGS = {"over_refusal": 0.35, "missed_harm": 0.6, "overconfidence": 0.6}
 CASES = {  # spread of the reads, of outcomes that are what the gates decide the share, `steer`, most outcomes of all
     "clear": (0.6, 1.0, {}, 0.55),
     "clear, loose limits": (
@@ -42,6 +44,8 @@ CASES = {  # spread of the reads, of outcomes that are what the gates decide the
     "blurred, costs": (2.0, 0.95, {"costs": COSTS}, 0.85),
     "blurred, one threshold given": (2.0, 1.0, {"normative_threshold": 0.37}, 0.8),
     "poor": (3.4, 0.9, {}, 0.9),
+    "poor, none worse": (3.4, 0.9, {"max_over_refusal": 0.01}, 0.95),
+    "clear, none worse": (0.6, 0.7, {"max_over_refusal": 0.01}, 0.95),
     "no limits": (1.2, 1.0, {f"max_{name}": None for name in SteerConfig().limits}, 0.8),
 }
 
@@ -107,7 +111,7 @@ def test_what_is_chosen_and_certified_is_as_from_the_whole_table(case) -> None:
     corpus: Corpus = inputs.corpus
     whole = evaluate(inputs, table, [corpus.harmful, corpus.uncertain])
     costs = inputs.config.steer.costs and inputs.config.steer.costs.model_dump()
-    targets = Targets(inputs.config.steer.limits, 0.95, costs)
+    targets = Targets(inputs.config.steer.limits, 0.95, costs, CEILINGS if "max_over_refusal" in case[2] else {})
     allowed = _allowed(whole, targets)
     index, certificate = choose_thresholds(allowed, whole.choice, whole.certification, corpus, targets, 0)
     model = Whole(table, inputs)
@@ -117,6 +121,7 @@ def test_what_is_chosen_and_certified_is_as_from_the_whole_table(case) -> None:
     policy, thresholds, found = settle_dials(empty, _allowed(empty, targets), targets, model)
     assert thresholds == allowed.settings[index].tolist()
     assert found == certificate
+    assert (found.rule == NONE_WORSE) == (case[2].get("max_over_refusal") == 0.01)
     assert model.generated < case[-1] * table.actions.size, model.generated / table.actions.size
     on_grid = thresholds if "normative_threshold" not in case[2] else []
     assert chosen(policy, on_grid) == chosen(whole, on_grid)

@@ -10,6 +10,7 @@ from experiments.dials.surface import (
     AXES,
     COST_RATIOS,
     MOST_POINTS,
+    added_mistakes,
     axes_of,
     cheapest,
     cost_saved,
@@ -35,6 +36,24 @@ def test_two_dials_are_not_praised_for_their_many_settings(case, n_draws) -> Non
     assert all(saved.high > saved.low for saved, _ in made)
     if case == "noise":
         assert np.mean([volume for _, volume in made]) > 0.01
+
+
+def test_mistakes_add_up_over_labels_and_their_change_is_paired() -> None:
+    labels = ["benign"] * 40 + ["harmful"] * 20 + ["uncertain"] * 20 + ["dual_use"] * 5
+    before = np.array(
+        ["refuse"] * 4 + ["answer"] * 36 + ["answer"] * 10 + ["refuse"] * 10 + ["answer"] * 25, dtype=object
+    )
+    after = before.copy()
+    after[60:72] = "abstain"  # uncertain ones
+    after[0] = "answer"
+    after[45] = None  # unjudged: it counts at neither time
+    found = added_mistakes(labels, before, after, np.arange(85))
+    assert found is not None
+    assert (found.before, found.after) == pytest.approx((0.1 + 9 / 19 + 1, 0.075 + 9 / 19 + 0.4))
+    assert found.change.estimate == pytest.approx(found.after - found.before)
+    assert found.change.low < found.change.estimate < found.change.high < 0
+    assert found.change.n == 79
+    assert added_mistakes(["benign"] * 40, before[:40], after[:40], np.arange(40)) is None
 
 
 @pytest.mark.parametrize(("group_size", "correlation"), [(1, 0.0), (4, 0.3), (4, 1.0)])

@@ -13,6 +13,7 @@ from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
 from extract.errors import UserError
+from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, with_line
 from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
@@ -29,6 +30,16 @@ def direction(name: str) -> Direction:
     return Direction(name, np.eye(8, dtype=np.float32)[0], Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, LATER)
 
 
+class Words:
+    """A tokenizer whose tokens are the lengths of words, which the model below decodes as one answer."""
+
+    eos_token_id = 9
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        assert not add_special_tokens
+        return {"input_ids": [len(word) for word in text.split()]}
+
+
 @pytest.fixture
 def context(tmp_path):
     """Make a run whose model did `actions` to N prompts, each action with an opening of its own."""
@@ -37,7 +48,8 @@ def context(tmp_path):
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
         found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
-        found.config, found.model = SimpleNamespace(steer=SteerConfig(**steer)), SimpleNamespace(n_layers=4)
+        found.config, found.reporter = SimpleNamespace(steer=SteerConfig(**steer)), Reporter(quiet=True)
+        found.model = SimpleNamespace(n_layers=4, eos_ids=[0], tokenizer=Words(), decode=lambda tokens: "Who can tell")
         found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
         did = np.array(actions, dtype=object)
         declined = lambda kind: did == ACTION_OF[kind]  # noqa: E731
@@ -90,9 +102,26 @@ def test_an_onset_bias_takes_the_shortest_openings_of_each_way_of_declining_seen
     assert strong == replace(OnsetBias(((7, 1),)), strength=5.0)
     few = [*BOTH, "answer"]
     few.remove("abstain")
-    assert list(dial_writers(context(few, actuator="onset_bias"))) == ["normative"]
+    assert list(dial_writers(context(few, actuator="onset_bias", answer=None))) == ["normative"]
     writer = onset_bias_writer(SteerConfig(actuator="onset_bias"), [(7, 6), (7, 6, 1), (7, 9)])
     assert writer.actuator == OnsetBias(((7, 6), (7, 9)))
+
+
+@pytest.mark.parametrize("actuator", ["affine", "onset_bias"])
+def test_of_a_model_that_does_not_abstain_the_epistemic_dial_says_an_answer_and_ends(context, actuator) -> None:
+    declines = ["refuse"] * MIN_BASELINE + ["answer"] * N
+    run = context(declines, actuator=actuator, answer="who can tell")
+    save_directions([direction("normative_write")], run.file("directions.safetensors"))
+    found = dial_writers(run)
+    said = found["epistemic"].actuator
+    assert isinstance(said, OnsetBias)
+    assert said.prefixes == ((3, 3, 4, Words.eos_token_id),)
+    assert said.strength >= 100
+    assert list(found) == ["normative", "epistemic"]
+    inputs: Any = SimpleNamespace(config=run.config, behaviour=None)
+    assert either_writers(inputs, found) == []  # it is no knob of the model
+    run.config.steer = SteerConfig(actuator=actuator, answer=None)
+    assert list(dial_writers(run)) == ["normative"]
 
 
 def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context) -> None:
