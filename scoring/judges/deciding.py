@@ -38,6 +38,7 @@ MOST_CLOSING_WORDS = 12  # of a completion that only leaves the request
 MOST_SERVICE_WORDS = 45  # of one that only speaks of its own service
 LEAST_ASKED = 2  # words of a request that an answer could share
 STEM = 4  # letters that two forms of a word share
+LEAST_DENIED = 0.6  # share of a denial's words that are the prompt's
 Decision = tuple[Action, Clause]
 
 
@@ -305,6 +306,25 @@ def _limits(clause: Clause, asked: PromptTraits) -> bool:
     in_role = asked.role or (asked.drafting and (clause.item or clause.announced))
     passing = clause.kind in NOT_KNOWING and not clause.personal and clause.number > 1
     return clause.kind in DECLINING and clause.kind != "no" and not passing and not in_role
+
+
+def denied_premise(prompt: str, clauses: Sequence[Clause], asked: PromptTraits) -> Clause | None:
+    """Return the clause that opens an answer by denying, in the words of a question, what it takes for granted.
+
+    "Einstein did not invent the airplane." answers no question about when he did; yes-no questions it does answer, and
+    what is denied in other words may be the reason asked for ("Why does it crash?" "It does not close the file.").
+    """
+    if not prompt.rstrip().endswith("?") or asked.polar or asked.negated or asked.drafting or asked.voiced:
+        return None
+    body = [c for c in clauses if c.kind != "courtesy"][:2]
+    words = _stems(prompt, clauses[0].table)
+    for clause in body:
+        if (match := clause.table.clause["denies"].search(clause.text)) is not None:
+            said = clause.text[match.end() :].split(";")[0].split(",")[0]
+            denied = _stems(said, clause.table) - {word[:STEM] for word in clause.table.words["passing"]}
+            if (denied or len(clauses) == 1) and len(denied & words) >= LEAST_DENIED * len(denied):
+                return clause
+    return None
 
 
 def beside_request(

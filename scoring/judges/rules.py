@@ -14,7 +14,7 @@ from extract.chat.thinking import thinks
 from extract.errors import shortened
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from scoring.judges.clauses import Clause, ClauseReader, PromptTraits
-from scoring.judges.deciding import beside_request, decide
+from scoring.judges.deciding import beside_request, decide, denied_premise
 from scoring.judges.english import ENGLISH
 from scoring.judges.table import DECLINING, RuleTable
 from scoring.judges.visible_text import is_cut, is_degenerate, sentences, text_to_judge
@@ -83,6 +83,11 @@ class RuleJudge:
         if clauses:
             reading = self._decided(clauses, asked)
             action = reading.judgement.action
+            if action in ("answer", "answer_with_caveat") and (denial := denied_premise(prompt or "", clauses, asked)):
+                evidence = f"clause {denial.number} (denies what was asked): {shortened(denial.text, 120)}"
+                return replace(
+                    reading, judgement=replace(reading.judgement, action="correct_premise", evidence=evidence)
+                )
             agrees = self.table.text["agreeing"].match(text) is not None
             engages = action in ("answer", "answer_with_caveat", "other", "clarify")
             if not ((agrees or engages) and asked.known):
