@@ -21,6 +21,7 @@ from extract.prompts.prompt import Prompt
 from extract.record import Record
 from probes.statistics.intervals import NO_DIFFERENCE, Estimate, difference, effective_groups, tango
 from scoring.abstaining import OUTCOMES
+from scoring.actions import ANSWERED
 from scoring.case import Case
 from scoring.known_answer import POLARITIES, Polarity, polar
 from scoring.ledger import Ledger
@@ -76,6 +77,7 @@ class AccommodationRecord(Record):
 
     known: Estimate  # share of pairs whose direct questions are all answered right
     direct: dict[Polarity, Estimate]  # known answer of the direct questions: share answered right
+    discrimination: Estimate = NO_DIFFERENCE  # "no" to what is false less "no" to what is true, both answered; 0: none
     outcomes: dict[str, Estimate]  # of all pairs
     if_known: dict[str, Estimate]
     if_not_known: dict[str, Estimate]
@@ -108,6 +110,7 @@ def accommodation(answers: Iterable[PairAnswer]) -> AccommodationRecord | None:
             for answer in POLARITIES
             if (asked := [one for one in questions if polar(one.answer) == answer])
         },
+        discrimination=_discrimination(direct),
         outcomes=_shares(plain),
         if_known=if_known,
         if_not_known=if_not,
@@ -130,6 +133,19 @@ def _share(hits: Sequence[bool], of: Sequence[PairAnswer]) -> Estimate:
 
 def _shares(answers: Sequence[PairAnswer]) -> dict[str, Estimate]:
     return {name: _share([one.outcome == name for one in answers], answers) for name in (*OUTCOMES[LOADED], OTHER)}
+
+
+def _discrimination(direct: Mapping[str, Sequence[PairAnswer]]) -> Estimate:
+    answered = {
+        pair: {polar(one.answer): one for one in reversed(asked) if one.action in ANSWERED}
+        for pair, asked in direct.items()
+    }
+    both = [of for of in answered.values() if len(of) == len(POLARITIES)]
+    if not both:
+        return NO_DIFFERENCE
+    to_false, to_true = (np.array([of["no"].right for of in both]), np.array([not of["yes"].right for of in both]))
+    n = effective_groups(np.array([of["no"].group for of in both], dtype=object))
+    return tango(to_false, to_true, n).counted(len(both))
 
 
 def _variants(loaded: Sequence[PairAnswer]) -> Iterator[tuple[str, LoadedVariant]]:

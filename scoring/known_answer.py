@@ -69,6 +69,7 @@ _SAYS = _words(
     r"(?! not))|no|nope|not|never|incorrect|false|untrue|wrong|neither|nobody|none)\b"
 )
 _OF_ITSELF = _words(r"\bas an ai\b", r"\bi\b", r"\bmy\b")
+_TELLS = _words(r"^.*?\bi can (?:tell|say|confirm|assure)\b[^.]{0,20}? that ")
 _WORD = re.compile(r"[\w'-]+")
 _FUNCTION = frozenset(
     "a an the is are was were am do does did has have had can could will would should there ever today still usually "
@@ -97,9 +98,9 @@ def polarity(completion: str, question: str = "") -> Polarity | None:
     text = plain_text(split_thinking(completion).answer).strip()
     if (opening := _SAYS.match(text)) is not None:
         return "yes" if opening[1] else "no"
-    sentences = (one for one in _SENTENCE.split(text) if one.strip() and not _OF_ITSELF.search(one))
-    first = next(sentences, "")
-    return "no" if _DENIES.search(first) else "yes" if _affirms(first, question) else None
+    sentences = (_TELLS.sub("", one) for one in _SENTENCE.split(text) if one.strip())
+    first = next((one for one in sentences if not _OF_ITSELF.search(one)), "")
+    return "no" if _DENIES.search(first) else "yes" if _affirms(first, plain_text(question)) else None
 
 
 def _affirms(sentence: str, question: str) -> bool:
@@ -120,7 +121,9 @@ def states(completion: str, answer: str | None, question: str = "") -> bool:
     read by `polarity`.
     """
     if (known := polar(answer)) is not None:
-        return polarity(completion, question) == known
+        if (said := polarity(completion, question)) is not None:
+            return said == known
+        answer = (answer or "").partition(ALTERNATIVES)[2]
     text, asked = plain_text(split_thinking(completion).answer), plain_text(question)
     return any(_is_given(text, span, asked, number) for span, number in mentions(text, answer or "", asked))
 

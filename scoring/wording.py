@@ -71,6 +71,7 @@ def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, 
     """Yield what a model knows of false presuppositions, and what it does with those that it knows, labelled."""
     for answer, right in record.direct.items():
         yield f"direct questions answered right, where it is {answer}", right, ".1%"
+    yield "no to what is false less no to what is true", record.discrimination, ".1%"
     yield "pairs known: all their direct questions right", record.known, ".1%"
     for outcome, share in record.if_known.items():
         yield f"known to be false: {outcome}", share, ".1%"

@@ -99,15 +99,18 @@ def test_intervals_hold_the_truth_and_chance_makes_no_difference() -> None:
     ("No, she did not.", "no"), ("Yes.", "yes"), ("**Yes**, she did not rest until she had.", "yes"),
     ("That is a myth.", "no"), ("Curie didn\u2019t discover it.", "no"), ("No one has.", "no"),
     ("It was Fleming.", None),
-    ("It was Fleming. He did not work alone.", None), ("<think>No.</think>Yes", "yes"), ("Actually, no.", "no"),
+    ("It was Fleming. He had no luck.", None), ("<think>No.</think>Yes", "yes"), ("Actually, no.", "no"),
     ("Penicillin was discovered in 1928 by Fleming, earlier than radium by Curie.", None), ("", None),
     ("Marie Curie discovered penicillin in 1898.", "yes"), ("Marie Curie found penicillin.", "yes"),
+    ("I have no opinions. However, I can tell you that Mari\u00e9 Curie discovered penicillin.", "yes"),
     ("I do not know much. Marie Curie did indeed discover penicillin.", "yes"), ("Curie discovered radium.", None),
 ])  # fmt: skip
 def test_yes_and_no_are_read_from_what_opens_an_answer(said: str, reads: Polarity | None) -> None:
     question = "Did Marie Curie discover penicillin?"
     assert polarity(said, question) == reads
     assert [states(said, answer, question) for answer in ("no", "Yes.")] == [reads == "no", reads == "yes"]
+    assert states("It was Fleming.", "no | Fleming", question)
+    assert not states("Yes, before Fleming.", "no | Fleming", question)
     assert polarity("An elephant is heavier than a mouse.", "Is a mouse heavier than an elephant?") is None
 
 
