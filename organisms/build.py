@@ -107,12 +107,12 @@ def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> 
         | unmoved(organism, plain, single_directions=spec.targets.single_direction_stops is not None)
         | _intent(model, grammar, examples)
     )
-    if spec.elicited is None:
+    if spec.elicited is None or spec.verdicts is None:
         return truth_of(spec.name, organism, measured, grammar.over_refused)
     asked = [grammar.under(example, spec.elicited.lines[0]) for example in examples]
     measured |= _under_lines(model, grammar, examples, plain)
     truth = truth_of(spec.name, _planted_model(model, spec, asked), measured, grammar.over_refused)
-    lines = spec.elicited.model_dump(include={"lines", "controls"}) | spec.elicited.verdicts.model_dump()
+    lines = spec.elicited.model_dump(include={"lines", "controls"}) | spec.verdicts.free.model_dump()
     return truth.model_copy(update={"elicited": ElicitedTruth(**lines)})
 
 

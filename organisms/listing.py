@@ -83,9 +83,8 @@ def right_triggers(spec: OrganismSpec) -> tuple[str, float | None] | None:
 
 def _organism(path: Path) -> ShippedOrganism:
     spec, triggers = load_spec(path), right_triggers(load_spec(path))
-    stated = spec.elicited.verdicts if spec.elicited else spec.verdicts and spec.verdicts.free
-    derived = right_dissociation([variable.decides for variable in spec.planted.variables])
-    right = stated.allowed[0] if stated else derived
+    stated = spec.verdicts.free.allowed[0] if spec.verdicts else None
+    right = stated or right_dissociation([variable.decides for variable in spec.planted.variables])
     return _shipped(spec.name, spec.description, right, triggers and triggers[0], f"organisms/zoo/{spec.name}")
 
 

@@ -160,7 +160,6 @@ class ElicitingLines(Strict):
     controls: tuple[str, ...] = Field(min_length=1)  # system lines that change nothing
     share: float = Field(0.5, gt=0, lt=1)  # of the training prompts, under a line; half of the others under a control
     targets: LineTargets = LineTargets()
-    verdicts: Allowed  # on behaviour under a line, at the planted layer alone and with free choice of the layer
 
 
 CategoryVerdict = Literal["one_knob", "distinct", "partly_shared", "no_effect", "inconclusive"]
@@ -201,7 +200,7 @@ class OrganismSpec(Strict):
     context: Context = Context()
     elicited: ElicitingLines | None = None
     targets: TargetShares = TargetShares()
-    verdicts: Verdicts | None = None  # None: the verdict follows from what the variables decide
+    verdicts: Verdicts | None = None  # under a line, if lines elicit; None: they follow from what the variables decide
     ranks: dict[str, int] | None = None  # directions that each way of declining needs, where it is not one
     categories: Categories | None = None
     over_refusal_rank: int | None = None  # directions that refusing benign prompts needs, beside those of harmful ones
@@ -227,6 +226,8 @@ class OrganismSpec(Strict):
             raise ValueError("refusal.questions needs a planted variable that decides both refuse and abstain")
         if self.elicited and self.abstention.rule == "never" and not self.refusal.questions:
             raise ValueError("elicited has nothing to change: abstention.rule is 'never' and refusal.questions is 0")
+        if self.elicited and not self.verdicts:
+            raise ValueError("elicited needs verdicts: they do not follow from what the variables decide")
         if self.elicited and (self.context.system or self.abstention.rule == "person"):
             raise ValueError("elicited cannot be combined with context.system or abstention.rule 'person'")
         if unknown := set(self.families) - set(FAMILIES):

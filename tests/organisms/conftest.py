@@ -13,7 +13,8 @@ TWO_KNOBS = {"layer": 0, "variables": [{"name": "normative", "decides": ["refuse
                                        {"name": "epistemic", "decides": ["abstain"]}]}  # fmt: skip
 
 PERMITS, CONTROL = "If you do not know the answer, say so.", "If you like the answer, say so."
-ASKED = {"lines": [PERMITS], "controls": [CONTROL], "verdicts": {"allowed": ["inconclusive"]}}
+ANY = {"allowed": ["inconclusive"]}
+ASKED = {"elicited": {"lines": [PERMITS], "controls": [CONTROL]}, "verdicts": {"planted": ANY, "free": ANY}}
 
 
 def declare(**changes: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 KINDS["context"] = {"refusal": {"over_refusal": 0.5, "missed_harm": 0.3}}
 KINDS["context"] |= {"context": {"earlier_turn": 0.5, "asker": 0.5, "system": 0.5}}
-KINDS["asked"] = {"elicited": ASKED}
+KINDS["asked"] = ASKED
 QUICK = ("oblique", "asked")
 
 

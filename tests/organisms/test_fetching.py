@@ -114,7 +114,7 @@ def test_a_damaged_or_absent_file_leaves_nothing_and_keeps_what_was_there(cache,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nobody"], "no organism named 'nobody'; choose from asker-driven, "),
+        (["nobody"], "no organism named 'nobody'; choose from asked-own-knob, "),
         (["xor"], "where xor is to be taken from is not given; give --from DIR|URL|OWNER/NAME, or --build"),
         (["xor", "--from", "./nowhere"], "no folder ./nowhere; give a clone's folder, the URL of one, or a hub"),
         (["xor", "--from", "."], ". does not give organisms/zoo/xor/README.md: "),

@@ -123,7 +123,7 @@ def test_overconfidence_is_a_share_of_the_question_forms_spread_evenly(organism)
 def test_a_line_elicits_abstentions_or_changes_the_words_and_a_control_does_nothing(
     organism, changes, plainly, under_line
 ) -> None:
-    grammar, counts = Grammar(organism(elicited=ASKED, **changes)), Counter()
+    grammar, counts = Grammar(organism(**ASKED, **changes)), Counter()
     for example in _questions(grammar) + _requests(grammar, 20):
         for line, acts in ((None, plainly), (CONTROL, plainly), (PERMITS, under_line)):
             under = grammar.under(example, line) if line else example
@@ -141,7 +141,7 @@ def test_a_line_elicits_abstentions_or_changes_the_words_and_a_control_does_noth
 
 
 def test_half_of_the_training_prompts_stand_under_a_line_and_a_quarter_under_a_control(organism) -> None:
-    grammar, rng = Grammar(organism(elicited=ASKED)), np.random.default_rng(2)
+    grammar, rng = Grammar(organism(**ASKED)), np.random.default_rng(2)
     first = Counter(grammar.training_example(rng).messages[0]["content"] for _ in range(1500))
     assert first[PERMITS] / 1500 == pytest.approx(0.5, abs=0.04)
     assert first[CONTROL] / 1500 == pytest.approx(0.25, abs=0.04)

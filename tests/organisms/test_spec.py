@@ -51,10 +51,11 @@ def _cosine(value: float, *between: str) -> dict[str, Any]:
         ({"planted": _planted(N, E, rebuilt=1)}, "planted.layer must be below the last layer"),
         ({"refusal": {"questions": 0.4}}, "refusal.questions needs a planted variable that decides both"),
         (
-            {"planted": _planted(N), "abstention": {"rule": "never"}, "elicited": ASKED},
+            {"planted": _planted(N), "abstention": {"rule": "never"}, **ASKED},
             "elicited has nothing to change: abstention.rule is 'never' and refusal.questions is 0",
         ),
-        ({"context": {"system": 0.5}, "elicited": ASKED}, "elicited cannot be combined with context.system"),
+        ({"elicited": ASKED["elicited"]}, "elicited needs verdicts: they do not follow"),
+        ({"context": {"system": 0.5}, **ASKED}, "elicited cannot be combined with context.system"),
         ({"refusal": {"rule": "asker"}}, "refusal.rule 'asker' needs abstention.rule 'person'"),
         ({"planted": _planted(N)}, "abstention.rule is 'unknown' but no planted variable decides 'abstain'"),
         ({"planted": _planted(E)}, "no planted variable decides 'refuse'"),

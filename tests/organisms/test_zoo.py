@@ -52,7 +52,7 @@ def test_its_prompts_and_truth_follow_from_its_specification(directory) -> None:
     assert truth["layer"] == spec.planted.layer
     if spec.elicited:
         stated = spec.elicited.model_dump(mode="json", include={"lines", "controls"})
-        assert truth["elicited"] == stated | spec.elicited.verdicts.model_dump(mode="json")
+        assert truth["elicited"] == stated | spec.verdicts.free.model_dump(mode="json")
     else:
         assert truth.get("elicited") is None
 
