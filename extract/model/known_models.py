@@ -65,6 +65,11 @@ def known_model(name: str) -> KnownModel | None:
     return None if model is None or resolve_shipped(Path(name)).exists() else model
 
 
+def near_names(name: str) -> list[str]:
+    """Return known names that a name without an owner may mean."""
+    return [] if "/" in name else get_close_matches(name.lower(), known_models(), cutoff=0.65)
+
+
 def refuse_absent(name: str) -> None:
     """Raise UserError if a name stands for a known model that is not fetched: what must not download comes first."""
     model = known_model(name)
@@ -83,7 +88,7 @@ def fetch(name: str, reporter: Reporter | None = None) -> Path:
     """
     model, reporter = known_models().get(name), reporter or Reporter()
     if model is None:
-        near = get_close_matches(name.lower(), known_models(), cutoff=0.5) or known_models()
+        near = near_names(name) or known_models()
         raise UserError(f"no model named {name!r}; did you mean {' or '.join(near)}? (refusal models list)")
     path = model.path
     if path.is_file():
@@ -157,7 +162,7 @@ def _from_hub(model: KnownModel, folder: Path) -> Path:
         size = get_hf_file_metadata(hf_hub_url(model.hub, model.file)).size
         if size != model.size:
             raise UserError(f"{model.file} has {size} bytes there, {model.size} are expected")
-        return Path(hf_hub_download(model.hub, model.file, local_dir=folder / "arriving"))
+        return Path(hf_hub_download(model.hub, model.file, local_dir=folder / "hub"))
     except Exception as error:  # the client has classes of its own
         raise UserError(in_one_line(error)) from None
 

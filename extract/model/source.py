@@ -23,7 +23,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from extract.errors import UserError, in_one_line
-from extract.model.known_models import fetch, known_model
+from extract.model.known_models import fetch, known_model, near_names
 from extract.model.loading_options import quiet_libraries
 from extract.progress import Advance, Reporter
 from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
@@ -77,6 +77,8 @@ def locate(name: str) -> Path | None:
     path = resolve_shipped(Path(name))
     if name and (path.is_dir() or (path.suffix == SUFFIX and path.is_file())):
         return _file_in(path)
+    if near := near_names(name):
+        raise UserError(f"model not found: {name!r}; did you mean {' or '.join(near)}? (refusal models list)")
     try:
         validate_repo_id(name)
     except HFValidationError:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -155,7 +156,6 @@ def runnable() -> list[Runnable]:
     from extract.model.known_models import known_models
     from extract.shipped import ROOT, shipped
     from extract.yaml_file import parse_yaml
-    from refusal.cli.target import PACKAGE
 
     listed, cached = list[Runnable](), hub_models()
     weights = sorted(shipped("organisms/zoo/*/model.safetensors").items())
@@ -163,9 +163,9 @@ def runnable() -> list[Runnable]:
     listed += [Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights]
     for name, path in sorted(shipped("organisms/taught/*/adapter_config.json").items()):
         base = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
-        missing = _not_installed(base.removeprefix(PACKAGE)) if base.startswith(PACKAGE) else ""
+        needs = f"of {base}" if find_spec("peft") else "needs: pip install 'refusal-probes[models]'"
         size = path.with_name("adapter_model.safetensors").stat().st_size
-        listed.append(Runnable("taught", str(Path(name).parent), size, missing))
+        listed.append(Runnable("taught", str(Path(name).parent), size, needs))
     for known in known_models().values():
         here = known.path.is_file()
         needs = f"{known.about}, {known.licence}, {known.memory:g} GB of memory, "
@@ -199,19 +199,6 @@ def hub_models(cache: Path | None = None) -> dict[str, int]:
         if repo.repo_type == "model" and "config.json" in names and any(n.endswith(".safetensors") for n in names):
             sizes[repo.repo_id] = repo.size_on_disk
     return sizes
-
-
-def _not_installed(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-    from importlib.util import find_spec
-
-    if find_spec("peft") is None:
-        return "needs: pip install 'refusal-probes[models]'"
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return f"needs: pip install --no-deps {package}"
-    return ""
 
 
 def _yaml(value: str) -> str:

@@ -97,7 +97,8 @@ def load_target(target: str, overrides: Sequence[str]) -> tuple[RunConfig, Model
 def _of_adapter(target: str) -> ModelSettings:
     """Return the settings for an adapter: of the shipped configuration that names it, else as for another model."""
     folder, base = resolve_shipped(Path(target)), base_of(target)
-    if base is None or not (base.startswith(PACKAGE) or resolve_shipped(Path(base)).exists() or HUB_ID.fullmatch(base)):
+    here = base is not None and (known_model(base) or resolve_shipped(Path(base)).exists())
+    if base is None or not (here or base.startswith(PACKAGE) or HUB_ID.fullmatch(base)):
         why = "does not name its base model" if base is None else f"has the base {base!r}, which is not here"
         raise UserError(f"the adapter {target} {why}; name the base: refusal run BASE --set model.adapter={target}")
     for path in sorted((ROOT / "configs").glob("*.yaml")):

