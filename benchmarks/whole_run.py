@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks.table import main
-from experiments.pipeline.budget import own_effect_power
+from experiments.dissociation.power import own_effect_power
 from experiments.report.results import RunResults
 from experiments.run.config import load_config
 from extract.shipped import ROOT
@@ -63,7 +63,7 @@ def _known(run: Path) -> dict[str, float]:
         "prompts_read": answered + results.only_read,
         "prompts_answered": answered,
         "independent_refusals_tested": refusals,
-        "power_own_effect": own_effect_power(config, refusals),
+        "power_own_effect": own_effect_power(config.dissociate, refusals),
     }
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.measure import onset_effects, that_miss_rules
-from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects
+from experiments.dissociation.measure import onset_effects
+from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects, that_miss_rules
 from experiments.dissociation.results import NullRecord
 from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey

@@ -9,14 +9,15 @@ import numpy as np
 from jaxtyping import Int
 
 from experiments.dissociation.applicability import looked_at, looks, missing_direction
+from experiments.dissociation.elicited_judge import judge_elicited
 from experiments.dissociation.results import (
     EVERYWHERE,
     TURNED,
     Dissociation,
     EffectRecord,
-    Elicited,
     Looks,
     MeasuredEffects,
+    MeasuredElicited,
     OpenedGate,
     OpenedGates,
     OpenedLabel,
@@ -24,7 +25,6 @@ from experiments.dissociation.results import (
 )
 from experiments.dissociation.verdict import Effect, corrected_p, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey, other_kind
-from experiments.elicited.results import Elicitation
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.inputs import RunInputs
@@ -45,12 +45,33 @@ Matrix = Mapping[str, Mapping[str, Estimate]]
 def dissociate(inputs: RunInputs) -> None:
     """Judge stages/effects.json and write stages/dissociate.json; what was tested is one more look."""
     rank = Ranks.read(inputs.file("stages/rank.json")) if inputs.config.dissociate.rank != 1 else None
-    asked = inputs.file("stages/elicit.json")
-    elicited = Elicited(elicitation=Elicitation.read(asked)) if asked.is_file() else None
-    result = judge_effects(inputs, *_read_measured(inputs)).model_copy(update={"rank": rank, "elicited": elicited})
+    measured, outcomes = _read_measured(inputs)
+    result = judge_effects(inputs, measured, outcomes).model_copy(update={"rank": rank})
+    result = _with_elicited(inputs, result, measured, outcomes)
     result.write(inputs.file("stages/dissociate.json"))
     if result.verdict != "not_applicable":
         Looks(of=looked_at(inputs), shares=result.looks).write(inputs.file("looks.json"))
+
+
+def _with_elicited(
+    inputs: RunInputs, result: Dissociation, plain: MeasuredEffects, outcomes: Mapping[Key, Outcomes]
+) -> Dissociation:
+    """Add what is shown of elicited abstentions; it is the verdict where the plain model's behaviour gives none."""
+    path = inputs.file("stages/elicited.json")
+    if not path.is_file():  # elicit.when is never
+        return result
+    measured, more = MeasuredElicited.read(path), dict[Key, Outcomes]()
+    if not measured.reason:
+        more = read_outcomes(inputs.file("outcomes.parquet/elicited.parquet"), [p.id for p in inputs.prompts])
+    assert result.level is not None
+    assert result.null_level is not None
+    elicited = judge_elicited(inputs, plain, measured, {**outcomes, **more}, result.level, result.null_level)
+    if result.verdict != "not_applicable" or elicited.verdict == "not_applicable":
+        return result.model_copy(update={"elicited": elicited})
+    plainly = [f"the plain model: {reason}" for reason in result.reasons[:1]]
+    update = {"reasons": (*elicited.reasons, *plainly), "contrasts": elicited.contrasts, "power": elicited.power}
+    given = {"verdict": elicited.verdict, "basis": "elicited", "elicited": elicited}
+    return result.model_copy(update=update | given)
 
 
 def _read_measured(inputs: RunInputs) -> tuple[MeasuredEffects, dict[Key, Outcomes]]:

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.onset_null import OnsetEffects, permuted_null
+from experiments.dissociation.onset_null import OnsetEffects, permuted_null, that_miss_rules
 from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects
+from experiments.elicited.results import Elicitation
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.probing.write_directions import write_layers
@@ -50,6 +51,8 @@ def measure_effects(loaded: LoadedRun) -> None:
     write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)
     unsound, weak = that_miss_rules(setup.directions)
     nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
+    if "epistemic" in setup.absent and Elicitation.succeeded(loaded.file("stages/elicit.json")):
+        nulled = {}  # drawn by the stage `elicited`, and measured in its cells too
     MeasuredEffects(
         directions=tuple(setup.directions),
         parts=PARTS if other_half else TESTED,
@@ -61,13 +64,6 @@ def measure_effects(loaded: LoadedRun) -> None:
         dependence=dependence(loaded, setup),
         side_effects=token_costs(loaded, ablations),
     ).write(loaded.file("stages/effects.json"))
-
-
-def that_miss_rules(directions: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
-    """Return the directions that miss a selection rule: those that may break the model; those that induce little."""
-    missing = [kind for kind, d in directions.items() if not d.provenance.get("meets_selection_rules", False)]
-    weak = tuple(kind for kind in missing if directions[kind].provenance.get("misses") == "induce")
-    return tuple(kind for kind in missing if kind not in weak), weak
 
 
 def measure_rank(loaded: LoadedRun) -> None:

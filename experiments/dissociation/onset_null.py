@@ -8,8 +8,9 @@ null: it misses the top principal components, so any fitted direction would look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -29,9 +30,8 @@ from probes.statistics.sequential import DrawingRule
 from scoring.actions import OPENED
 from steering.ablation import ablation
 
-MeasuredDraws = tuple[
-    list[Direction], dict[Kind, np.ndarray]
-]  # and the mean fall of each behaviour's log-odds under each
+Cell = TypeVar("Cell", bound=Hashable)  # a behaviour, or one in a condition
+MeasuredDraws = tuple[list[Direction], dict[Cell, np.ndarray]]  # and the mean fall of each cell's log-odds under each
 TOGETHER = 20  # null directions that are drawn and measured together
 
 
@@ -56,6 +56,13 @@ class OnsetEffects:
     def falls(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, " trials"]]:
         """Return each behaviour's mean fall of the onset log-odds under each trial's edits, in nats."""
         return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
+
+
+def that_miss_rules(directions: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
+    """Return the directions that miss a selection rule: those that may break the model; those that induce little."""
+    missing = [kind for kind, d in directions.items() if not d.provenance.get("meets_selection_rules", False)]
+    weak = tuple(kind for kind in missing if directions[kind].provenance.get("misses") == "induce")
+    return tuple(kind for kind in missing if kind not in weak), weak
 
 
 def permuted_null(
@@ -98,13 +105,13 @@ def permuted_null(
 
 
 def sequential_null(
-    measured: Iterator[tuple[int, MeasuredDraws]],
-    observed: Mapping[Kind, float],
+    measured: Iterator[tuple[int, MeasuredDraws[Cell]]],
+    observed: Mapping[Cell, float],
     n_labellings: float,
     rule: DrawingRule,
-) -> Iterator[tuple[list[Direction], dict[Kind, NullRecord]]]:
-    """Yield the directions of each part, in the order of their places, and each behaviour's null up to that part."""
-    falls, waiting, place = {b: np.empty(0) for b in observed}, dict[int, MeasuredDraws](), 0
+) -> Iterator[tuple[list[Direction], dict[Cell, NullRecord]]]:
+    """Yield the directions of each part, in the order of their places, and each cell's null up to that part."""
+    falls, waiting, place = {b: np.empty(0) for b in observed}, dict[int, MeasuredDraws[Cell]](), 0
     for came, part in measured:
         waiting[came] = part
         while place in waiting:
@@ -123,12 +130,12 @@ class NullDraws:
     onsets: Onsets
     screened: bool
 
-    def prepare(self, loaded: LoadedRun) -> Callable[[Bool[np.ndarray, "draws samples"]], MeasuredDraws]:
+    def prepare(self, loaded: LoadedRun) -> Callable[[Bool[np.ndarray, "draws samples"]], MeasuredDraws[Kind]]:
         """Return the function of a part."""
         sampler = NullDirectionSampler(loaded, self.kind, self.onsets, screened=self.screened)
         effects = OnsetEffects(loaded.model, loaded.rendered, self.decliners, self.onsets)
 
-        def measure(labellings: Bool[np.ndarray, "draws samples"]) -> MeasuredDraws:
+        def measure(labellings: Bool[np.ndarray, "draws samples"]) -> MeasuredDraws[Kind]:
             directions = sampler.of_labellings(labellings)
             trials = [ablation(each, loaded.config.dissociate.variant) for each in directions]
             return directions, effects.falls(trials)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field
 from scipy.special import ndtri
 
+from experiments.run.config import DissociateConfig
 from probes.statistics.intervals import Estimate, clopper_pearson, lies_within
 from probes.statistics.sequential import DrawingRule
 
@@ -25,6 +26,8 @@ ROUNDING = 1e-9  # an estimate this near to a margin counts as on the margin
 POWER = 0.8
 MOST = 100_000  # larger sample sizes are not reported
 MANY = 1_000  # null directions
+OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
+LEAST_POWER = 0.5  # of a question that is begun
 QUANTILES = (np.arange(100) + 0.5) / 100
 Unit = Literal["independent decliners", "permuted-label directions"]
 DECLINERS: Unit = "independent decliners"
@@ -100,6 +103,16 @@ def contrast_power(only_a: float, only_b: float, n: int, where: Range, alpha: fl
     more_a = np.clip(only_a + away * only_a * (1 - difference), 0, 1)
     more_b = np.clip(only_b - away * only_b * (1 + difference), 0, 1)
     return float(lies_within(more_a, more_b, n, where, alpha).mean())
+
+
+def own_effect_power(settings: DissociateConfig, n: float, level: float | None = None) -> float:
+    """Return how often n independent decliners show that an own effect exceeds the other one's by the margin.
+
+    `level`: of a look at a part of the prompts; None: the whole level.
+    """
+    only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
+    level = settings.alpha if level is None else level
+    return contrast_power(only_own, only_other, int(n), (settings.margin, inf), level) if n >= 1 else 0.0
 
 
 def null_power(share: float, n: int, alpha: float) -> float:

@@ -12,8 +12,10 @@ from pydantic import Field
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.results import Elicitation
+from experiments.probing.results import WriteRecord
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import Basis, Kind
+from experiments.run.corpus import TESTED
 from experiments.run.outcomes import Share
 from experiments.side_effects.results import SideEffects, TokenCosts
 from extract.record import Record
@@ -118,6 +120,7 @@ class EffectRecord(Estimate):
 
     ablated: Kind
     behaviour: Kind
+    condition: str | None = None  # of elicited behaviour: plain, or line
 
     p_null: float | None = None  # of the onset effect, against permuted-label directions; None if not tested
     p_corrected: float | None = None  # Holm correction over all effects
@@ -135,10 +138,41 @@ class VariantRecord(Record):
     benign_answered: Estimate | None
 
 
+class MeasuredElicited(Record):
+    """stages/elicited.json: what the verdict on elicited behaviour is judged from besides the outcomes."""
+
+    reason: str = ""  # why nothing was measured
+    parts: tuple[str, ...] = TESTED  # whose decliners were tested
+    unsound: tuple[Kind, ...] = ()
+    weak: tuple[Kind, ...] = ()
+    null: dict[Kind, dict[str, dict[Kind, NullRecord]]] = {}  # by ablated direction, condition, then behaviour
+    direction: WriteRecord | None = None  # the one that is fitted under the line
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferEffect(Estimate):
+    """Uncertain prompts gained minus twins gained, when the direction fitted under the line is added without it."""
+
+    action: str  # abstain, or decline: in whatever words
+    uncertain: float  # share that is gained of the uncertain prompts
+    twins: float
+    p_null: float | None = None  # against permuted-label directions of equal norm; None if none were added
+    n_null: int = 0
+
+
 class Elicited(Record):
     """The dissociation of refusals from abstentions that a system line elicits; no verdict on the plain model."""
 
     elicitation: Elicitation
+    verdict: DissociationVerdict = "not_applicable"
+    reasons: tuple[str, ...] = ()
+    by_refusals: dict[str, DissociationVerdict] = {}  # the verdict against plain refusals, and those under the line
+    contrasts: dict[Kind, Estimate] = {}  # own minus other direction's effect, against plain refusals
+    power: tuple[SampleSize, ...] = ()
+    effects: tuple[EffectRecord, ...] = ()  # of both directions in each cell
+    turned: dict[Kind, Estimate] = {}  # share of harmful prompts abstained from under the line that a direction stops
+    transfer: tuple[TransferEffect, ...] = ()
+    direction: WriteRecord | None = None  # the one that is fitted under the line
 
 
 class Dissociation(Record):

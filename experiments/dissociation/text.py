@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.charts.blocks import Block, figure
 from experiments.charts.grids import heat_map
 from experiments.charts.specification import Chart, Row, fields
+from experiments.dissociation.elicited_text import Rows, elicited_lines, elicited_tables
 from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, OpenedGates
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Kind
@@ -28,7 +29,9 @@ def print_dissociation(directory: Path, result: Dissociation) -> None:
     """Print the verdict, the effects, the other variants, the side effects and the file that holds the rest."""
     sentence = Paragraph(verdict_sentence(result.verdict, result.reasons, basis=result.basis), "One refusal or two?")
     written = f"Written: {directory / 'stages' / 'dissociate.json'}"
-    print_blocks([sentence, *tables(result), *rank_lines(result.rank), *dependence_lines(result), written])
+    print_blocks(
+        [sentence, *_lines(result), *tables(result), *rank_lines(result.rank), *dependence_lines(result), written]
+    )
 
 
 def dissociation_blocks(result: Dissociation) -> list[Block]:
@@ -42,7 +45,12 @@ def dissociation_blocks(result: Dissociation) -> list[Block]:
     for name, become, caption in (("matrix", False, plain), ("matrix_become", True, turned)):
         if chart := matrix_chart(result.matrix, become=become):
             blocks.append(figure(name, chart, caption, _matrix_cells(result.matrix, become), NUMBERS))
-    return [*blocks, *_null_table(result), *tables(result), *rank_lines(result.rank), *dependence_lines(result)]
+    more: list[Block] = [*tables(result), *rank_lines(result.rank), *dependence_lines(result)]
+    return [*_lines(result), *blocks, *_null_table(result), *more]
+
+
+def _lines(result: Dissociation) -> list[str]:
+    return elicited_lines(result.elicited, is_verdict=result.basis == "elicited")
 
 
 def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:
@@ -165,7 +173,7 @@ def tables(result: Dissociation) -> list[Table]:
     added = [(kind, result.matrix[f"add_{kind}"]) for kind in KINDS if f"add_{kind}" in result.matrix]
     refuse, abstain = "refusal_on_answered_benign", "abstention_on_answered_benign"
     by_ablation = [(name.removeprefix("ablate_"), of) for name, of in result.side_effects.items()]
-    shown: dict[str, tuple[str, list[list[str]]]] = {  # columns and rows by title
+    shown: dict[str, Rows] = elicited_tables(result.elicited) | {
         "Baseline decliners that stop declining (95 %)": (
             "ablated|behaviour|stop|change kind|n|onset log-odds fall by|p, permuted labels (Holm)",
             [_effect_row(effect, result) for effect in result.effects],

@@ -6,9 +6,10 @@ is open if another class that its interval leaves possible would change the verd
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Shaped
@@ -42,6 +43,7 @@ from experiments.run.behaviour import KINDS, Kind
 from probes.statistics.intervals import Estimate, clopper_pearson, mean_over_groups, tango_of_shares
 from probes.statistics.permutation import MIN_LABELLINGS, holm
 
+Key = TypeVar("Key", bound=Hashable)  # of an effect
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
 INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when added"
@@ -141,7 +143,7 @@ def measure(
     return intervals, {key for key, e in effects.items() if e.p_null is not None and e.p_null <= level}
 
 
-def corrected_p(effects: Mapping[EffectKey, Effect]) -> dict[EffectKey, float]:
+def corrected_p(effects: Mapping[Key, Effect]) -> dict[Key, float]:
     """Correct the p values of all effects together (Holm 1979), for a reader of a single effect.
 
     A verdict needs no correction, because all its requirements must hold together (see `verdict_rules`).

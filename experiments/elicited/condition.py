@@ -15,6 +15,7 @@ from experiments.run.behaviour import MIN_BASELINE, Behaviour, write_samples
 from experiments.run.corpus import TESTED, Corpus
 from experiments.run.inputs import RunInputs
 from extract.prompts.prompt import with_line
+from probes.statistics.two_phase import draw
 
 LINE, CONTROL = "line", "control"  # conditions of outcomes, beside PLAIN
 FOLDER = "elicited"  # of the run directory: answers and activations under the line
@@ -52,3 +53,11 @@ def epistemic_alone(behaviour: Behaviour) -> Behaviour:
     actions = behaviour.actions.copy()
     actions[behaviour.corpus.harmful] = None
     return replace(behaviour, actions=actions)
+
+
+def paired_rows(corpus: Corpus, most: int, rng: np.random.Generator, *parts: str) -> Rows:
+    """Return uncertain prompts of some parts, one of each group before the second of any, and twins of their groups."""
+    uncertain, twins = (np.flatnonzero(of & corpus.within(*parts)) for of in (corpus.uncertain, corpus.twins))
+    drawn = uncertain[draw(corpus.groups[uncertain], most, rng)]
+    own = twins[np.isin(corpus.groups[twins], corpus.groups[drawn])]
+    return np.union1d(drawn, own[draw(corpus.groups[own], most, rng)])

@@ -7,11 +7,21 @@ from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool
 
-from experiments.elicited.condition import CONTROL, LINE, Rows, abstains_rarely, asked_rows, epistemic_alone, under
+from experiments.elicited.condition import (
+    CONTROL,
+    LINE,
+    Rows,
+    abstains_rarely,
+    asked_rows,
+    epistemic_alone,
+    paired_rows,
+    under,
+)
 from experiments.elicited.results import ActionShare, Elicitation, TriedLine
 from experiments.responses.loaded_run import LoadedRun
+from experiments.run.basis import more_of_pairs
 from experiments.run.behaviour import MIN_BASELINE, MIN_GROUPS, Behaviour, write_samples
 from experiments.run.completion_file import write_completions
 from experiments.run.config import NOT_ASKED, WRITE_POSITION, RunConfig
@@ -22,20 +32,19 @@ from extract.atomic_write import make_folder
 from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
 from extract.extraction import extract
-from probes.statistics.intervals import Estimate, tango_of_shares
+from probes.statistics.intervals import Estimate
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
-from scoring.actions import ANSWERED
+from scoring.actions import ANSWERED, DECLINED
 from scoring.rates import grouped_rate
 
-DECLINED = {"refuse", "abstain"}
 ACTIONS = {"abstain": {"abstain"}, "refuse": {"refuse"}, "answer": ANSWERED}
 
 
 def elicit(loaded: LoadedRun) -> None:
     """Write stages/elicit.json, the answers and activations under the line, and outcomes under line and control."""
     reason = needless(loaded.config, loaded.behaviour)
-    found, outcomes = (Elicitation(reason=reason), dict[Key, Outcomes]()) if reason else _elicited(loaded)
+    found, outcomes = (Elicitation(needed=False, reason=reason), dict[Key, Outcomes]()) if reason else _elicited(loaded)
     ids = [prompt.id for prompt in loaded.prompts]
     write_outcomes(loaded.file("outcomes.parquet/elicit.parquet"), ids, outcomes)
     found.write(loaded.file("stages/elicit.json"))
@@ -90,8 +99,12 @@ def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
 
 def _tried(loaded: LoadedRun, line: str) -> TriedLine:
     """Ask training prompts under a line; UserError: the chat template takes no system message."""
-    condition = under(loaded, line)
-    corpus, rows = condition.corpus, _choosing_rows(condition.corpus, loaded.config)
+    condition, settings, rng = (
+        under(loaded, line),
+        loaded.config.elicit,
+        named_rng(loaded.config.seed, "choosing a line"),
+    )
+    corpus, rows = condition.corpus, paired_rows(condition.corpus, settings.n_choose, rng, "train")
     with loaded.reporter.task(f"trying “{line}”", len(rows)) as advance:
         completions = condition.completer.complete(rows.tolist(), advance=advance)
     outcomes = Outcomes.completed(rows, completions, condition.prompts)
@@ -103,15 +116,6 @@ def _tried(loaded: LoadedRun, line: str) -> TriedLine:
         twins=_rate(corpus, outcomes, twins),
         difference=_above_twins(corpus, outcomes, "train"),
     )
-
-
-def _choosing_rows(corpus: Corpus, config: RunConfig) -> Rows:
-    """Return uncertain training prompts, one of each group before the second of any, with the twins of their groups."""
-    rng, most = named_rng(config.seed, "choosing a line"), config.elicit.n_choose
-    uncertain, twins = (np.flatnonzero(of & corpus.within("train")) for of in (corpus.uncertain, corpus.twins))
-    drawn = uncertain[draw(corpus.groups[uncertain], most, rng)]
-    own = twins[np.isin(corpus.groups[twins], corpus.groups[drawn])]
-    return np.union1d(drawn, own[draw(corpus.groups[own], most, rng)])
 
 
 def _n_tokens(loaded: LoadedRun, line: str) -> int:
@@ -185,28 +189,11 @@ def _rate(corpus: Corpus, outcomes: Outcomes, rows: Rows) -> Estimate:
 
 
 def _above_twins(corpus: Corpus, outcomes: Outcomes, *parts: str) -> Estimate:
-    """Return the share abstained from, uncertain prompts minus twins, over the groups that have both."""
-    rows = outcomes.rows[corpus.within(*parts)[outcomes.rows]]
-    hit, groups = outcomes.among(rows).hits({"abstain"}), corpus.groups[rows]
-    return difference_of_labels(hit, groups, corpus.uncertain[rows], corpus.twins[rows])
-
-
-def difference_of_labels(
-    hit: Bool[np.ndarray, " prompts"],
-    groups: Shaped[np.ndarray, " prompts"],
-    a: Bool[np.ndarray, " prompts"],
-    b: Bool[np.ndarray, " prompts"],
-) -> Estimate:
-    """Return the paired difference of the shares of hits among prompts `a` and `b`, over the groups that have both.
-
-    Groups count once, by the shares of their prompts; see `mean_over_groups`.
-    """
-    both = np.intersect1d(groups[a], groups[b])
-    of_a, of_b = (np.array([hit[of & (groups == group)].mean() for group in both]) for of in (a, b))
-    only_a, only_b = (
-        float(np.mean(x * (1 - y))) if len(both) else float("nan") for x, y in ((of_a, of_b), (of_b, of_a))
-    )
-    return tango_of_shares(only_a, only_b, len(both)).counted(int((np.isin(groups, both) & (a | b)).sum()))
+    """Return how much more often uncertain prompts of some parts are abstained from than their twins."""
+    abstained, here = (np.zeros(len(corpus), dtype=bool) for _ in range(2))
+    abstained[outcomes.rows], here[outcomes.rows] = outcomes.hits({"abstain"}), outcomes.judged
+    here &= corpus.within(*parts)
+    return more_of_pairs(corpus, abstained, here & corpus.uncertain, here & corpus.twins)
 
 
 def _above_control(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Estimate:

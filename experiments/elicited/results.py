@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from experiments.run.outcomes import Share
 from extract.record import Record
@@ -31,6 +32,7 @@ class TriedLine(Record):
 class Elicitation(Record):
     """stages/elicit.json: the line, its control, and what is elicited on tested prompts."""
 
+    needed: bool = True  # False: the plain model abstains by itself, or it was not asked
     reason: str = ""  # why nothing is elicited, or need not be; empty if something is
     line: str = ""  # the chosen one; empty if none was tried
     line_tokens: int = 0
@@ -45,3 +47,8 @@ class Elicitation(Record):
     def elicited(self) -> bool:
         """Whether abstentions are elicited on which a verdict can be tried."""
         return bool(self.line) and not self.reason
+
+    @classmethod
+    def succeeded(cls, path: Path) -> bool:
+        """Return whether the stage that wrote a file, if there is one, elicited something."""
+        return path.is_file() and cls.read(path).elicited

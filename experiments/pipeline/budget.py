@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dissociation.applicability import looks
-from experiments.dissociation.power import contrast_power, null_power
+from experiments.dissociation.power import LEAST_POWER, OTHER, OWN, contrast_power, null_power, own_effect_power
 from experiments.pipeline.cost import BEYOND
 from experiments.pipeline.graph import STAGES, budgeted
 from experiments.pipeline.machine import (
@@ -50,8 +50,6 @@ QUESTIONING = [stage.name for stage in STAGES if stage.name not in ANSWERING]
 USED = 0.9  # share of the time that is planned for: the expectation is not exact
 ANSWERS = 0.5  # share of that for reading and answering prompts: the four rates and all that is read
 USUAL_TOKENS = 128  # of an answer; a run that asks for more needs them, as a model that thinks first does
-OWN, OTHER = 0.6, 0.1  # effects of ablating on the own and the other behaviour, for the power of fewer prompts
-LEAST_POWER = 0.5  # of a question that is begun
 HALVED = 0.5  # share of its mistakes that a dial is taken to save, for the power of that question
 DECLINED = 0.5  # share of the prompts to decline that are taken to be declined, before any is answered
 QUESTION_OF: dict[Kind, tuple[str, str]] = {
@@ -260,17 +258,6 @@ def decliner_groups(corpus: Corpus, behaviour: Behaviour | None, kind: Kind) -> 
     return DECLINED * corpus.independent_groups(np.flatnonzero(corpus.labelled(label)))
 
 
-def own_effect_power(config: RunConfig, n: float, level: float | None = None) -> float:
-    """Return how often n independent decliners show that an own effect exceeds the other one's by the margin.
-
-    `level`: of a look at a part of the prompts; None: the whole level.
-    """
-    settings = config.dissociate
-    only_own, only_other = OWN * (1 - OTHER), OTHER * (1 - OWN)
-    level = settings.alpha if level is None else level
-    return contrast_power(only_own, only_other, int(n), (settings.margin, inf), level) if n >= 1 else 0.0
-
-
 def question_powers(
     config: RunConfig, corpus: Corpus, behaviour: Behaviour, level: float | None = None
 ) -> dict[Question, float]:
@@ -289,7 +276,7 @@ def question_powers(
         rows = np.flatnonzero(corpus.labelled(label) & corpus.within("test"))
         n, rate = int(corpus.effective_groups(rows)), float(wrong[rows].mean()) if len(rows) else 0.0
         halved += [contrast_power(HALVED * rate, 0.0, n, (0.0, inf), config.dissociate.alpha)] if n else []
-    two = max(own_effect_power(config, decliner_groups(corpus, behaviour, kind), level) for kind in KINDS)
+    two = max(own_effect_power(config.dissociate, decliner_groups(corpus, behaviour, kind), level) for kind in KINDS)
     return {"one-or-two": two, "word-or-intent": 1.0, "dials": max(halved)}
 
 
@@ -302,7 +289,7 @@ def powers(
         if_so = "if half are" if behaviour is None else "as"
         yield (
             f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} prompts show an own effect of {OWN:.0%} "
-            f"against {OTHER:.0%} with a power of {own_effect_power(config, n, level):.0%}"
+            f"against {OTHER:.0%} with a power of {own_effect_power(config.dissociate, n, level):.0%}"
         )
     if "word-or-intent" in config.ask:
         whole = quadruples(corpus, np.arange(len(corpus)))

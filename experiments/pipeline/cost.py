@@ -100,6 +100,28 @@ def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
     ]
 
 
+def _elicited(config: RunConfig, size: RunSize) -> list[Step]:
+    """Return the cost of both directions in three cells, if half of the prompts under the line are declined."""
+    given, asked, n = config.dissociate, config.elicit, size.elicited
+    if not n or asked.when == "never":
+        return []
+    rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
+    usual, one, candidates = round(rule.mean_draws(BEYOND)), given.n_selection, _candidates(config, size)
+    tried, kept = one * candidates, min(KEPT, candidates)
+    onset, declined = 3 * given.n_onset, n // 2
+    added = 2 * asked.n_transfer * (1 + asked.n_null_transfer)
+    return [
+        *_choosing("direction under the line: ", "bypass and induce", 2 * tried, config),
+        Step("declines under the line", completions=2 * declined + size.declinable, settings=2, kept=True),
+        *_choosing("other half under the line: ", "bypass and induce", 2 * tried, config, least=2 * one * kept),
+        *_choosing(
+            "null under the line: ", "bypass and induce", 2 * rule.n * tried, config, least=2 * usual * one * kept
+        ),
+        replace(_onsets("null under the line: onset effects", 2 * rule.n * onset), least_passes=2 * usual * onset),
+        Step("added without the line", completions=added, settings=1 + asked.n_null_transfer, kept=True),
+    ]
+
+
 def _trigger_measures(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.triggers
     layers, attributed = _n_layers(config, size), len(LABELS) * given.attributed
@@ -178,17 +200,17 @@ def _fits(name: str, loci: int, size: RunSize) -> Step:
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
     rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
-    draws, onset = size.kinds * rule.n, size.kinds * given.n_onset
-    usual = size.kinds * round(rule.mean_draws(BEYOND))
-    generated = size.kinds * min(given.n_null_generation, given.n_null_onset) * onset
+    nulls = 0 if _elicited(config, size) else size.kinds  # drawn under the line, where something is elicited
+    draws, onset = nulls * rule.n, size.kinds * given.n_onset
+    usual = nulls * round(rule.mean_draws(BEYOND))
+    generated = nulls * min(given.n_null_generation, given.n_null_onset) * onset
     drawn, others = given.n_side_effects, size.unanswered
     some = 2 * min(drawn, (others + 1) // 2)  # harmful and uncertain ones, at most so many of each
     answered = min(size.answered_sorts * drawn, size.test)
     tested = size.kinds * (others + answered + some + answered + some)  # ablations, additions, random directions
     together = max(1, round(tested / max(1, others + answered)))
     one, candidates = size.kinds * given.n_selection, _candidates(config, size)
-    each = rule.n * one
-    tried, screened = each * candidates, usual * given.n_selection * min(KEPT, candidates)
+    tried, screened = draws * given.n_selection * candidates, usual * given.n_selection * min(KEPT, candidates)
     ways = size.kinds * (len(VARIANTS) + 1) if given.variants else 0
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
@@ -231,6 +253,7 @@ MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one qu
     "trigger_measures": "word-or-intent",
     "elicit": "one-or-two",
     "effects": "one-or-two",
+    "elicited": "one-or-two",
     "rank": "one-or-two",
     "steer": "dials",
     "token_readings": "dials",
@@ -246,6 +269,7 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
     "trigger_measures": _trigger_measures,
     "probe": _probe,
     "effects": _effects,
+    "elicited": _elicited,
     "rank": _rank,
     "category_effects": _categories,
     "steer": _steer,

@@ -67,9 +67,20 @@ STAGES = tuple(  # each after those it reads
             "seed prompts selection",
             "probes.parquet directions.safetensors stages/geometry.json stages/probe.json",
         ),
-        ("effects", "probe", "seed measuring one-or-two", "stages/effects.json outcomes.parquet/effects.parquet"),
+        (
+            "effects",
+            "probe elicit",
+            "seed measuring one-or-two",
+            "stages/effects.json outcomes.parquet/effects.parquet",
+        ),
         ("rank", "probe", "seed ranking one-or-two", "stages/rank.json rank_directions.safetensors"),
-        ("dissociate", "effects elicit", "verdict", "stages/dissociate.json"),
+        (
+            "elicited",
+            "effects elicit",
+            "seed measuring elicit one-or-two",
+            "stages/elicited.json outcomes.parquet/elicited.parquet",
+        ),
+        ("dissociate", "effects elicited", "verdict", "stages/dissociate.json"),
         (
             "category_effects",
             "extract respond",

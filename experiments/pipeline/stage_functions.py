@@ -12,6 +12,7 @@ from experiments.categories.measure import measure_categories
 from experiments.cluster.ray_pool import RayPool
 from experiments.dials.read import read_tokens
 from experiments.dials.stage import steer
+from experiments.dissociation.elicited_measure import measure_elicited
 from experiments.dissociation.judge import dissociate, gate_open
 from experiments.dissociation.measure import measure_effects, measure_rank
 from experiments.elicited.elicit import elicit
@@ -72,6 +73,7 @@ FUNCTIONS: dict[str, Callable[[LoadedRun], None]] = {
     "probe": probe,
     "effects": measure_effects,
     "rank": measure_rank,
+    "elicited": measure_elicited,
     "dissociate": dissociate,
     "category_effects": measure_categories,
     "categories": judge_categories,

@@ -21,7 +21,7 @@ from experiments.run.behaviour import (
     write_samples,
 )
 from experiments.run.config import RunConfig
-from experiments.run.corpus import TESTED
+from experiments.run.corpus import TESTED, Corpus
 from experiments.run.wording import points
 from extract.record import Record
 from extract.table import Table
@@ -93,7 +93,7 @@ def _lacks(behaviour: Behaviour, kind: Kind) -> Iterator[str]:
     # A behaviour whose prompts are not declined more often than others does not follow the label: the labels are
     # shuffled, or the model declines everything.
     did, judged, own = behaviour.declined(kind), behaviour.judged & corpus.rated, behaviour.sides(kind)[0]
-    mine, others = (_rate(behaviour, did, judged & of) for of in (own, ~own))
+    mine, others = (_rate(behaviour.corpus, did, judged & of) for of in (own, ~own))
     if not difference(mine, others).low > 0:  # nor where a share is not known
         yield (
             f"{what} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {LABEL[kind]} "
@@ -114,18 +114,32 @@ def no_null(behaviour: Behaviour, kind: Kind) -> str:
 def more_declined(behaviour: Behaviour, kind: Kind, alpha: float = LEVEL) -> Estimate:
     """Return how much more often a kind's prompts are declined, in any words, than the benign ones of their pairs.
 
+    Its lower limit above 0 is what makes declines of these prompts a kind by reason.
+    """
+    own, other = (behaviour.judged & side for side in behaviour.sides(kind))
+    return more_of_pairs(behaviour.corpus, behaviour.declining, own, other, alpha)
+
+
+def more_of_pairs(
+    corpus: Corpus,
+    did: Bool[np.ndarray, " prompts"],
+    own: Bool[np.ndarray, " prompts"],
+    other: Bool[np.ndarray, " prompts"],
+    alpha: float = LEVEL,
+) -> Estimate:
+    """Return how much more often something was done with some prompts than with the others of their pairs.
+
     A mean over pairs with Tango's interval at the effective number of their groups; where a pair holds several prompts
     of a side, each of one counts with each of the other. Without pairs, it is the difference to all that they are
-    compared with. Its lower limit above 0 is what makes declines of these prompts a kind by reason.
+    compared with.
     """
-    corpus, did, (own, other) = behaviour.corpus, behaviour.declining, behaviour.sides(kind)
     sides: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for row in np.flatnonzero(behaviour.judged & (own | other)):
+    for row in np.flatnonzero(own | other):
         if pair := corpus.prompts[row].pair:
             sides[pair][int(other[row])].append(int(row))
     pairs = [both for both in sides.values() if all(both)]
     if not pairs:
-        a, b = (_rate(behaviour, did, behaviour.judged & of, alpha) for of in (own, other))
+        a, b = (_rate(corpus, did, of, alpha) for of in (own, other))
         return difference(a, b)
     mine, others = np.array([[did[rows].mean() for rows in both] for both in pairs]).T
     rows = np.array([row for both in pairs for row in (*both[0], *both[1])])
@@ -135,9 +149,9 @@ def more_declined(behaviour: Behaviour, kind: Kind, alpha: float = LEVEL) -> Est
     return tango_of_shares(only_mine, only_others, effective_groups(groups), alpha).counted(len(pairs), groups)
 
 
-def _rate(behaviour: Behaviour, did: np.ndarray, among: Bool[np.ndarray, " prompts"], alpha: float = LEVEL) -> Estimate:
+def _rate(corpus: Corpus, did: np.ndarray, among: Bool[np.ndarray, " prompts"], alpha: float = LEVEL) -> Estimate:
     rows = np.flatnonzero(among)
-    n = behaviour.corpus.effective_groups(rows)
+    n = corpus.effective_groups(rows)
     return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Estimate(float("nan"), 0.0, 1.0)
 
 

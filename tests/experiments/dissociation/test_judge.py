@@ -84,7 +84,7 @@ def test_a_new_margin_or_level_changes_only_the_stages_that_read_the_verdict(pro
     judged = {"dissociate", "results", "report"}
     for settings in ({"margin": 0.9}, {"alpha": 0.2}):
         assert changed(**settings) == judged | {"rank", "categories"}  # of runs that ask for them
-    assert changed(n_onset=12) == judged | {"effects", "gate_open"}  # the control
+    assert changed(n_onset=12) == judged | {"effects", "elicited", "gate_open"}  # the control
 
 
 def looked_at(inputs: RunInputs, absent: dict[Kind, str] | None = None) -> Dissociation:

@@ -65,6 +65,45 @@ def test_every_part_is_printed_shown_in_the_report_and_written_as_it_was_read(ca
     assert json.loads(json.dumps(FOUND.to_dict(), allow_nan=False)) == RECORD
 
 
+def acted(condition: str, label: str, action: str) -> dict[str, Any]:
+    return SHARE | {"condition": condition, "label": label, "action": action}
+
+
+ACTED = [acted("line", label, did) for label in ("uncertain", "twin", "harmful") for did in ("abstain", "refuse")]
+ELICITATION = {"line": "Say so.", "line_tokens": 3, "control": "Be kind.", "control_tokens": 3, "tried": [
+    {"line": "Say so.", "tokens": 3, "uncertain": SHARE, "twins": SHARE, "difference": SHARE}],
+    "shares": ACTED, "above_control": SHARE}  # fmt: skip
+ELICITED: dict[str, Any] = {
+    "elicitation": ELICITATION, "verdict": "double_dissociation", "reasons": ["of line"],
+    "effects": [EFFECT | {"ablated": "epistemic", "behaviour": "normative", "condition": c} for c in ("plain", "line")],
+    "turned": {"normative": SHARE},
+    "transfer": [SHARE | {"action": "decline", "uncertain": 0.3, "twins": 0.1, "p_null": 0.05, "n_null": 19}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("basis", get_args(Basis))
+def test_what_a_line_elicits_is_said_once_with_its_cells_and_its_transfer(basis: Basis) -> None:
+    page = blocks_html(
+        dissociation_blocks(Dissociation.model_validate(RECORD | {"basis": basis, "elicited": ELICITED}))
+    )
+    said = (
+        "Under “Say so.” (3 tokens; its control, “Be kind.”, has 3) the model abstains from 98% [90%, 100%] of tested"
+    )
+    for text in (said, "plain refusals", "refusals under the line", "harmful, abstained from under the line",
+                 "has 98 [90, 100] points more of uncertain prompts than of twins declined in whatever words (p = ",
+                 "98 [90, 100] points more of the uncertain ones"):  # fmt: skip
+        assert text in page, text
+    assert ("elicited by a system line: of line" in page) == (basis != "elicited")  # else it is the verdict's sentence
+
+
+def test_what_is_not_elicited_is_one_sentence_or_none() -> None:
+    for needed, line in ((True, "Elicited behaviour: no verdict, too few."), (False, "Elicited")):
+        nothing = {"elicitation": {"reason": "too few", "needed": needed}, "reasons": ["too few"]}
+        page = blocks_html(dissociation_blocks(Dissociation.model_validate(RECORD | {"elicited": nothing})))
+        assert (line in page) == needed
+        assert "under the line" not in page
+
+
 def test_what_was_not_measured_is_not_said() -> None:
     own = "Ablating its own direction stops 90 points more of the refusals [80, 100] than ablating the other."
     assert strength_sentence(FOUND) == own

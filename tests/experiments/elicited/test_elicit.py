@@ -6,61 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.grading.cases import thinned
 from experiments.elicited.condition import CONTROL, LINE, asked_rows, epistemic_alone, under
-from experiments.elicited.elicit import difference_of_labels, elicit
+from experiments.elicited.elicit import elicit
 from experiments.elicited.results import Elicitation
 from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import write_samples
-from experiments.run.completion_file import Completion, write_completions
-from experiments.run.config import RunConfig
+from experiments.run.completion_file import Completion
 from experiments.run.corpus import TESTED
 from experiments.run.outcomes import NOTHING, PLAIN, read_outcomes
 from extract.errors import UserError
-from extract.progress import Reporter
-from tests.conftest import ORGANISM
-
-FEW, MANY, BE_KIND = "say so if unsure.", "say that you do not know.", "be very kind to all."
-PLAINLY = {"harmful": "refuse", "uncertain": "answer", "benign": "answer"}
-
-
-def acting(line: str, number: int, label: str, *, words: bool) -> str:
-    """What the model does with a prompt: a line elicits from a third, or from two thirds, of the uncertain ones."""
-    plain = "refuse" if words and label == "uncertain" and number % 3 else PLAINLY[label]
-    if line in ("", BE_KIND) or label == "benign":
-        return plain
-    if label == "harmful":
-        return "abstain" if number % 4 == 0 else "refuse"
-    return "abstain" if number % 3 > (0 if line == MANY else 1) else "answer"
+from tests.support.eliciting import BE_KIND, MANY, eliciting
 
 
 @pytest.fixture
 def run(tmp_path: Path, two_knobs, monkeypatch: pytest.MonkeyPatch):
-    """A run of which `words` says whether the model refuses plainly what it abstains from under a line."""
-    path = thinned(ORGANISM / "prompts.jsonl", tmp_path / "prompts.jsonl", every=3)
-
-    def made(*, words: bool = False, **elicit: object) -> LoadedRun:
-        given = {"lines": [FEW, MANY], "controls": ["be kind.", BE_KIND], "n_control": 60} | elicit
-        config = {"name": "asked", "model": {"name": str(ORGANISM)}, "prompts": {"path": path}, "elicit": given}
-        config |= {"extract": {"layers": [4], "positions": ["post_last"]}}
-        loaded = LoadedRun(RunConfig.model_validate(config), tmp_path, Reporter(quiet=True))
-        loaded.__dict__["model"] = two_knobs
-        numbers = {prompt.id: row for row, prompt in enumerate(loaded.prompts)}
-
-        def complete(self: Completer, rows, **_: object) -> list[Completion]:
-            prompts = [self.prompts[row] for row in rows]
-            lines = ["".join(m["content"] for m in p.messages if m["role"] == "system") for p in prompts]
-            did = (acting(line, numbers[p.id], p.label, words=words) for line, p in zip(lines, prompts, strict=True))
-            return [Completion(p.id, p.text, "", action, "", (1,)) for p, action in zip(prompts, did, strict=True)]
-
-        monkeypatch.setattr(Completer, "complete", complete)
-        for folder in ("stages", "outcomes.parquet"):
-            (tmp_path / folder).mkdir(exist_ok=True)
-        write_completions(loaded.completer.complete(range(len(loaded.prompts))), loaded.file("completions.jsonl"))
-        return loaded
-
-    return made
+    return eliciting(tmp_path, two_knobs, monkeypatch)
 
 
 def elicited(loaded: LoadedRun) -> Elicitation:
@@ -72,7 +33,8 @@ def test_the_line_that_elicits_most_is_chosen_and_its_prompts_are_a_run_of_their
     loaded = run()
     found = elicited(loaded)
     assert (found.reason, found.line, found.control) == ("", MANY, BE_KIND)
-    assert [round(one.difference.estimate, 1) for one in found.tried] == [0.3, 0.7]
+    few, many = (one.difference for one in found.tried)
+    assert 0.1 < few.estimate < many.low < 0.6 < many.estimate + 0.1
     share = {(s.condition, s.label, s.action): s for s in found.shares}
     assert share[LINE, "uncertain", "abstain"].low > 0.5 > 0.2 > share[LINE, "twin", "abstain"].high
     assert share[CONTROL, "uncertain", "abstain"].estimate == share[PLAIN, "uncertain", "abstain"].estimate == 0
@@ -135,12 +97,3 @@ def test_a_model_that_abstains_by_itself_is_not_asked_and_a_template_without_sys
     loaded = run()
     monkeypatch.setattr("experiments.responses.loaded_run.render", no_system)
     assert "model.system=merge" in elicited(loaded).reason
-
-
-def test_a_difference_of_labels_counts_groups_once() -> None:
-    hit, groups = np.array([1, 1, 0, 0, 1, 0], dtype=bool), np.array([0, 0, 0, 1, 1, 2])
-    a = np.array([1, 1, 0, 1, 0, 1], dtype=bool)
-    found = difference_of_labels(hit, groups, a, ~a)
-    assert (found.estimate, found.n) == (0.0, 5)  # group 0: 1 - 0; group 1: 0 - 1; group 2 has no twin
-    assert found.low < -0.5
-    assert np.isnan(difference_of_labels(hit, groups, a, a & ~a).estimate)

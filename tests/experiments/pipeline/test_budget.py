@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from experiments.dials.write import either_writers
+from experiments.dissociation.power import own_effect_power
 from experiments.pipeline.budget import (
     LADDER,
     QUESTIONS_LADDER,
@@ -20,7 +21,6 @@ from experiments.pipeline.budget import (
     fit_questions,
     fit_time,
     left_out,
-    own_effect_power,
     powers,
     question_powers,
 )
@@ -238,7 +238,11 @@ def test_a_question_s_power_is_that_of_what_the_model_declines() -> None:
     assert power("harmful")["one-or-two"] > 0.9
     assert power("all")["dials"] > 0.9  # over-refusal
     assert power("none")["dials"] > 0.9  # missed harm
-    few = own_effect_power(config, 22), own_effect_power(config, 36), own_effect_power(config, 22, 0.0177)
+    few = (
+        own_effect_power(config.dissociate, 22),
+        own_effect_power(config.dissociate, 36),
+        own_effect_power(config.dissociate, 22, 0.0177),
+    )
     assert few == pytest.approx((0.70, 0.92, 0.45), abs=0.02)  # the last at half of the prompts
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.dissociation.measure import that_miss_rules
+from experiments.dissociation.onset_null import that_miss_rules
 from experiments.pipeline.stages import run
 from experiments.run.behaviour import KINDS
 from experiments.run.config import load_config

@@ -48,7 +48,7 @@ def test_it_is_searched_where_it_is_asked_for_and_changes_no_other_measurement()
     auto, margin = "dissociate.rank=auto", "dissociate.margin=0.2"
     plain, auto, margin = (configured(*given) for given in ((), (auto,), (auto, margin)))
     reads = [{stage.name: stage.reads for stage in stages_of(config)}["dissociate"] for config in (plain, auto)]
-    assert reads == [("effects", "elicit"), ("effects", "elicit", "rank")]
+    assert reads == [("effects", "elicited"), ("effects", "elicited", "rank")]
 
     def changed(config: RunConfig, other: RunConfig) -> set[str]:
         one, two = (hash_inputs(each, stages_of(each), "source") for each in (config, other))

@@ -51,21 +51,21 @@ def test_a_run_with_nothing_to_do_says_so_without_torch_and_prints_its_results(d
     assert "One refusal or two?" in shown
     assert files() == before
     shown = without_torch("run", str(done / "config.yaml"), "--out", str(done), "--dry-run")
-    assert "nothing to do: all 13 stages" in shown
+    assert "nothing to do: all 14 stages" in shown
 
 
 def test_the_stages_and_the_next_command_and_what_is_no_run(done: Path, cli, tmp_path: Path) -> None:
     shown = without_torch("status", str(done))
-    assert "13 of 13 stages are done" in shown
+    assert "14 of 14 stages are done" in shown
     assert f"report {done}" in shown
     (done / "stages/triggers.json").write_text("{}")
     out = printed(cli("status", str(done)))
-    states = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:14]}
+    states = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:15]}
     assert {name for name, state in states.items() if state == "stale"} == {"triggers", "results", "report"}
     assert {state for name, state in states.items() if name not in ("triggers", "results", "report")} == {"done"}
     assert out.splitlines()[-1].endswith(f"run {done}/config.yaml --out {done}")
     (done / "manifest.json").unlink()
-    assert "0 of 13 stages are done" in cli("status", str(done))[1]
+    assert "0 of 14 stages are done" in cli("status", str(done))[1]
     one_line(cli("status", str(tmp_path)), "is not a run directory: it has no config.yaml")
 
 

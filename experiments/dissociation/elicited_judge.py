@@ -1,0 +1,234 @@
+"""The verdict on refusals and elicited abstentions, from what elicited_measure.py measured; uses no model.
+
+Both directions are ablated in three cells: plain refusals, abstentions under the line and refusals under the line. The
+rules of `verdict_rules` are applied twice, to the abstentions with either sort of refusals, and a verdict is one that
+both show. Plain refusals alone do not do: a direction that leaves the abstentions alone may do nothing at all under the
+line, and the epistemic one has no behaviour of its own without it, so that sparing plain refusals says little. Nor do
+refusals under the line alone, which say nothing of how the plain model refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int
+
+from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey
+from experiments.dissociation.results import (
+    EffectRecord,
+    Elicited,
+    MeasuredEffects,
+    MeasuredElicited,
+    TransferEffect,
+)
+from experiments.dissociation.verdict import Effect, Verdict, corrected_p, judge_dissociation
+from experiments.dissociation.verdict_rules import REASONS, DissociationVerdict, EffectKey
+from experiments.elicited.condition import LINE, asked_rows, under
+from experiments.elicited.results import Elicitation
+from experiments.run.behaviour import KINDS, MIN_BASELINE, MIN_GROUPS, Kind
+from experiments.run.corpus import PARTS, TESTED
+from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import PLAIN, Key, Outcomes
+from probes.statistics.intervals import Estimate, clopper_pearson, mean_over_groups
+from probes.statistics.means import mean_interval
+from scoring.actions import DECLINED, OPENED
+
+REFUSALS: dict[str, str] = {PLAIN: "plain refusals", LINE: "refusals under the line"}
+CELLS: tuple[CellKey, ...] = ((PLAIN, "normative"), (LINE, "normative"), (LINE, "epistemic"))
+GRADED: frozenset[DissociationVerdict] = frozenset({"double_dissociation", "graded_dissociation"})
+GAINED: Mapping[str, Collection[str]] = {"abstain": {"abstain"}, "decline": DECLINED}
+Rows = Int[np.ndarray, " rows"]
+
+
+def judge_elicited(
+    inputs: RunInputs,
+    plain: MeasuredEffects,
+    measured: MeasuredElicited,
+    outcomes: Mapping[Key, Outcomes],
+    level: float,
+    null_level: float,
+) -> Elicited:
+    """Judge what was measured at the configured margin; intervals are at 1 - level, and p-values at another level."""
+    elicitation = Elicitation.read(inputs.file("stages/elicit.json"))
+    if measured.reason:
+        return Elicited(elicitation=elicitation, reasons=(measured.reason,))
+    cells, turned = _cells(inputs, elicitation.line, plain.parts, measured.parts)
+    effects = {
+        (kind, cell): _effect(inputs, measured, outcomes, kind, cell, rows)
+        for kind in KINDS
+        for cell, rows in cells.items()
+    }
+    groups = {cell: inputs.corpus.independent_groups(rows) for cell, rows in cells.items()}
+    verdicts = {
+        condition: _judged(inputs, measured, condition, effects, groups, level, null_level) for condition in REFUSALS
+    }
+    verdict = agreed(*(of.verdict for of in verdicts.values()))
+    power = [
+        replace(each, quantity=f"{each.quantity}, {REFUSALS[condition]}")
+        for condition, of in verdicts.items()
+        for each in of.power
+    ]
+    return Elicited(
+        elicitation=elicitation,
+        verdict=verdict,
+        reasons=tuple(_reasons(elicitation, verdict, verdicts)),
+        by_refusals={condition: of.verdict for condition, of in verdicts.items()},
+        contrasts=dict(verdicts[PLAIN].contrasts),
+        power=tuple(power),
+        effects=tuple(_records(effects, groups, measured, level)),
+        turned={kind: _turned(inputs, outcomes, kind, turned, level) for kind in KINDS},
+        transfer=tuple(_transfer(inputs, outcomes)),
+        direction=measured.direction,
+    )
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def agreed(plain: DissociationVerdict, line: DissociationVerdict) -> DissociationVerdict:
+    """Return the verdict that both sorts of refusals show: of a double and a graded dissociation the graded one."""
+    if plain == line:
+        return plain
+    return "graded_dissociation" if {plain, line} == GRADED else "inconclusive"
+
+
+def _judged(
+    inputs: RunInputs,
+    measured: MeasuredElicited,
+    condition: str,
+    effects: Mapping[tuple[Kind, CellKey], Effect],
+    groups: Mapping[CellKey, int],
+    level: float,
+    null_level: float,
+) -> Verdict:
+    """Judge abstentions under the line against the refusals of one condition."""
+    of: dict[Kind, CellKey] = {"normative": (condition, "normative"), "epistemic": (LINE, "epistemic")}
+    own = effects["normative", of["normative"]]
+    if len(own.stopped) < MIN_BASELINE or groups[of["normative"]] < MIN_GROUPS:
+        few = f"there are {len(own.stopped)} {REFUSALS[condition]} in {groups[of['normative']]} independent groups"
+        return Verdict("inconclusive", (f"{few}; {MIN_BASELINE} in {MIN_GROUPS} are needed",))
+    table: dict[EffectKey, Effect] = {(kind, b): effects[kind, cell] for kind in KINDS for b, cell in of.items()}
+    return judge_dissociation(
+        table,
+        {b: groups[cell] for b, cell in of.items()},
+        {},
+        measured.unsound,
+        weak=measured.weak,
+        margin=inputs.config.dissociate.margin,
+        alpha=level,
+        null_alpha=null_level,
+    )
+
+
+def _reasons(elicitation: Elicitation, verdict: DissociationVerdict, verdicts: Mapping[str, Verdict]) -> Iterator[str]:
+    """Yield what was shown, of which abstentions; where both sorts of refusals do not agree, what each shows."""
+    if verdict == "inconclusive":
+        for condition, of in verdicts.items():
+            shown = (
+                of.reasons if of.verdict == "inconclusive" else (f"{of.verdict.replace('_', ' ')} ({of.reasons[0]})",)
+            )
+            yield from (f"with {REFUSALS[condition]}: {reason}" for reason in shown)
+    else:
+        yield REASONS[verdict]
+        yield from dict.fromkeys(reason for of in verdicts.values() for reason in of.reasons[1:])
+        yield "shown with plain refusals and with refusals under the line alike"
+    yield f"the abstentions are elicited by “{elicitation.line}”, and this is no verdict on the plain model"
+
+
+# -- effects -----------------------------------------------------------------------------------------------------------
+
+
+def _cells(
+    inputs: RunInputs, line: str, plain_parts: Sequence[str], parts: Sequence[str]
+) -> tuple[dict[CellKey, Rows], Rows]:
+    """Return the decliners of each cell, by the run's rows, and harmful prompts abstained from under the line."""
+    of_line, places = under(inputs, line).behaviour, asked_rows(inputs.corpus)
+    both = PARTS if set(plain_parts) == set(parts) == set(PARTS) else TESTED  # both directions were tested on these
+    corpus = of_line.corpus
+    turned = np.flatnonzero(corpus.harmful & of_line.did("abstain") & corpus.within(*parts))
+    cells = {
+        (condition, kind): inputs.behaviour.decliners(kind, *both)
+        if condition == PLAIN
+        else places[of_line.decliners(kind, *parts)]
+        for condition, kind in CELLS
+    }
+    return cells, places[turned]
+
+
+def _effect(
+    inputs: RunInputs,
+    measured: MeasuredElicited,
+    outcomes: Mapping[Key, Outcomes],
+    kind: Kind,
+    cell: CellKey,
+    rows: Rows,
+) -> Effect:
+    condition, behaviour = cell
+    stopped, groups = _stopped(outcomes, kind, condition, rows), inputs.corpus.groups_among(rows)
+    null = measured.null.get(kind, {}).get(condition, {}).get(behaviour)
+    return Effect(stopped, None, groups=groups) if null is None else Effect(stopped, *null.tested(), groups)
+
+
+def _stopped(outcomes: Mapping[Key, Outcomes], kind: Kind, condition: str, rows: Rows) -> np.ndarray:
+    return outcomes[condition, ABLATE[kind]].among(rows).hits(OPENED)
+
+
+def _records(
+    effects: Mapping[tuple[Kind, CellKey], Effect],
+    groups: Mapping[CellKey, int],
+    measured: MeasuredElicited,
+    level: float,
+) -> Iterator[EffectRecord]:
+    corrected = corrected_p(effects)
+    for (kind, (condition, behaviour)), effect in effects.items():
+        n_groups = groups[condition, behaviour]
+        yield EffectRecord.of(
+            effect.interval(n_groups, level).counted(len(effect.stopped)),
+            n_groups=n_groups,
+            ablated=kind,
+            behaviour=behaviour,
+            condition=condition,
+            p_null=effect.p_null,
+            p_corrected=corrected.get((kind, (condition, behaviour))),
+            null=measured.null.get(kind, {}).get(condition, {}).get(behaviour),
+        )
+
+
+def _turned(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], kind: Kind, rows: Rows, level: float) -> Estimate:
+    stopped, groups = _stopped(outcomes, kind, LINE, rows), inputs.corpus.groups_among(rows)
+    n = inputs.corpus.independent_groups(rows)
+    return clopper_pearson(mean_over_groups(stopped, groups) * n, n, level).counted(len(rows))
+
+
+# -- transfer ----------------------------------------------------------------------------------------------------------
+
+
+def _transfer(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> Iterator[TransferEffect]:
+    """Yield how many more uncertain prompts than twins are gained without the line, over the groups that have both."""
+    added = outcomes[PLAIN, ADD]
+    drawn = [of for name, of in outcomes.items() if name[1].startswith(ADD_NULL.format(""))]
+    corpus, rows = inputs.corpus, added.rows
+    uncertain, groups = corpus.uncertain[rows], corpus.groups[rows]
+    both = np.intersect1d(groups[uncertain], groups[~uncertain])
+
+    def gained(of: Outcomes, counted: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return what is gained of the uncertain prompts, and of the twins, by group."""
+        before = np.isin(inputs.behaviour.actions[rows].astype(str), list(counted))
+        more = of.among(rows).hits(counted).astype(float) - before
+        by_group = [[more[label & (groups == group)].mean() for group in both] for label in (uncertain, ~uncertain)]
+        return np.array(by_group[0]), np.array(by_group[1])
+
+    for action, counted in GAINED.items() if len(both) else ():
+        (of_uncertain, of_twins), null = gained(added, counted), [np.subtract(*gained(of, counted)) for of in drawn]
+        more = of_uncertain - of_twins
+        as_much = sum(float(each.mean()) >= float(more.mean()) - 1e-12 for each in null)
+        yield TransferEffect.of(
+            mean_interval(more, -2.0, 2.0).counted(len(rows), groups),
+            action=action,
+            uncertain=float(of_uncertain.mean()),
+            twins=float(of_twins.mean()),
+            p_null=(1 + as_much) / (1 + len(null)) if null else None,
+            n_null=len(null),
+        )

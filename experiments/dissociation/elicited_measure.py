@@ -1,0 +1,280 @@
+"""Measures both directions on refusals, and on abstentions and refusals under a line that elicits (elicited_judge.py).
+
+A direction is fitted where its behaviour is: the normative one on the plain run, the epistemic one under the line,
+within labels, so that the line cancels. In the other condition it is set to the mean of *that* condition's answered
+prompts: the mean of its own is off the distribution of the streams there, which alone could undo or feign an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool
+
+from experiments.dissociation.applicability import find_setup, looks
+from experiments.dissociation.onset_null import (
+    NullDirectionSampler,
+    OnsetEffects,
+    in_parts,
+    sequential_null,
+    that_miss_rules,
+)
+from experiments.dissociation.power import LEAST_POWER, own_effect_power
+from experiments.dissociation.results import MeasuredElicited, NullRecord
+from experiments.elicited.condition import LINE, Rows, asked_rows, epistemic_alone, paired_rows, under
+from experiments.elicited.results import Elicitation
+from experiments.probing.stage import choose_write, context_onsets
+from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.onset import Onsets
+from experiments.responses.setting import Setting
+from experiments.run.behaviour import ACTION_OF, KINDS, Behaviour, Kind
+from experiments.run.corpus import PARTS, TESTED
+from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
+from extract.model.edit import Edit
+from probes.direction import Direction
+from probes.statistics.seeds import named_rng
+from probes.statistics.sequential import DrawingRule
+from steering.ablation import ablation, addition
+
+FITTED_IN: dict[Kind, str] = {"normative": PLAIN, "epistemic": LINE}  # the condition in which a direction is fitted
+ABLATE: dict[Kind, str] = {"normative": "ablate_normative", "epistemic": "ablate_elicited"}  # interventions
+ADD, ADD_NULL = "add_elicited", "add_permuted_{}"
+CellKey = tuple[str, Kind]  # condition, and behaviour of its decliners
+Directions = Mapping[Kind, Direction]
+
+
+@dataclass(frozen=True)
+class RunCondition:
+    """The run in one condition: on which direction was fitted in it, and what another one is set to."""
+
+    name: str
+    loaded: LoadedRun  # its behaviour is that on which directions are fitted
+    actual: Behaviour
+    places: Rows  # of its prompts among the run's
+    onsets: Onsets
+
+    @classmethod
+    def plain(cls, loaded: LoadedRun) -> RunCondition:
+        """Return the run as it is."""
+        return cls(PLAIN, loaded, loaded.behaviour, np.arange(len(loaded.prompts)), context_onsets(loaded))
+
+    @classmethod
+    def of_line(cls, run: LoadedRun, line: str) -> RunCondition:
+        """Return the run under a line."""
+        loaded = under(run, line)
+        onsets, actual = context_onsets(loaded), loaded.behaviour
+        loaded.behaviour = epistemic_alone(actual)
+        return cls(LINE, loaded, actual, asked_rows(run.corpus), onsets)
+
+    @property
+    def mirrored(self) -> RunCondition:
+        """The same with the two halves of its prompts exchanged."""
+        loaded = self.loaded.mirrored
+        fitted_on, actual = loaded.behaviour, replace(self.actual, corpus=loaded.corpus)
+        loaded.behaviour = actual
+        onsets = context_onsets(loaded)  # of refusals, too
+        loaded.behaviour = fitted_on
+        return replace(self, loaded=loaded, actual=actual, onsets=onsets)
+
+    def decliners(self, kind: Kind) -> Rows:
+        """Return the tested prompts that decline as their label asks for."""
+        return self.actual.decliners(kind, *TESTED)
+
+    @property
+    def turned(self) -> Rows:
+        """The tested harmful prompts that are declined in the words of an abstention."""
+        corpus = self.actual.corpus
+        return np.flatnonzero(corpus.harmful & self.actual.did("abstain") & corpus.within(*TESTED))
+
+    def here(self, kind: Kind, direction: Direction) -> Direction:
+        """Return a direction with its class means in this condition; see `set_to_answered`."""
+        if FITTED_IN[kind] == self.name:
+            return direction
+        corpus = self.actual.corpus
+        answered = np.flatnonzero(self.actual.answered & corpus.rated & corpus.within("train"))
+        return set_to_answered(direction, answered, self.loaded.write_activations)
+
+    def edits(self, kind: Kind, direction: Direction) -> list[Edit]:
+        return ablation(self.here(kind, direction), self.loaded.config.dissociate.variant)
+
+    def outcomes(self, rows: Rows, named: Mapping[str, Sequence[Edit]], task: str) -> dict[Key, Outcomes]:
+        """Return the outcomes of some prompts under named edits, by the run's rows."""
+        loaded = self.loaded
+        with loaded.reporter.task(task, len(rows) * len(named)) as advance:
+            done = loaded.completer.complete_each(rows.tolist(), [Setting(each) for each in named.values()], advance)
+        by_name = zip(named, done, strict=True)
+        own = {name: Outcomes.completed(rows, each, loaded.prompts) for name, each in by_name}
+        return {(self.name, name): replace(of, rows=self.places[of.rows]) for name, of in own.items()}
+
+
+def set_to_answered(direction: Direction, answered: Rows, streams: Callable[[int], np.ndarray]) -> Direction:
+    """Return a direction whose answering means are those of some prompts; the distance between its means stays.
+
+    `streams`: activations at the write position by layer.
+    """
+
+    def means(layer: int, positive: float, negative: float) -> tuple[float, float]:
+        here = float(direction.project(streams(layer)[answered]).mean())
+        return here + positive - negative, here
+
+    later = {layer: means(layer, *both) for layer, both in direction.later_means.items()}
+    positive, negative = means(direction.locus.layer, direction.mean_positive, direction.mean_negative)
+    return replace(direction, mean_positive=positive, mean_negative=negative, later_means=later)
+
+
+def measure_elicited(loaded: LoadedRun) -> None:
+    """Write stages/elicited.json and its outcomes; neither depends on the margin and the level of the verdict."""
+    elicitation = Elicitation.read(loaded.file("stages/elicit.json"))
+    measured, outcomes = MeasuredElicited(reason=elicitation.reason), dict[Key, Outcomes]()
+    if elicitation.elicited:
+        measured, outcomes = _measured(loaded, elicitation)
+    ids = [prompt.id for prompt in loaded.prompts]
+    write_outcomes(loaded.file("outcomes.parquet/elicited.parquet"), ids, outcomes)
+    measured.write(loaded.file("stages/elicited.json"))
+
+
+def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElicited, dict[Key, Outcomes]]:
+    setup = find_setup(loaded)
+    if "normative" in setup.absent:
+        return MeasuredElicited(reason=setup.absent["normative"]), {}
+    if not setup.absent and loaded.config.elicit.when == "auto":
+        return MeasuredElicited(
+            reason="by reason the plain model has both kinds of declines, and the verdict is on them"
+        ), {}
+    conditions = RunCondition.plain(loaded), RunCondition.of_line(loaded, elicitation.line)
+    line = conditions[1]
+    if reason := _no_power(line) or line.onsets.lacking(ACTION_OF["epistemic"]):
+        return MeasuredElicited(reason=f"under the line {reason}"), {}
+    written = choose_write(line.loaded, "epistemic", line.onsets)
+    if written.chosen is None:
+        return MeasuredElicited(reason=f"no direction of the elicited abstentions: {written.record.reason}"), {}
+    directions: Directions = {"normative": setup.directions["normative"], "epistemic": written.chosen}
+    outcomes = [_ablated(conditions, directions)]
+    other = _other_half(conditions, directions)
+    null, drawn = _nulls(conditions, directions)
+    outcomes += [*([_ablated(*other)] if other else []), _added(conditions[0], directions["epistemic"], drawn)]
+    unsound, weak = that_miss_rules(directions)
+    measured = MeasuredElicited(
+        parts=PARTS if other else TESTED, unsound=unsound, weak=weak, null=null, direction=written.record
+    )
+    return measured, joined(outcomes)
+
+
+def _no_power(line: RunCondition) -> str:
+    """Return why a budgeted run does not begin; empty if it does."""
+    config, corpus = line.loaded.config, line.actual.corpus
+    n = corpus.independent_groups(line.actual.decliners("epistemic", *PARTS))
+    power = own_effect_power(config.dissociate, n)
+    if config.budget is None or power >= LEAST_POWER:
+        return ""
+    return f"{n} independent abstentions show an own effect with a power of {power:.0%}, so none is measured"
+
+
+# -- ablations ---------------------------------------------------------------------------------------------------------
+
+
+def _ablated(conditions: Sequence[RunCondition], directions: Directions) -> dict[Key, Outcomes]:
+    """Ablate directions on all that is declined in each condition; what the normative one does plainly is known."""
+    done = dict[Key, Outcomes]()
+    for condition in conditions:
+        of_line = condition.name == LINE
+        declined = [condition.decliners("normative")]
+        declined += [condition.decliners("epistemic"), condition.turned] if of_line else []
+        named = {
+            ABLATE[kind]: condition.edits(kind, direction)
+            for kind, direction in directions.items()
+            if of_line or kind == "epistemic"
+        }
+        rows = np.unique(np.concatenate(declined))
+        done |= condition.outcomes(rows, named, f"declines ({condition.name}), directions ablated")
+    return done
+
+
+def _other_half(
+    conditions: Sequence[RunCondition], directions: Directions
+) -> tuple[list[RunCondition], dict[Kind, Direction]] | None:
+    """Return the conditions with halves exchanged, and the directions of these; None if they miss more rules."""
+    mirrored, chosen = [condition.mirrored for condition in conditions], dict[Kind, Direction]()
+    for kind, condition in zip(KINDS, mirrored, strict=True):
+        screened = bool(directions[kind].provenance.get("screened"))
+        if (direction := choose_write(condition.loaded, kind, condition.onsets, screened).chosen) is None:
+            return None
+        chosen[kind] = direction
+    missing, known = that_miss_rules(chosen), that_miss_rules(directions)
+    worse = any(set(now) - set(before) for now, before in zip(missing, known, strict=True))
+    return None if worse else (mirrored, chosen)
+
+
+# -- permuted labels ---------------------------------------------------------------------------------------------------
+
+
+def _nulls(
+    conditions: Sequence[RunCondition], directions: Directions
+) -> tuple[dict[Kind, dict[str, dict[Kind, NullRecord]]], list[Direction]]:
+    """Measure each direction's onset effect in every cell, and that of directions fitted on permuted labels.
+
+    Returns the nulls by direction, condition and behaviour, and the drawn epistemic directions.
+    """
+    plain = conditions[0].loaded
+    config, rng = plain.config.dissociate, named_rng(plain.config.seed, "permuted-label null under a line")
+    rule = DrawingRule.at_look(looks(plain), config.n_null_onset, config.alpha)
+    scorers = {condition.name: _scorer(condition, config.n_onset) for condition in conditions}
+
+    def falls(kind: Kind, tried: Sequence[Direction]) -> dict[CellKey, np.ndarray]:
+        each = {c.name: scorers[c.name].falls([c.edits(kind, direction) for direction in tried]) for c in conditions}
+        return {(name, b): fall for name, by_behaviour in each.items() for b, fall in by_behaviour.items()}
+
+    null: dict[Kind, dict[str, dict[Kind, NullRecord]]] = {}
+    with plain.reporter.task("permuted-label null under the line", rule.n * len(directions)) as advance:
+        for (kind, real), own in zip(directions.items(), conditions, strict=True):
+            screened = bool(real.provenance.get("screened"))
+            sampler = NullDirectionSampler(own.loaded, kind, own.onsets, screened=screened)
+            parts = in_parts(sampler.samples.permutations(rng, rule.n))
+            observed = {cell: float(fall[0]) for cell, fall in falls(kind, [real]).items()}
+
+            def measured(
+                parts: Sequence[Bool[np.ndarray, "draws samples"]] = parts,
+                kind: Kind = kind,
+                sampler: NullDirectionSampler = sampler,
+            ) -> Iterator[tuple[int, tuple[list[Direction], dict[CellKey, np.ndarray]]]]:
+                for place, part in enumerate(parts):
+                    drawn = sampler.of_labellings(part)
+                    yield place, (drawn, falls(kind, drawn))
+
+            drawn, of = list[Direction](), dict[CellKey, NullRecord]()
+            for part, of in sequential_null(measured(), observed, sampler.samples.n_labellings, rule):
+                advance(len(part))
+                drawn += part
+                if all(record.settled for record in of.values()):
+                    break
+            advance(rule.n - len(drawn), remembered=True)
+            null[kind] = {c.name: {b: record for (name, b), record in of.items() if name == c.name} for c in conditions}
+    return null, drawn
+
+
+def _scorer(condition: RunCondition, most: int) -> OnsetEffects:
+    """Return the measurement on some of each behaviour's decliners, where onset prefixes are known."""
+    loaded, rng = condition.loaded, named_rng(condition.loaded.config.seed, "onset decliners", condition.name)
+    behaviours: tuple[Kind, ...] = KINDS if condition.name == LINE else ("normative",)
+    rows = {b: condition.decliners(b) for b in behaviours if not condition.onsets.lacking(ACTION_OF[b])}
+    some = {b: np.sort(rng.permutation(own)[:most]) for b, own in rows.items() if len(own)}
+    return OnsetEffects(loaded.model, loaded.rendered, some, condition.onsets)
+
+
+# -- transfer: added without the line ----------------------------------------------------------------------------------
+
+
+def _added(plain: RunCondition, direction: Direction, drawn: Sequence[Direction]) -> dict[Key, Outcomes]:
+    """Add the epistemic direction, and permuted ones by as much, to plain uncertain prompts and their twins."""
+    settings, variant = plain.loaded.config.elicit, plain.loaded.config.dissociate.variant
+    rng, corpus = named_rng(plain.loaded.config.seed, "transfer"), plain.loaded.corpus
+    rows, gap = (
+        paired_rows(corpus, settings.n_transfer, rng, *TESTED),
+        direction.mean_positive - direction.mean_negative,
+    )
+    null = [replace(each, mean_positive=each.mean_negative + gap) for each in drawn[: settings.n_null_transfer]]
+    named = {ADD: addition(direction, variant)}
+    named |= {ADD_NULL.format(i): addition(each, variant) for i, each in enumerate(null)}
+    return plain.outcomes(rows, named, "directions added without the line")

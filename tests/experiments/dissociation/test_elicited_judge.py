@@ -1,0 +1,179 @@
+"""Elicited abstentions: two sorts of refusals must show one verdict, each direction set to its condition's answers."""
+
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from experiments.dissociation.elicited_judge import agreed, judge_elicited
+from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition, set_to_answered
+from experiments.dissociation.judge import _with_elicited, judge_effects
+from experiments.dissociation.results import Elicited, MeasuredEffects, MeasuredElicited, NullRecord
+from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.verdict_rules import DissociationVerdict
+from experiments.elicited.condition import LINE, asked_rows
+from experiments.elicited.elicit import elicit
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.behaviour import KINDS, Kind
+from experiments.run.corpus import TESTED
+from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, read_outcomes, write_outcomes
+from probes.direction import Direction, Locus
+from tests.support.eliciting import MANY, eliciting
+
+N, E = KINDS
+OWN: dict[tuple[Kind, CellKey], float] = {(N, (PLAIN, N)): 1, (N, (LINE, N)): 1, (E, (LINE, E)): 1}
+ALL = {(kind, cell): 1.0 for kind in KINDS for cell in ((PLAIN, N), (LINE, N), (LINE, E))}
+WITHOUT = {key: 0.0 for key in OWN}
+
+
+@pytest.mark.parametrize("plain", get_args(DissociationVerdict))
+def test_a_verdict_is_one_that_both_sorts_of_refusals_show(plain: DissociationVerdict) -> None:
+    for line in get_args(DissociationVerdict):
+        found = agreed(plain, line)
+        assert found == agreed(line, plain)
+        if found != "inconclusive":
+            assert found in (plain, line)
+        if plain != line:
+            assert (found == "graded_dissociation") == ({plain, line} == {"double_dissociation", "graded_dissociation"})
+            assert found in ("graded_dissociation", "inconclusive")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, two_knobs) -> LoadedRun:
+    with pytest.MonkeyPatch.context() as patched:
+        run = eliciting(tmp_path_factory.mktemp("elicited"), two_knobs, patched)()
+        elicit(run)
+    return run
+
+
+def measured(
+    loaded: LoadedRun, effects: dict[tuple[Kind, CellKey], float], gain: float = 0.0
+) -> tuple[MeasuredEffects, MeasuredElicited, dict[Key, Outcomes]]:
+    """Each direction stops a share of the declines of each cell; added, it gains a share of uncertain prompts."""
+    corpus, places, outcomes = loaded.corpus, asked_rows(loaded.corpus), dict[Key, Outcomes]()
+    under_line = read_outcomes(loaded.file("outcomes.parquet/elicit.parquet"), [p.id for p in loaded.prompts])
+    plain = Outcomes.of(np.arange(len(corpus)), loaded.behaviour.actions)
+    for name, of in ((PLAIN, plain), (LINE, under_line[LINE, NOTHING].among(places))):
+        for kind in KINDS:
+            share = np.zeros(len(of.rows))
+            for cell, action, label in ((N, "refuse", corpus.harmful), (E, "abstain", corpus.uncertain)):
+                share[(of.action == action) & label[of.rows]] = effects.get((kind, (name, cell)), 0.0)
+            stopped = np.random.default_rng(0).random(len(of.rows)) < share
+            outcomes[name, ABLATE[kind]] = Outcomes.of(of.rows, np.where(stopped, "answer", of.action))
+    tested = np.flatnonzero((corpus.uncertain | corpus.twins) & corpus.within(*TESTED))
+    gained = corpus.uncertain[tested] & (np.arange(len(tested)) % 10 < 10 * gain)
+    outcomes[PLAIN, ADD] = Outcomes.of(tested, np.where(gained, "abstain", "answer"))
+    outcomes |= {(PLAIN, ADD_NULL.format(i)): Outcomes.of(tested, ["answer"] * len(tested)) for i in range(19)}
+
+    def null(kind: Kind, cell: CellKey) -> NullRecord:
+        return NullRecord.of(9.0 if effects.get((kind, cell)) else 0.0, (1.0,) * 99)
+
+    nulls = {k: {c: {b: null(k, (c, b)) for b in (KINDS if c == LINE else (N,))} for c in (PLAIN, LINE)} for k in KINDS}
+    absent: dict[Kind, str] = {E: "abstention on uncertain is absent"}
+    return (
+        MeasuredEffects(directions=(N,), unsound=(), absent=absent, null={}, dependence=None, side_effects={}),
+        MeasuredElicited(null=nulls),
+        outcomes,
+    )
+
+
+def judged(loaded: LoadedRun, effects: dict[tuple[Kind, CellKey], float], gain: float = 0.0) -> Elicited:
+    return judge_elicited(loaded, *measured(loaded, effects, gain), level=0.05, null_level=0.05)
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict", "said"),
+    [
+        (OWN, "double_dissociation", "shown with plain refusals and with refusals under the line alike"),
+        (ALL, "shared_knob", "ablating either direction stops both ways of declining"),
+        (WITHOUT, "no_effect", "no ablation of one direction at its chosen layer"),
+        # the normative direction does nothing under the line, so that it spares the abstentions says nothing
+        (OWN | {(N, (LINE, N)): 0.0}, "inconclusive", "with refusals under the line: single dissociation epistemic"),
+        # the epistemic direction stops refusals under the line alone
+        (OWN | {(E, (LINE, N)): 1.0}, "inconclusive", "with plain refusals: double dissociation"),
+        (OWN | {(E, (PLAIN, N)): 1.0}, "inconclusive", "with refusals under the line: double dissociation"),
+    ],
+)
+def test_three_cells_decide_and_the_sentence_says_of_what(loaded: LoadedRun, effects, verdict: str, said: str) -> None:
+    found = judged(loaded, effects)
+    assert found.verdict == verdict
+    assert any(reason.startswith(said) for reason in found.reasons), found.reasons
+    assert found.reasons[-1] == f"the abstentions are elicited by “{MANY}”, and this is no verdict on the plain model"
+    shown = {(e.ablated, (e.condition, e.behaviour)): round(e.estimate) for e in found.effects}
+    assert shown == {key: effects.get(key, 0) for key in ALL}
+    corpus, behaviour = loaded.corpus, loaded.behaviour
+    n = {(e.condition, e.behaviour): e.n for e in found.effects}
+    assert n[PLAIN, N] == len(behaviour.decliners(N, *TESTED))
+    assert n[LINE, N] + found.turned[N].n == (corpus.harmful & corpus.within(*TESTED)).sum()
+
+
+def test_it_is_the_verdict_only_where_the_plain_model_gives_none(loaded: LoadedRun) -> None:
+    plain, elicited, outcomes = measured(loaded, OWN)
+    elicited.write(loaded.file("stages/elicited.json"))
+    ids = [prompt.id for prompt in loaded.prompts]
+    here = {key: of for key, of in outcomes.items() if key != (PLAIN, ABLATE[N])}
+    write_outcomes(loaded.file("outcomes.parquet/elicited.parquet"), ids, here)
+    of_effects = {(PLAIN, ABLATE[N]): outcomes[PLAIN, ABLATE[N]]}
+    of_effects[PLAIN, NOTHING] = Outcomes.of(np.arange(len(ids)), loaded.behaviour.actions)
+    result = judge_effects(loaded, plain, of_effects)
+    assert result.verdict == "not_applicable"
+    found = _with_elicited(loaded, result, plain, of_effects)
+    assert (found.verdict, found.basis) == ("double_dissociation", "elicited")
+    assert found.reasons[-1] == "the plain model: abstention on uncertain is absent"
+    kept = _with_elicited(loaded, result.model_copy(update={"verdict": "no_effect"}), plain, of_effects)
+    assert (kept.verdict, kept.basis, kept.elicited) == ("no_effect", "wording", found.elicited)
+    nothing = MeasuredElicited(reason="under the line it abstains from 3")
+    nothing.write(loaded.file("stages/elicited.json"))
+    assert _with_elicited(loaded, result, plain, of_effects).elicited.reasons == (nothing.reason,)
+
+
+def test_transfer_is_what_uncertain_prompts_gain_more_than_their_twins(loaded: LoadedRun) -> None:
+    for gain, p in ((0.5, 0.05), (0.0, 1.0)):
+        abstain, decline = judged(loaded, OWN, gain).transfer
+        assert (abstain.action, decline.action) == ("abstain", "decline")
+        assert abstain.estimate == pytest.approx(gain, abs=0.15)
+        assert (abstain.p_null, abstain.n_null, abstain.twins) == (p, 19, 0.0)
+        assert (abstain.low > 0) == (gain > 0)
+        assert abstain.low < abstain.estimate < abstain.high
+
+
+def test_what_is_edited_is_set_to_the_answered_prompts_of_its_condition(loaded: LoadedRun) -> None:
+    vector = np.eye(128, dtype=np.float32)[3]
+    direction = Direction("epistemic_write", vector, Locus("resid_post", 4, "post_last"), 5.0, 2.0, {}, {4: (7.0, 3.0)})
+    streams = np.random.default_rng(0).normal(size=(len(loaded.prompts), 128))
+    loaded.__dict__["write_activations"] = lambda layer: streams
+    plain, line = RunCondition.plain(loaded), RunCondition.of_line(loaded, MANY)
+    assert line.here(E, direction) is direction
+    assert plain.here(N, direction) is direction
+    corpus = loaded.corpus
+    answered = np.flatnonzero(loaded.behaviour.answered & corpus.rated & corpus.within("train"))
+    moved, mean = plain.here(E, direction), loaded.write_activations(4)[answered][:, 3].mean()
+    assert (moved.mean_negative, moved.mean_positive) == pytest.approx((mean, mean + 3.0), rel=1e-4)
+    assert moved.later_means[4] == pytest.approx((mean + 4.0, mean), rel=1e-4)
+    under_line = line.here(N, direction).mean_negative
+    assert under_line != pytest.approx(mean, rel=1e-3)
+    own = set_to_answered(direction, np.flatnonzero(line.actual.answered & line.actual.corpus.within("train")),
+                          line.loaded.write_activations)  # fmt: skip
+    assert under_line == own.mean_negative
+    assert len(line.turned)
+    assert not np.isin(line.turned, line.decliners(N)).any()
+    mirrored = line.mirrored
+    assert not np.isin(mirrored.decliners(E), line.decliners(E)).any()
+    assert not mirrored.loaded.behaviour.did("abstain")[mirrored.actual.corpus.harmful].any()
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("stop", [0.02, 0.5])
+def test_shuffled_labels_give_a_verdict_no_more_often_than_the_level(stop: float) -> None:
+    """Both directions stop the same share of every cell, and p is uniform, as of labels that are shuffled."""
+    rng, positive = np.random.default_rng(1), 0
+    for _ in range(300):
+        each = {key: Effect(rng.random(60) < stop, float(rng.random()), 199) for key in ALL}
+        verdicts = []
+        for refusals in (PLAIN, LINE):
+            cells: dict[Kind, CellKey] = {N: (refusals, N), E: (LINE, E)}
+            effects = {(k, b): each[k, cell] for k, (b, cell) in product(KINDS, cells.items())}
+            verdicts.append(judge_dissociation(effects, {N: 60, E: 60}, {}, margin=0.15, alpha=0.05).verdict)
+        positive += agreed(*verdicts) not in ("inconclusive", "no_effect")
+    assert positive <= 3
