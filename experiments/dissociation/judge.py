@@ -37,6 +37,7 @@ from scoring.actions import ANSWERED, DECLINED, OPENED
 from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
 
+BY_REASON = "refusals are here all declines of harmful prompts, abstentions all of uncertain ones, however worded"
 MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
 Rows = Int[np.ndarray, " rows"]
 Matrix = Mapping[str, Mapping[str, Estimate]]
@@ -114,6 +115,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         basis=inputs.behaviour.basis,
         reasons=(
             *verdict.reasons,
+            *([BY_REASON] if inputs.behaviour.basis == "reason" else []),
             *_turned(measured.directions, list(testable), matrix),
             *fitted_at,
             *(_look(level, null_level, every_look, config.alpha) if effects else ()),

@@ -11,14 +11,16 @@ from experiments.charts.specification import Chart, Row, fields
 from experiments.dissociation.elicited_text import Rows, elicited_lines, elicited_tables
 from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, OpenedGates
 from experiments.rank.results import RankEstimate, Ranks
-from experiments.run.behaviour import DECLINES, KINDS, Kind
+from experiments.run.behaviour import DECLINES, KINDS, Basis, Kind
 from experiments.run.wording import p_text, points, verdict_sentence
 from experiments.side_effects.results import PlainText
 from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.intervals import Estimate
 
 BEHAVIOUR = {"normative": "refusing harmful", "epistemic": "abstaining on uncertain"}
+BEHAVIOUR_BY_REASON = {"normative": "declining harmful", "epistemic": "declining uncertain"}
 DECLINED = {"normative": "Refused prompts", "epistemic": "Prompts abstained from"}
+DECLINED_BY_REASON = {"normative": "Declined requests", "epistemic": "Declined questions"}
 BECOME = ("refusals_", "abstentions_")  # columns of the matrix on what baseline declines become
 WIDTH = 118  # pixels a column: behaviours have long names
 NUMBERS = dict(row="intervention", column="behaviour", estimate="share, %", low="from, %", high="to, %", n="n")
@@ -112,9 +114,9 @@ def dependence_lines(result: Dissociation) -> list[str]:
     return [line + "; no change of the stream along one by ablating the other is shown."]
 
 
-def gate_sentence(gates: OpenedGates) -> str:
+def gate_sentence(gates: OpenedGates, basis: Basis) -> str:
     """Return one line: how many declined test prompts are answered when the gate that declined them is opened."""
-    lines = []
+    lines, declined = [], DECLINED_BY_REASON if basis == "reason" else DECLINED
     for kind, gate in (("normative", gates.normative), ("epistemic", gates.epistemic)):
         parts = []
         for label, of in gate.labels.items():
@@ -124,7 +126,7 @@ def gate_sentence(gates: OpenedGates) -> str:
             text += f", {of.right:.0%} of the {of.right.n} with a known answer correctly" if of.right.n else ""
             parts += [text] if of.answered.n else []
         shown = f", with the {kind} direction ablated: {'; '.join(parts)}"
-        lines.append(f"{DECLINED[kind]}{shown if gate.applicable else f': not applicable, {gate.reason}'}.")
+        lines.append(f"{declined[kind]}{shown if gate.applicable else f': not applicable, {gate.reason}'}.")
     return " ".join(lines)
 
 
@@ -224,7 +226,11 @@ def _effect_row(effect: EffectRecord, result: Dissociation) -> list[str]:
     fall = NOT_TESTED if effect.onset is None else f"{effect.onset:.1f}"
     p = NOT_TESTED if effect.p_corrected is None else f"{p_text(effect.p_null)} ({p_text(effect.p_corrected)})"
     turned = _percent(result.matrix.get(f"ablate_{effect.ablated}", {}).get(TURNED[effect.behaviour]))
-    return [effect.ablated, BEHAVIOUR[effect.behaviour], _share(effect), turned, str(effect.n), fall, p]
+    return [effect.ablated, _doing(effect.behaviour, result), _share(effect), turned, str(effect.n), fall, p]
+
+
+def _doing(kind: Kind, result: Dissociation) -> str:
+    return (BEHAVIOUR_BY_REASON if result.basis == "reason" else BEHAVIOUR)[kind]
 
 
 def _null_table(result: Dissociation) -> list[Table]:
@@ -234,7 +240,7 @@ def _null_table(result: Dissociation) -> list[Table]:
         if (null := effect.null) is None:
             continue
         fall, limit = ("none" if x is None else f"{x:.1f}" for x in (null.onset_effect, null.null_95th_percentile))
-        onset, what = effect.onset, f"{effect.ablated}, on {BEHAVIOUR[effect.behaviour]}"
+        onset, what = effect.onset, f"{effect.ablated}, on {_doing(effect.behaviour, result)}"
         fall += "" if onset is None else f" [{onset.low:.1f}, {onset.high:.1f}]"
         rows.append([what, fall, limit, p_text(null.p), "" if onset is None else str(onset.n), str(null.n)])
     nats = "fall of onset log-odds, nats (95 %)|95th percentile of the null, nats"

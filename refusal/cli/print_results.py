@@ -110,7 +110,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
         Paragraph(verdict, "One refusal or two?"),
         Paragraph(trigger_sentence(results.triggers), "Word or intent?"),
         *(Paragraph(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
-        *([] if gates is None else [Paragraph(gate_sentence(gates), "Could it have answered?")]),
+        *([] if gates is None else [Paragraph(gate_sentence(gates, two.basis), "Could it have answered?")]),
         *steer_lines(results.steer),
         *(Paragraph(line, "Note:") for line in caveats(results)),
     ]

@@ -11,8 +11,13 @@ import pytest
 from scipy.stats import beta
 
 import refusal
+from experiments.report.page.summary import tiles
+from experiments.run.basis import declines_by_reason, declines_sentence
+from experiments.run.config import load_config
+from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError
+from refusal.cli.print_results import print_summary
 from scoring.rates import RATES
 
 
@@ -120,3 +125,21 @@ def test_what_is_no_count_or_no_share_is_refused(given: tuple) -> None:
         refusal.certify(0, 60, confidence=95)
     with pytest.raises(UserError, match="limit and confidence are between 0 and 1; got 5 and"):
         refusal.n_for(5)
+
+
+def test_declines_by_reason_and_wording_are_in_the_file_on_the_terminal_and_on_the_page(
+    run: refusal.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = declines_by_reason(RunInputs(load_config(run.path / "config.yaml"), run.path).behaviour)
+    rates = run.results.rates.model_copy(update={"by_reason": table})
+    run.results.model_copy(update={"rates": rates}).write(tmp_path / "results.json")
+    again = refusal.load_run(tmp_path)
+    assert list(again.declines.index.unique("reason")) == ["harmful", "uncertain", "twins", "other benign"]
+    share = table.shares["uncertain"]["abstained"]
+    assert tuple(again.declines.loc[("uncertain", "abstained")]) == (*share.limits(), share.n)
+    sentence = declines_sentence(table, "epistemic")
+    assert sentence in tiles(again.results, 0)[0].lines
+    print_summary(tmp_path, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Reason and words: {sentence}" in said
+    assert "All answered prompts by the reason to decline, answers by their words (95 %)" in said

@@ -90,7 +90,10 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
     context = "Context of the request: persona, system line, earlier turns"
     gates, uncertainty = results.could_have_answered, uncertainty_blocks(results.uncertainty)
     if gates is not None and (gates.normative.applicable or gates.epistemic.applicable):
-        opened: list[Block] = [Heading("Could it have answered? (declined test prompts)"), gate_sentence(gates)]
+        opened: list[Block] = [
+            Heading("Could it have answered? (declined test prompts)"),
+            gate_sentence(gates, results.dissociation.basis),
+        ]
         uncertainty = [*opened, *uncertainty]
     if results.accommodation is not None:
         counted = accommodation_estimates(results.accommodation)

@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.grading.cases import thinned
 from experiments.dissociation.applicability import DissociationSetup
-from experiments.dissociation.judge import dissociate, judge_effects
+from experiments.dissociation.judge import BY_REASON, dissociate, judge_effects
 from experiments.dissociation.measure import _outcomes
 from experiments.dissociation.results import Dissociation, Looks, MeasuredEffects, NullRecord
+from experiments.dissociation.text import tables
 from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.pipeline.stage_functions import describe
 from experiments.responses import loaded_run
@@ -24,6 +25,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.run.outcomes import PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from experiments.run.tested import share_of_all
+from extract.atomic_write import write_json
 from extract.progress import Reporter
 from probes.statistics.intervals import clopper_pearson
 from probes.statistics.sequential import look_level
@@ -237,9 +239,15 @@ def test_by_reason_refusals_of_uncertain_prompts_are_judged_as_their_own_kind(pr
     measured = MeasuredEffects(directions=KINDS, unsound=(), absent={}, null=null, dependence=None, side_effects={})
     result = judge_effects(inputs, measured, outcomes)
     assert (result.basis, result.verdict) == ("reason", "double_dissociation")
+    assert BY_REASON in result.reasons
+    assert [row[1] for row in tables(result)[0].rows] == ["declining harmful", "declining uncertain"] * 2
     assert {(of.ablated, of.behaviour): of.estimate for of in result.effects} == {
         (a, b): float(a == b) for a in KINDS for b in KINDS
     }
+    assert replace(inputs, of=inputs).behaviour.basis == "elicited"  # of a run under a system line
+    inputs.file("stages").mkdir()
+    write_json(inputs.file("stages/probe.json"), {"basis": "wording"})  # the directions were fitted by it
+    assert RunInputs(inputs.config, tmp_path, QUIET).behaviour.basis == "wording"
     plainly, without = result.matrix["none"], result.matrix["ablate_epistemic"]
     assert [plainly[name].estimate for name in ("abstention_on_uncertain", "abstentions_refused")] == [1.0, 0.0]
     assert [without[name].estimate for name in ("abstention_on_uncertain", "abstentions_answered")] == [0.0, 1.0]

@@ -157,13 +157,13 @@ def gate(answered: dict[str, Any], other: dict[str, Any] | None, right: dict[str
 def test_the_sentence_gives_shares_or_the_reason_why_there_are_none() -> None:
     record = {"normative": gate(share(0.75, 8), share(0.25, 8), share(0.5, 2)),
               "epistemic": {"applicable": False, "reason": "no epistemic write direction: too few"}}  # fmt: skip
-    assert gate_sentence(OpenedGates.model_validate(record)) == (
+    assert gate_sentence(OpenedGates.model_validate(record), "wording") == (
         "Refused prompts, with the normative direction ablated: 75% [0%, 100%] of 8 benign prompts are answered "
         "(25% with the other ablated), 50% [0%, 100%] of the 2 with a known answer correctly. "
         "Prompts abstained from: not applicable, no epistemic write direction: too few."
     )
     alone = record | {"normative": gate(share(0.5, 4), None, share(None, 0))}
-    assert "of 4 benign prompts are answered. Prompts" in gate_sentence(OpenedGates.model_validate(alone))
+    assert "of 4 benign prompts are answered. Prompts" in gate_sentence(OpenedGates.model_validate(alone), "wording")
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_refusals_by_policy_and_by_instruction_are_two_mechanisms(cli, tmp_path:
     said = printed(cli("dissociate", str(MODEL), "--contrast", "policy,instructed", "--out", str(out), *settings))
     assert "normative stands for policy, epistemic for instructed" in said.replace("\n", " ")
     found = json.loads((out / "stages" / "dissociate.json").read_text())
-    assert found["verdict"] == "double_dissociation"
+    assert (found["verdict"], found["basis"]) == ("double_dissociation", "reason")
     effects = {(one["ablated"], one["behaviour"]): one["estimate"] for one in found["effects"]}
     for own, other in (("normative", "epistemic"), ("epistemic", "normative")):
         assert effects[own, own] > 0.9
