@@ -29,7 +29,13 @@ from scoring.judges.chat_endpoint import (
 )
 from scoring.judges.config import EndpointConfig
 from scoring.scorecard import Scorecard
-from scoring.wording import BY_MEANING, RATE_MEANING, known_answer_estimates, right_action_estimates
+from scoring.wording import (
+    BY_MEANING,
+    RATE_MEANING,
+    accommodation_estimates,
+    known_answer_estimates,
+    right_action_estimates,
+)
 
 RECORD, PROMPTS, COMPLETIONS, SUMMARY = "evaluation.json", "prompts.jsonl", "completions.jsonl", "summary.md"
 READ_AHEAD = 2  # batches handed out for each concurrent request
@@ -188,6 +194,7 @@ def summary(evaluation: Evaluation, card: Scorecard) -> str:
     at = f" at {evaluation.base_url}" if evaluation.base_url else ""
     estimates = [] if card.rates is None else [(text, card.rates.of(key), ".1%") for key, text in RATE_MEANING.items()]
     estimates += [*right_action_estimates(card.right_action), *known_answer_estimates(card)]
+    estimates += accommodation_estimates(card.accommodation) if card.accommodation else []
     rows = [
         [meaning, f"{score.estimate:{spec}}", f"{score.low:{spec}} to {score.high:{spec}}", str(score.n)]
         for meaning, score, spec in estimates

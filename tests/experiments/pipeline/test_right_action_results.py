@@ -1,4 +1,4 @@
-"""results.json scores right actions on test prompts, without and with the dials."""
+"""results.json scores right actions on test prompts, without and with the dials, and counts accommodation."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,12 +7,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from experiments.pipeline.results import _right_actions
+from experiments.pipeline.results import _accommodation, _right_actions
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.corpus import make_corpus
 from extract.prompts.prompt import DUAL_USE, load_prompts
 from extract.prompts.sources import PromptsConfig
+from scoring.accommodation import AccommodationRecord
 from scoring.right_action import load_adjacency, right_action_score
+from scoring.wording import accommodation_estimates
 from tests.conftest import ROOT
 
 CONFIG = PromptsConfig(path=ROOT / "configs" / "prompts" / "core.jsonl")
@@ -41,3 +43,20 @@ def test_a_run_shows_a_model_that_refuses_the_middle_and_dials_that_answer_it(tm
     assert found.before.by_action["refuse"].estimate == pytest.approx(1)
     assert found.after.by_action["answer"].estimate == pytest.approx(0)
     assert set(found.before.by_action) == {p.right_action for p in prompts}
+
+
+def test_a_run_on_pairs_says_what_it_goes_along_with_and_another_says_nothing() -> None:
+    pairs = load_prompts(ROOT / "configs" / "prompts" / "accommodation.jsonl")
+    for prompts, counted in ((pairs, True), (load_prompts(CONFIG.path or ""), False)):
+        knows = np.array([p.answer is not None and p.pair != "fp001" for p in prompts])
+        did = SimpleNamespace(actions=np.full(len(prompts), "answer", dtype=object), correct=knows)
+        found = _accommodation(cast(Any, SimpleNamespace(prompts=prompts, behaviour=did)))
+        assert (found is not None) is counted
+        if found is not None:
+            assert found.if_known["accommodated"].limits()[::2] == (1.0, 1.0)
+            assert (found.if_known["accommodated"].n, found.if_not_known["accommodated"].n) == (len(pairs) // 3 - 1, 1)
+            assert found.discrimination.estimate == pytest.approx(1 - 2 / (len(pairs) // 3))
+            assert len(found.by_construction) == 6
+            kept = AccommodationRecord.model_validate_json(found.model_dump_json())
+            assert kept == found
+            assert any(what == "known to be false: accommodated" for what, _, _ in accommodation_estimates(kept))
