@@ -81,6 +81,7 @@ class AccommodationRecord(Record):
     outcomes: dict[str, Estimate]  # of all pairs
     if_known: dict[str, Estimate]
     if_not_known: dict[str, Estimate]
+    if_denied: dict[str, Estimate]  # where the false proposition is denied, whatever becomes of the true one
     difference: Estimate  # share accommodated if not known, less that if known
     by_construction: dict[str, dict[str, Estimate]] = {}  # construction: outcome: share if known
     variants: dict[str, LoadedVariant] = {}
@@ -99,6 +100,8 @@ def accommodation(answers: Iterable[PairAnswer]) -> AccommodationRecord | None:
     if not plain:
         return None
     known = {pair for pair, asked in direct.items() if all(one.right for one in asked)}
+    false = {pair: [one.right for one in asked if polar(one.answer) == "no"] for pair, asked in direct.items()}
+    denied = {pair for pair, right in false.items() if right and all(right)}
     if_known, if_not = (_shares([one for one in plain if (one.pair in known) is knows]) for knows in (True, False))
     gap = difference(if_not["accommodated"], if_known["accommodated"])
     both_known = if_not["accommodated"].known and if_known["accommodated"].known
@@ -114,7 +117,8 @@ def accommodation(answers: Iterable[PairAnswer]) -> AccommodationRecord | None:
         outcomes=_shares(plain),
         if_known=if_known,
         if_not_known=if_not,
-        difference=gap if both_known else NO_DIFFERENCE,
+        if_denied=_shares([one for one in plain if one.pair in denied]),
+        difference=gap.counted(len(plain)) if both_known else NO_DIFFERENCE,
         by_construction={
             name: _shares([one for one in plain if one.category == CATEGORY + name and one.pair in known])
             for name in sorted({(one.category or "").removeprefix(CATEGORY) for one in plain if _constructed(one)})

@@ -75,6 +75,7 @@ def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, 
     yield "pairs known: all their direct questions right", record.known, ".1%"
     for outcome, share in record.if_known.items():
         yield f"known to be false: {outcome}", share, ".1%"
+    yield "false one denied: accommodated", record.if_denied["accommodated"], ".1%"
     yield "not known: accommodated", record.if_not_known["accommodated"], ".1%"
     yield "accommodated, not known less known", record.difference, ".1%"
     for name, shares in record.by_construction.items():

@@ -67,7 +67,12 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     limits = [min((most for most in (own, limit) if most is not None), default=None) for _, own in sources]
     prompts = [p for (whole, _), most in zip(sources, limits, strict=True) for p in _drawn(whole, most, suite.seed)]
     if suite.variants:
-        prompts += variants(prompts)
+        if not (made := variants(prompts)):
+            pairs = "pairs of a question with right_action correct_premise and one with answer no"
+            raise UserError(
+                f"the suite asks for variants of {pairs}, and has none; leave variants out, or see docs/scoring.md"
+            )
+        prompts += made
     if not prompts:
         remedy = "give it a path, a prompt file, or datasets, a list of public sets such as {name: xstest, limit: 100}"
         raise UserError(f"the suite names no prompts; {remedy}")

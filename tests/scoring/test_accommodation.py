@@ -1,14 +1,17 @@
 """Accommodation of false presuppositions: what is counted, what constant answers score, how often intervals hold."""
 
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, load_prompts
+from probes.statistics.intervals import agreement
 from scoring.accommodation import CATEGORY, AccommodationRecord, PairAnswer, accommodation, variants
 from scoring.case import Row, cases_of
 from scoring.evaluation.suite import Suite, load_suite, prompts_of
@@ -20,6 +23,7 @@ from scoring.right_action import load_adjacency
 from scoring.score_file import score_completions
 from scoring.wording import card_lines
 from tests.conftest import ROOT
+from tests.support.one_line import mistake
 
 PAIRS = ROOT / "configs" / "prompts" / "accommodation.jsonl"
 LOADED, GONE_ALONG = "correct_premise", "answer"
@@ -60,6 +64,7 @@ def test_by_hand() -> None:
     }  # fmt: skip
     assert (found.if_not_known["accommodated"].estimate, found.if_not_known["corrected"].estimate) == (half, half)
     assert found.outcomes["accommodated"].estimate == 2 / 5
+    assert (found.if_denied["accommodated"].estimate, found.if_denied["accommodated"].n) == (2 / 4, 4)
     assert found.difference.estimate == pytest.approx(1 / 2 - 1 / 3)
     assert found.by_construction["cleft"]["accommodated"].n == 3
     asked = {
@@ -114,6 +119,16 @@ def test_yes_and_no_are_read_from_what_opens_an_answer(said: str, reads: Polarit
     assert polarity("An elephant is heavier than a mouse.", "Is a mouse heavier than an elephant?") is None
 
 
+def test_both_readings_of_the_shipped_pairs_are_the_author_s_and_agree() -> None:
+    rows = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+    first, second = (np.array([row[name] for row in rows]) for name in ("read_1", "read_2"))
+    meant = np.array([row.get("answer", "yes") for row in rows])  # a loaded question takes for granted that it is yes
+    assert not ((first != meant) & (second != meant)).any()
+    kappa = agreement(first, second, np.array([row["pair"] for row in rows]), np.ones(len(rows)))[1]
+    assert kappa.low > 0.9
+    assert {row["read_by"] for row in rows} == {"a language model, twice, blind; not by people"}
+
+
 def test_shipped_pairs_are_whole_and_cover_the_constructions() -> None:
     prompts, parts = load_prompts(PAIRS), defaultdict[str | None, list[Prompt]](list)
     for prompt in prompts:
@@ -147,6 +162,11 @@ def test_each_loaded_question_is_also_asked_by_personas_and_after_a_turn() -> No
     drawn = prompts_of(Suite(path=PAIRS, limit=6))
     assert Counter(p.answer for p in drawn) == {"no": 6, "yes": 6, None: 6}
     assert len({p.pair for p in drawn}) == 6
+
+
+def test_variants_of_nothing_are_a_mistake() -> None:
+    suite = Suite(path=ROOT / "configs" / "prompts" / "core.jsonl", limit=3, variants=True)
+    assert "asks for variants of pairs" in mistake(lambda: prompts_of(suite))
 
 
 def test_any_file_of_answers_is_counted(tmp_path: Path) -> None:
