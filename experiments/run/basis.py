@@ -220,7 +220,8 @@ def declines_sentence(table: DeclinesByReason, kind: Kind) -> str:
 def declines_table(table: DeclinesByReason) -> Table:
     """Return the shares of each reason's prompts by wording."""
     rows = [
-        [reason, *(f"{share:.0%}" for word, share in of.items() if word != "declined"), str(of["declined"].n)]
+        [reason, *(f"{of[word]:.0%}" for word in ("refused", "abstained", "answered")), f"{of['other'].estimate:.0%}"]
+        + [str(of["declined"].n)]
         for reason, of in table.shares.items()
     ]
     title = "All answered prompts by the reason to decline, answers by their words (95 %)"

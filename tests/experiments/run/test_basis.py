@@ -147,14 +147,15 @@ def test_a_kind_by_reason_exists_by_chance_in_at_most_one_of_twenty(pairs_a_grou
 
 
 @pytest.mark.simulation
-def test_shuffled_labels_are_not_tested_more_often_by_reason_than_by_wording() -> None:
-    """Whichever basis is chosen, both kinds can be tested no more often than by words alone."""
-    rng, passed = np.random.default_rng(0), np.zeros(2, dtype=int)
-    found = behaving(uncertain=("refuse", 0.4), harmful=("refuse", 0.5), requests=("abstain", 0.2))
-    for _ in range(30):
+def test_with_shuffled_labels_a_kind_is_rarely_tested_whichever_basis_is_chosen_and_both_never() -> None:
+    """So no verdict is reached; of 200 shuffles 1 % have a kind by wording alone and 3 % by the basis chosen."""
+    rng, chosen = np.random.default_rng(0), []
+    found = behaving(120, uncertain=REFUSED, harmful=("refuse", 0.5), requests=("abstain", 0.4))
+    for _ in range(50):
         labels = rng.permutation([prompt.label for prompt in found.corpus.prompts])
         moved = tuple(replace(p, label=of) for p, of in zip(found.corpus.prompts, labels.tolist(), strict=True))
         shuffled = Behaviour(replace(found.corpus, prompts=moved), found.actions, found.correct)
-        for i, basis in enumerate(("wording", chosen_basis(shuffled, CONFIG))):
-            passed[i] += not any(lacking(replace(shuffled, basis=basis), kind) for kind in KINDS)
-    assert passed[1] <= max(passed[0], 0.05 * 30), passed
+        judged_by = replace(shuffled, basis=chosen_basis(shuffled, CONFIG))
+        chosen.append([not lacking(judged_by, kind) for kind in KINDS])
+    assert np.mean(chosen) <= 0.05 + 1.64 * (0.05 * 0.95 / 100) ** 0.5
+    assert not np.all(chosen, axis=1).any()
