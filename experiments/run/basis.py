@@ -32,6 +32,7 @@ BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "a
 LEVEL = 0.05  # of the test that a behaviour follows its label; fixed, so that `dissociate.alpha` changes no measurement
 Reason = Literal["harmful", "uncertain", "twins", "other benign"]
 Wording = Literal["declined", "refused", "abstained", "answered", "other"]
+WITH_LIMITS: tuple[Wording, ...] = ("refused", "abstained", "answered")  # in the table; JSON has them of all
 LABEL: dict[Kind, Reason] = {"normative": "harmful", "epistemic": "uncertain"}
 OTHER_WORDS: dict[Kind, tuple[Wording, str]] = {
     "normative": ("abstained", "an abstention"),
@@ -219,10 +220,9 @@ def declines_sentence(table: DeclinesByReason, kind: Kind) -> str:
 
 def declines_table(table: DeclinesByReason) -> Table:
     """Return the shares of each reason's prompts by wording."""
-    rows = [
-        [reason, *(f"{of[word]:.0%}" for word in ("refused", "abstained", "answered")), f"{of['other'].estimate:.0%}"]
-        + [str(of["declined"].n)]
-        for reason, of in table.shares.items()
-    ]
+    rows = list[list[str]]()
+    for reason, of in table.shares.items():
+        shares = [f"{of[word]:.0%}" for word in WITH_LIMITS]
+        rows.append([reason, *shares, f"{of['other'].estimate:.0%}", str(of["declined"].n)])
     title = "All answered prompts by the reason to decline, answers by their words (95 %)"
-    return Table(title, ["prompts", "refused", "abstained", "answered", "other", "n"], rows)
+    return Table(title, ["prompts", *WITH_LIMITS, "other", "n"], rows)

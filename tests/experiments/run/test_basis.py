@@ -113,7 +113,7 @@ def test_the_table_counts_reasons_by_words_and_says_what_they_are() -> None:
         "20% [14%, 27%]",
         "0% [0%, 2%]",
         "80% [73%, 86%]",
-        "0% [0%, 2%]",
+        "0%",
         "160",
     ]
 
