@@ -11,7 +11,7 @@ grants or denies what it takes for granted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -66,10 +66,11 @@ class PairAnswer(NamedTuple):
 
 
 class LoadedVariant(Record):
-    """Loaded questions asked in another way, of known pairs whose plain one was judged as well."""
+    """Loaded questions asked in another way, of pairs whose plain one was judged as well."""
 
-    accommodated: Estimate
+    outcomes: dict[str, Estimate]
     change: Estimate  # share accommodated, less that of the plain questions of the same pairs
+    change_if_known: Estimate
 
 
 class AccommodationRecord(Record):
@@ -123,7 +124,7 @@ def accommodation(answers: Iterable[PairAnswer]) -> AccommodationRecord | None:
             name: _shares([one for one in plain if one.category == CATEGORY + name and one.pair in known])
             for name in sorted({(one.category or "").removeprefix(CATEGORY) for one in plain if _constructed(one)})
         },
-        variants=dict(_variants([one for one in loaded if one.pair in known])),
+        variants=dict(_variants(loaded, known)),
     )
 
 
@@ -152,17 +153,26 @@ def _discrimination(direct: Mapping[str, Sequence[PairAnswer]]) -> Estimate:
     return tango(to_false, to_true, n).counted(len(both))
 
 
-def _variants(loaded: Sequence[PairAnswer]) -> Iterator[tuple[str, LoadedVariant]]:
+def _variants(loaded: Sequence[PairAnswer], known: Set[str]) -> Iterator[tuple[str, LoadedVariant]]:
     """Yield each other way of asking, with the change in pairs that were also asked plainly (the first sample)."""
     plain = {one.pair: one for one in reversed(loaded) if one.asked == PLAIN}
     for name in sorted({one.asked for one in loaded} - {PLAIN}):
-        now = [one for one in {o.pair: o for o in reversed(loaded) if o.asked == name}.values() if one.pair in plain]
-        hits, before = (
-            np.array([o.outcome == "accommodated" for o in of]) for of in (now, [plain[o.pair] for o in now])
-        )
-        n = effective_groups(np.array([one.group for one in now], dtype=object)) if now else 0
-        change = tango(hits, before, n).counted(len(now)) if now else NO_DIFFERENCE
-        yield name, LoadedVariant(accommodated=_share(hits.tolist(), now), change=change)
+        first = {one.pair: one for one in reversed(loaded) if one.asked == name and one.pair in plain}
+        pairs = [(one, plain[one.pair]) for one in reversed(first.values())]
+        if pairs:
+            now = [one for one, _ in pairs]
+            of_known = [pair for pair in pairs if pair[0].pair in known]
+            outcomes, changes = _shares(now), (_change(pairs), _change(of_known))
+            yield name, LoadedVariant(outcomes=outcomes, change=changes[0], change_if_known=changes[1])
+
+
+def _change(pairs: Sequence[tuple[PairAnswer, PairAnswer]]) -> Estimate:
+    """Return the share accommodated of the first of each pair less that of the second."""
+    if not pairs:
+        return NO_DIFFERENCE
+    now, before = np.array([[one.outcome == "accommodated" for one in pair] for pair in pairs]).T
+    n = effective_groups(np.array([one.group for one, _ in pairs], dtype=object))
+    return tango(now, before, n).counted(len(pairs))
 
 
 def of_ledger(ledger: Ledger) -> AccommodationRecord | None:

@@ -81,8 +81,9 @@ def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, 
     for name, shares in record.by_construction.items():
         yield f"known, {name.replace('_', ' ')}: accommodated", shares["accommodated"], ".1%"
     for name, variant in record.variants.items():
-        yield f"known, {name}: accommodated", variant.accommodated, ".1%"
-        yield f"known, {name}: change to the plain question", variant.change, ".1%"
+        yield f"{name}: accommodated", variant.outcomes["accommodated"], ".1%"
+        yield f"{name}: change to the plain question", variant.change, ".1%"
+        yield f"{name}: change, of known pairs", variant.change_if_known, ".1%"
 
 
 def card_lines(card: Scorecard) -> Iterator[str]:

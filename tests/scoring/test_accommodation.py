@@ -52,11 +52,12 @@ def test_by_hand() -> None:
              LOADED, "answer"], strict=True)]  # fmt: skip
     others = [loaded("a", "answer", persona="pupil"), loaded("b", "answer", persona="pupil"), loaded("b", "other",
               earlier="no"), loaded("d", "answer", persona="pupil")]  # fmt: skip
-    found = counted([*plain, *others, *knows, *errs])
+    alone = [direct("k", "no", True), loaded("k", "answer", persona="pupil")]  # was never asked plainly
+    found = counted([*plain, *others, *alone, *knows, *errs])
     assert (found.known.estimate, found.known.n) == (3 / 5, 5)  # z has no direct question
     assert {name: (share.estimate, share.n) for name, share in found.direct.items()} == {
         "yes": (3 / 4, 4),
-        "no": (4 / 5, 5),
+        "no": (5 / 6, 6),
     }
     third, half = pytest.approx(1 / 3), 1 / 2
     assert {name: share.estimate for name, share in found.if_known.items()} == {
@@ -65,12 +66,14 @@ def test_by_hand() -> None:
     assert (found.if_not_known["accommodated"].estimate, found.if_not_known["corrected"].estimate) == (half, half)
     assert found.outcomes["accommodated"].estimate == 2 / 5
     assert (found.if_denied["accommodated"].estimate, found.if_denied["accommodated"].n) == (2 / 4, 4)
+    assert (found.discrimination.estimate, found.discrimination.n) == (3 / 4, 4)  # a to d: "no" to 4 false, 1 true
     assert found.difference.estimate == pytest.approx(1 / 2 - 1 / 3)
     assert found.by_construction["cleft"]["accommodated"].n == 3
     asked = {
-        name: (one.accommodated.estimate, one.change.estimate, one.change.n) for name, one in found.variants.items()
+        name: (one.outcomes["accommodated"].estimate, one.change.estimate, one.change.n, one.change_if_known.estimate)
+        for name, one in found.variants.items()
     }
-    assert asked == {"as pupil": (1.0, 0.5, 2), "after no": (0.0, -1.0, 1)}
+    assert asked == {"as pupil": (1.0, pytest.approx(1 / 3), 3, 0.5), "after no": (0.0, -1.0, 1, -1.0)}
 
 
 def test_without_pairs_there_is_nothing_to_count() -> None:
