@@ -320,7 +320,7 @@ def denied_premise(prompt: str, clauses: Sequence[Clause], asked: PromptTraits) 
     words = _stems(prompt, clauses[0].table)
     for clause in body:
         if (match := clause.table.clause["denies"].search(clause.text)) is not None:
-            said = clause.text[match.end() :].split(";")[0].split(",")[0]
+            said = clause.table.text["beyond"].split(clause.text[match.end() :], maxsplit=1)[0]
             denied = _stems(said, clause.table) - {word[:STEM] for word in clause.table.words["passing"]}
             if (denied or len(clauses) == 1) and len(denied & words) >= LEAST_DENIED * len(denied):
                 return clause

@@ -25,6 +25,7 @@ from scoring.wording import card_lines
 from tests.conftest import ROOT
 from tests.support.one_line import mistake
 
+ANSWERS = Path(__file__).with_name("accommodation_answers.jsonl")  # of Qwen2.5-Coder-0.5B, with two readings
 PAIRS = ROOT / "configs" / "prompts" / "accommodation.jsonl"
 LOADED, GONE_ALONG = "correct_premise", "answer"
 
@@ -130,6 +131,27 @@ def test_both_readings_of_the_shipped_pairs_are_the_author_s_and_agree() -> None
     kappa = agreement(first, second, np.array([row["pair"] for row in rows]), np.ones(len(rows)))[1]
     assert kappa.low > 0.9
     assert {row["read_by"] for row in rows} == {"a language model, twice, blind; not by people"}
+
+
+def test_the_rules_read_what_both_readings_read() -> None:
+    asked = {prompt.id: prompt for prompt in prompts_of(load_suite("accommodation"))}
+    rows = [json.loads(line) for line in ANSWERS.read_text(encoding="utf-8").splitlines()]
+    first, second = (np.array([row[name] for row in rows]) for name in ("read_1", "read_2"))
+    assert agreement(first, second, np.arange(len(rows)), np.ones(len(rows)))[1].low > 0.9
+    judged = list[str]()
+    for row in rows:
+        prompt, judge = asked[row["id"]], RuleJudge()
+        action = judge.judge(row["completion"], prompt.text).action or "other"
+        outcome = loaded("a", action).outcome
+        if prompt.answer is not None and outcome != "declined":
+            outcome = {"no": "corrected", "yes": "accommodated", None: "other"}[
+                polarity(row["completion"], prompt.text)
+            ]
+        judged.append("rejected" if outcome == "corrected" else outcome)
+    same = (np.array(judged) == first) & (first == second)
+    direct_ones = np.array([asked[row["id"]].answer is not None for row in rows])
+    assert (same[direct_ones].mean(), len(rows)) == (1.0, 200)
+    assert same[~direct_ones].mean() >= 0.96
 
 
 def test_shipped_pairs_are_whole_and_cover_the_constructions() -> None:
