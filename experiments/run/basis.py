@@ -73,7 +73,7 @@ def lacking(behaviour: Behaviour, kind: Kind) -> str:
 
 def _lacks(behaviour: Behaviour, kind: Kind) -> Iterator[str]:
     corpus, rows, reason = behaviour.corpus, behaviour.decliners(kind, *TESTED), behaviour.basis == "reason"
-    what = f"declining of {LABEL[kind]} prompts" if reason else BEHAVIOUR[kind]
+    what = _named(kind, behaviour.basis)
     if reason and behaviour.declining[behaviour.sides(kind)[0]].any():
         table = declines_by_reason(behaviour)
         if not table.exists(kind):
@@ -102,13 +102,17 @@ def _lacks(behaviour: Behaviour, kind: Kind) -> Iterator[str]:
         )
 
 
+def _named(kind: Kind, basis: Basis) -> str:
+    return f"declining of {LABEL[kind]} prompts" if basis == "reason" else BEHAVIOUR[kind]
+
+
 def no_null(behaviour: Behaviour, kind: Kind) -> str:
     """Return a reason if no permuted-label null can be drawn (directions may come from a file), else ""."""
     if write_samples(behaviour, kind) is not None and len(behaviour.decliners(kind, "validation")):
         return ""
     return (
-        f"no permuted-label null can be drawn for {BEHAVIOUR[kind]}: too few training or validation prompts are "
-        "declined that way, or answered; give more prompts"
+        f"no permuted-label null can be drawn for {_named(kind, behaviour.basis)}: too few training or validation "
+        "prompts are declined that way, or answered; give more prompts"
     )
 
 

@@ -148,6 +148,8 @@ def test_the_first_screen_answers(browser: Any, report: Path, context: RunInputs
         tiles, drawn = page.locator(".tile"), page.locator("figure[data-chart=rates] svg")
         assert tiles.first.locator(".answer").inner_text() == VERDICTS[results.dissociation.verdict]
         assert re.search(r"\d+ caveats?$", tiles.nth(2).inner_text())
+        assert "in the words of a refusal; of" in tiles.first.inner_text()
+        assert page.get_by_text("All answered prompts by the reason to decline").is_visible()
         drawn.wait_for()
         for seen in (page.locator("[data-rate=uncertain_refused]"), drawn):
             box = seen.bounding_box()
