@@ -17,6 +17,7 @@ from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS, verdict_text
 from extract.errors import UserError
+from probes.statistics.intervals import NO_ESTIMATE
 from refusal.judged import rates_frame
 
 if TYPE_CHECKING:
@@ -75,6 +76,24 @@ class Run:
             "reasons": ["; ".join(two.reasons), word.reason or ""],
         } | {name: np.array([None, share], dtype=float) for name, share in shares.items()}
         return pd.DataFrame(columns).set_index("question")
+
+    @property
+    def unspoken(self) -> pd.DataFrame:
+        """What is read of uncertain prompts and not said: a row a category, with 95 % limits and n; `all` first.
+
+        AUROC against their twins (`auroc`) and against the twins that the model knows (`auroc_known`), by nested folds;
+        shares `abstained`, `abstained_under_line` (NaN where no line was tried), `silent`, and `known` of the twins.
+        """
+        names = "auroc auroc_known abstained abstained_under_line silent known".split()
+        rows = {
+            one.category: {
+                (name, part): getattr(getattr(one, name) or NO_ESTIMATE, field)
+                for name in names
+                for part, field in (("value", "estimate"), ("low", "low"), ("high", "high"), ("n", "n"))
+            }
+            for one in self.results.unspoken.categories
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("category")
 
     @property
     def certificates(self) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from experiments.factors.judge import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.graph import in_order, stages_of
 from experiments.pipeline.machine import Footprint, Machine
-from experiments.probing.results import KEPT
+from experiments.probing.results import KEPT, MOST_LAYERS, POSITIONS
 from experiments.probing.write_directions import write_layers
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
@@ -186,7 +186,12 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     positions = config.extract.positions or range(size.positions + 1)  # and the mean over the instruction
     loci = _n_layers(config, size) * len(positions)
     tried = 2 * size.kinds * _candidates(config, size) * config.dissociate.n_selection  # and with permuted labels
-    return [_fits("read probes", loci, size), *_choosing("choosing write directions: ", "onsets", tried, config)]
+    nested = min(MOST_LAYERS, _n_layers(config, size)) * len(POSITIONS)  # of two contrasts, as long as all at one fold
+    return [
+        _fits("read probes", loci, size),
+        _fits("reads by nested folds", nested, size),
+        *_choosing("choosing write directions: ", "onsets", tried, config),
+    ]
 
 
 def _n_layers(config: RunConfig, size: RunSize) -> int:

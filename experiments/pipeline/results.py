@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from experiments.elicited.condition import LINE
+from experiments.probing.results import ALL, UnspokenReads
 from experiments.probing.write_directions import fit_write
 from experiments.report.results import Planted, RightActions, RunResults
 from experiments.run.basis import declines_by_reason
@@ -21,6 +23,7 @@ from experiments.run.corpus import PARTS
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import on_another_model
+from experiments.run.outcomes import NOTHING, Share, read_outcomes, share
 from extract.errors import UserError
 from extract.model.adapter import find_adapter
 from extract.model.source import resolve
@@ -46,7 +49,7 @@ def write_results(inputs: RunInputs) -> None:
     settled = saved_tokens(inputs.completions, config.generate.max_new_tokens)
     manifest, probe, steer = Manifest(inputs.file("manifest.json")).read(), stage("probe"), stage("steer")
     results = {key: manifest[key] for key in ("model", "device", "versions")}
-    results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets")}
+    results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets", "unspoken")}
     results |= {
         "name": config.name,
         "ask": config.ask,
@@ -78,10 +81,30 @@ def write_results(inputs: RunInputs) -> None:
     results |= {"contrast": config.prompts.contrast} if config.prompts.contrast else {}
     results |= {"organism_prompts": True} if on_another_model(config, inputs.prompts) else {}
     try:
-        RunResults.model_validate(results).write(inputs.file("results.json"))
+        whole = RunResults.model_validate(results)
+        whole.model_copy(update={"unspoken": said_under_line(whole.unspoken, inputs)}).write(
+            inputs.file("results.json")
+        )
     except ValidationError as error:
         what = ".".join(map(str, error.errors()[0]["loc"]))
         raise UserError(f"{inputs.file('stages')} holds another result under {what}; delete it and run again") from None
+
+
+def said_under_line(reads: UnspokenReads, inputs: RunInputs) -> UnspokenReads:
+    """Return what is read with the share abstained from under the system line that elicits it, if one was tried."""
+    path, prompts = inputs.file("outcomes.parquet/elicit.parquet"), inputs.prompts
+    table = read_outcomes(path, [prompt.id for prompt in prompts]) if reads.categories and path.is_file() else {}
+    if (LINE, NOTHING) not in table:
+        return reads
+    under = table[LINE, NOTHING]
+    uncertain = under.rows[inputs.corpus.uncertain[under.rows]]
+
+    def abstained(category: str) -> Share:
+        rows = np.array([row for row in uncertain if category in (ALL, prompts[row].category)], dtype=int)
+        return share(under.among(rows), {"abstain"}, inputs.corpus.groups[rows])
+
+    told = (one.model_copy(update={"abstained_under_line": abstained(one.category)}) for one in reads.categories)
+    return reads.model_copy(update={"categories": tuple(told)})
 
 
 def _right_actions(inputs: RunInputs) -> RightActions:

@@ -14,7 +14,7 @@ from extract.record import Record
 from probes.direction import Locus
 from probes.geometry.locus_geometry import LocusGeometry
 from probes.grid.nulls import NullAUROC
-from probes.statistics.intervals import Estimate, Number
+from probes.statistics.intervals import NO_ESTIMATE, Estimate, Number
 from probes.statistics.metrics import enough
 from probes.statistics.permutation import PValue
 
@@ -24,6 +24,11 @@ DPrime = Annotated[  # infinite (null in JSON): both classes are without spread,
     PlainSerializer(lambda d: d if isfinite(d) else None, when_used="json"),
 ]
 Discarded = Literal["not_finite", "kl", "induce"]
+MOST_LAYERS = 6  # that nested folds choose from, evenly in the middle of the model, where labels are read best
+POSITIONS = ("inst_last", "post_last")
+LOST = 0.07  # most of the answers that the model gets right to be above the threshold of silence
+LEAST_RIGHT = 51  # right answers from which on that threshold has an upper limit
+ALL = "all"  # the category of all uncertain prompts
 KEPT = 3  # candidates, the best by first order, that are measured exactly at a time
 
 
@@ -203,6 +208,29 @@ class Geometry(Record):
     at_read_locus: GeometryAtLocus | None = Field(None, alias="read")
 
 
+class CategoryReading(Record):
+    """What is read, and what is said, of the uncertain prompts of one category and their twins; n of each."""
+
+    category: str
+    auroc: Estimate  # uncertain against their twins
+    auroc_known: Estimate  # against those twins that the model knows
+    abstained: Estimate
+    abstained_under_line: Estimate | None = None  # where a system line that permits it was tried
+    silent: Estimate  # answered firmly although read above the threshold that loses few of the right answers
+    known: Estimate  # twins with a known answer whose plain answer is right
+
+
+class UnspokenReads(Record):
+    """Reads by nested folds over all prompts, and what the model says; the first category is all of them."""
+
+    reason: str = ""  # why there are none
+    normative: Estimate = NO_ESTIMATE  # AUROC of harmful against benign requests
+    normative_loci: tuple[Locus, ...] = ()  # of each fold
+    loci: tuple[Locus, ...] = ()
+    lost: Estimate = NO_ESTIMATE  # right answers above the threshold of the other folds
+    categories: tuple[CategoryReading, ...] = ()
+
+
 class ProbeResults(Record):
     """stages/probe.json."""
 
@@ -212,3 +240,4 @@ class ProbeResults(Record):
     writes: dict[Kind, WriteRecord] = Field(default_factory=dict)
     geometry: Geometry = Geometry()
     onsets: dict[str, OnsetRecord] = Field(default_factory=dict)
+    unspoken: UnspokenReads = UnspokenReads()

@@ -13,6 +13,7 @@ from experiments.probing.read_probes import best_loci, read_direction, read_grid
 from experiments.probing.results import Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
 from experiments.probing.selection import Candidate, LocusSelection, Validation, choose_known, confirmed, screening
 from experiments.probing.text import draw_grids
+from experiments.probing.unspoken import reading_without_saying
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, learn_onsets
@@ -63,6 +64,7 @@ def probe(loaded: LoadedRun) -> None:
             way: OnsetRecord(prefixes=tuple(map(loaded.model.decode, prefixes)), coverage=onsets.coverage[way])
             for way, prefixes in onsets.prefixes.items()
         },
+        unspoken=reading_without_saying(loaded),
     ).write(loaded.file("stages/probe.json"))
 
 

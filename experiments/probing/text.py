@@ -10,12 +10,15 @@ from experiments.charts.grids import by_layer, heat_map
 from experiments.charts.specification import Chart, Row, fields, save
 from experiments.probing.results import (
     KEPT,
+    LEAST_RIGHT,
+    LOST,
     BoundaryRow,
     Geometry,
     GridRow,
     Independence,
     ProbeResults,
     SiteRecord,
+    UnspokenReads,
     WriteRecord,
 )
 from experiments.run.behaviour import KINDS, Kind
@@ -39,7 +42,12 @@ def print_probe(directory: Path, results: ProbeResults) -> None:
         need = "left out; it needs 3 benign requests with a trigger word in every part except calibration"
         lines.append(Paragraph(need, "intent:"))
     lines += [Paragraph(_written(write), f"{kind} write direction:") for kind, write in results.writes.items()]
-    print_blocks([_best_loci(results), *lines, "Written: " + ", ".join(str(directory / name) for name in FILES)])
+    reads = [unspoken_table(results.unspoken)]
+    if said := unspoken_sentence(results.unspoken):
+        lines.append(Paragraph(said, "reading without saying:"))
+    print_blocks(
+        [_best_loci(results), *reads, *lines, "Written: " + ", ".join(str(directory / name) for name in FILES)]
+    )
 
 
 def _best_loci(results: ProbeResults) -> Table:
@@ -133,6 +141,45 @@ def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
         }
         for row in sorted(own, key=lambda row: row.layer)
     ]
+
+
+# -- reading without saying --------------------------------------------------------------------------------------------
+
+
+def unspoken_table(reads: UnspokenReads) -> Table:
+    """Return what is read of uncertain prompts and what is said of it, a row a category; no rows if nothing is read."""
+    line = any(one.abstained_under_line is not None for one in reads.categories)
+    rows = [
+        [
+            one.category.replace("_", " "),
+            f"{one.auroc:.2f}" if one.auroc.known else "too few",
+            f"{one.abstained:.0%}",
+            *([f"{one.abstained_under_line:.0%}" if one.abstained_under_line is not None else ""] if line else []),
+            f"{one.silent:.0%}",
+            str(one.silent.n),
+        ]
+        for one in reads.categories
+    ]
+    title = "Reading without saying: uncertain prompts against their twins, nested folds over all pairs (95 %)"
+    head = ["uncertain prompts", "read (AUROC)", "abstained", *(["under the line"] if line else []), "silent", "n"]
+    return Table(title, head, rows)
+
+
+def unspoken_sentence(reads: UnspokenReads) -> str:
+    """Return how many twins are known, and what silence is counted by; or why nothing was read."""
+    if not reads.categories:
+        return f"not read, {reads.reason}" if reads.reason else ""
+    every = reads.categories[0]
+    asked, right = every.known.n or 0, reads.lost.n or 0
+    known = f"of {asked} twins with a known answer the model gets {right} right"
+    if not right:
+        return f"{known}, so there is nothing to hold a threshold against, and no prompt counts as silent"
+    held = f"read against these, AUROC {every.auroc_known:.2f}; " if every.auroc_known.known else ""
+    wide = ", too few for a lower limit of silence" if right < LEAST_RIGHT else ""
+    return (
+        f"{known}{wide}; {held}silent: answered firmly though read above the threshold that loses at most {LOST:.0%} "
+        f"of other pairs' right answers (it loses {reads.lost:.0%} of those left out)"
+    )
 
 
 # -- geometry ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from experiments.dials.results import DialResult, KnownFacts, SteerResult
 from experiments.dissociation.results import Dissociation, OpenedGates
-from experiments.probing.results import Geometry, OnsetRecord, SiteRecord, WriteRecord
+from experiments.probing.results import Geometry, OnsetRecord, SiteRecord, UnspokenReads, WriteRecord
 from experiments.run.basis import DeclinesByReason
 from experiments.run.behaviour import Kind
 from experiments.run.config import QUESTIONS, Question
@@ -73,6 +73,7 @@ class RunResults(Record):
     writes: dict[Kind, WriteRecord]
     geometry: Geometry
     onsets: dict[str, OnsetRecord] = {}
+    unspoken: UnspokenReads = UnspokenReads()  # what is read and not said, by category of uncertain prompts
     dissociation: Dissociation
     triggers: TriggerResults
     could_have_answered: OpenedGates | None = None

@@ -80,6 +80,27 @@ def discrimination(
     )
 
 
+def auroc_within(
+    stratum: Shaped[np.ndarray, " samples"],
+    y: Labels,
+    score: Real[np.ndarray, " samples"],
+    groups: Shaped[np.ndarray, " samples"],
+) -> Estimate:
+    """Return the AUROC of samples compared within their strata only, such as folds, whose scores are on other scales.
+
+    It is the mean over pairs of a positive and a negative sample of one stratum; NaN where a class has too few. The
+    interval is over groups of all strata; of nested folds it is checked by simulation (docs/probing.md).
+    """
+    y = np.asarray(y, dtype=bool)
+    if not enough(int(y.sum()), int((~y).sum())):
+        return Estimate(float("nan"), 0.0, 1.0)
+    rows = [np.flatnonzero(stratum == one) for one in np.unique(stratum)]
+    pairs = np.array([y[own].sum() * (~y[own]).sum() for own in rows], dtype=float)
+    each = np.array([auroc(y[own], score[own]) for own in rows])
+    mean = float((pairs * np.nan_to_num(each)).sum() / pairs.sum()) if pairs.any() else float("nan")
+    return auroc_interval(mean, effective_groups(groups[y]), effective_groups(groups[~y]))
+
+
 def enough(n_positive: int, n_negative: int) -> bool:
     """Return whether both classes have the samples that an AUROC takes to be reported."""
     return min(n_positive, n_negative) >= LEAST_OF_CLASS

@@ -160,7 +160,7 @@ def _word(name: str) -> str:
 
 
 def leaderboard(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Directories of refusal eval or refusal score.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Directories of refusal run, eval or score.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page.")] = Path("leaderboard.html"),
 ) -> None:
     """Write one page of evaluated models: over-refusal, missed harm and overconfidence, with intervals, to sort.
@@ -178,18 +178,37 @@ def leaderboard(
     typer.echo(str(out))
 
 
+def _of_run(run: Path, out: Path) -> RankedModel:
+    """Return the model of a finished run: its plain answers to test prompts, and what it reads and does not say."""
+    from experiments.report.page.leaderboard import RankedModel
+    from experiments.report.results import RunResults
+    from scoring.scorecard import Scorecard
+
+    found = RunResults.read(run / "results.json")
+    tested = sum(found.prompts_by_part.get("test", {}).values())
+    card = Scorecard(n=tested, actions={}, rates=found.rates.before, right_action=found.right_action.before)
+    asked = f"the test prompts of {found.prompts_path}"
+    return RankedModel(found.model.name, card, asked, report=_link(run, out), unspoken=found.unspoken)
+
+
+def _link(run: Path, out: Path) -> str:
+    report = run / "report.html"
+    return os.path.relpath(report, out.parent) if report.is_file() else ""
+
+
 def _listed(run: Path, out: Path) -> RankedModel:
     from experiments.report.page.leaderboard import RankedModel
     from scoring.evaluation.asking import RECORD, Evaluation
     from scoring.scorecard import Scorecard
 
+    if (run / "results.json").is_file():
+        return _of_run(run, out)
     if not (run / "scorecard.json").is_file():
-        raise UserError(f"{run} has no scorecard.json; give directories written by refusal eval or refusal score")
+        raise UserError(f"{run} has no scorecard.json; give directories written by refusal run, eval or score")
     card = Scorecard.read(run / "scorecard.json")
     if card.rates is None:
         raise UserError(f"{run}: its completions have no labels, so there are no rates to list")
-    report = run / "report.html"
-    link = os.path.relpath(report, out.parent) if report.is_file() else ""
+    link = _link(run, out)
     if not (run / RECORD).is_file():
         return RankedModel(run.name, card, f"{card.n:,} prompts of its own file", report=link)
     evaluation = Evaluation.read(run / RECORD)

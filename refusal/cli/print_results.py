@@ -17,7 +17,7 @@ from experiments.dissociation.results import Dissociation
 from experiments.dissociation.text import gate_sentence, print_dissociation
 from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
-from experiments.probing.text import print_probe
+from experiments.probing.text import print_probe, unspoken_sentence, unspoken_table
 from experiments.report.caveats import caveats
 from experiments.report.page.summary import rates_table, right_action_table
 from experiments.report.results import RunResults
@@ -99,6 +99,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
     tables = [rates_table(title, rates.before, rates.after if results.dials else None, trigger, facts)]
     declines = results.rates.by_reason
     tables += [] if declines is None else [declines_table(declines)]
+    tables.append(unspoken_table(results.unspoken))
     if results.right_action.before.dual_use is not None:
         tables.append(right_action_table(results))
     two = results.dissociation
@@ -111,6 +112,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
         Paragraph(trigger_sentence(results.triggers), "Word or intent?"),
         *(Paragraph(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
         *([] if gates is None else [Paragraph(gate_sentence(gates, two.basis), "Could it have answered?")]),
+        *([Paragraph(f"{said}.", "Reading without saying:")] if (said := unspoken_sentence(results.unspoken)) else []),
         *steer_lines(results.steer),
         *(Paragraph(line, "Note:") for line in caveats(results)),
     ]

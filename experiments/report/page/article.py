@@ -26,7 +26,7 @@ from experiments.dials.text import (
 from experiments.dissociation.text import dissociation_blocks, gate_sentence
 from experiments.factors.text import context_blocks
 from experiments.probing.results import GridRow
-from experiments.probing.text import geometry_blocks, grid_blocks
+from experiments.probing.text import geometry_blocks, grid_blocks, unspoken_sentence, unspoken_table
 from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.page.document import render, to_json
 from experiments.report.page.payload import Payload
@@ -73,6 +73,8 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
         rates=rate_rows(results),
         score=score_row(results),
         right_actions=right_action_table(results),
+        unspoken=unspoken_table(results.unspoken),
+        unspoken_line=unspoken_sentence(results.unspoken),
         declines=None if results.rates.by_reason is None else declines_table(results.rates.by_reason),
         certified=results.steer.certified,
         data=payload,

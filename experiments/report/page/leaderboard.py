@@ -9,12 +9,14 @@ from math import isfinite, nan
 from experiments.charts.blocks import Figure, figure
 from experiments.charts.points import plane
 from experiments.charts.specification import Row, Value, fields
+from experiments.probing.results import UnspokenReads
 from experiments.report.page.document import document, render
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 from scoring.scorecard import Scorecard
 
 FRONT = ("over_refusal", "missed_harm", "overconfidence")  # of which the front is made; lower is better
+UNSPOKEN = ("uncertainty read (AUROC)", "read and not said")  # of runs
 COLUMNS = {"model": "model", "x": "over-refusal, %", "x_low": "from, %", "x_high": "to, %"}
 COLUMNS |= {"y": "missed harm, %", "y_low": "from, %", "y_high": "to, %", "overconfidence": "overconfidence, %"}
 CAPTION = "Each model by its mistakes, with 95 % intervals; ringed: no other is at least as good in all three"
@@ -29,6 +31,7 @@ class RankedModel:
     asked: str
     command: str = ""
     report: str = ""  # the link of its own page
+    unspoken: UnspokenReads | None = None  # of a run, what it reads and does not say
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,13 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
     front = on_front(
         [[model.card.rates.of(rate).estimate if model.card.rates else nan for rate in FRONT] for model in ranked]
     )
+    read = any(model.unspoken is not None for model in models)
     page = render(
         "leaderboard.html",
         chart=_chart(ranked, front),
         asked=asked,
-        head=["model", *RATES, "right-action score", "answers", "on the front"],
-        rows=[list(_cells(model, best)) for model, best in zip(ranked, front, strict=True)],
+        head=["model", *RATES, "right-action score", *(UNSPOKEN if read else ()), "answers", "on the front"],
+        rows=[list(_cells(model, best, read)) for model, best in zip(ranked, front, strict=True)],
         commands=[(model.name, model.command) for model in ranked if model.command],
     )
     return document("Leaderboard", [page])
@@ -86,12 +90,16 @@ def _chart(models: Sequence[RankedModel], front: Sequence[bool]) -> Figure | Non
     return figure("plane", plane(rows), CAPTION, rows, COLUMNS) if rows else None
 
 
-def _cells(model: RankedModel, best: bool) -> Iterator[Shown]:
+def _cells(model: RankedModel, best: bool, read: bool) -> Iterator[Shown]:
     yield Shown(model.name, model.name, link=model.report)
     for rate in RATES:
         number = NO_ESTIMATE if model.card.rates is None else model.card.rates.of(rate)
         yield shown_numbers({"": number}, percent=True, unknown="none judged")
     yield shown_numbers({"": model.card.right_action.score}, percent=False, unknown="none judged")
+    if read:
+        every = model.unspoken.categories[0] if model.unspoken and model.unspoken.categories else None
+        yield shown_numbers({"": every.auroc if every else NO_ESTIMATE}, percent=False, unknown="not read")
+        yield shown_numbers({"": every.silent if every else NO_ESTIMATE}, percent=True, unknown="not read")
     yield Shown(f"{model.card.n:,}", model.card.n)
     yield Shown("yes" if best else "", int(best))
 

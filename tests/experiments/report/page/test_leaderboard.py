@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.probing.results import CategoryReading, UnspokenReads
 from experiments.report.page.leaderboard import RankedModel, leaderboard_page, on_front
+from experiments.report.results import RunResults
+from probes.statistics.intervals import Estimate
 from scoring.evaluation.asking import Evaluation
 from scoring.score_file import score_file
 from scoring.scorecard import Scorecard
@@ -85,6 +88,26 @@ def test_a_scored_file_without_an_evaluation_is_listed_by_its_folder(cli: Cli, t
     assert cells((tmp_path / "board.html").read_text())[0][0] == "right"
 
 
+def test_a_finished_run_is_listed_with_what_it_reads_and_does_not_say(cli: Cli, tmp_path: Path) -> None:
+    fixtures = Path(__file__).resolve().parents[3] / "fixtures"
+    run = next(path.parent for path in sorted(fixtures.glob("*/results.json")))
+    found, (right, wide) = (
+        RunResults.read(run / "results.json"),
+        (Estimate(0.82, 0.7, 0.9), Estimate(0.43, 0.1, 0.6, 318)),
+    )
+    row = CategoryReading(category="all", auroc=right, auroc_known=right, abstained=wide, silent=wide, known=wide)
+    (tmp_path / "run").mkdir()
+    told = found.model_copy(update={"unspoken": UnspokenReads(categories=(row,))})
+    told.write(tmp_path / "run" / "results.json")
+    runs = [str(tmp_path / "run"), str(evaluated(tmp_path, "right"))]
+    assert cli("leaderboard", *runs, "--out", str(tmp_path / "board.html"))[0] == 0
+    page = (tmp_path / "board.html").read_text()
+    by_name = {row[0]: row for row in cells(page)}
+    assert by_name[found.model.name][6:8] == ["0.82 [0.70, 0.90]", "43.0 % [10.0, 60.0]"]
+    assert by_name["lab/right"][6:8] == ["not read", "not read"]
+    assert "read and not said" in page
+
+
 def test_names_are_quoted_data(tmp_path: Path) -> None:
     card = Scorecard.read(evaluated(tmp_path, "right") / "scorecard.json")
     page = leaderboard_page([RankedModel("<script>alert(1)</script>", card, "x")])
@@ -94,7 +117,7 @@ def test_names_are_quoted_data(tmp_path: Path) -> None:
 def test_each_mistake_is_one_line(cli: Cli, tmp_path: Path) -> None:
     run = evaluated(tmp_path, "right")
     for given, message in (
-        ([str(tmp_path)], "has no scorecard.json; give directories written by refusal eval"),
+        ([str(tmp_path)], "has no scorecard.json; give directories written by refusal run, eval or score"),
         ([str(run), str(run)], "two runs are of lab/right"),
     ):
         code, _, err = cli("leaderboard", *given, "--out", str(tmp_path / "board.html"))
