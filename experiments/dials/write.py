@@ -103,8 +103,10 @@ def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Wr
     There are none where the model declines in one way: its dial is the only one that moves a knob of the model.
     """
     config = inputs.config.steer
+    if not config.one_dial or len(writers) < len(KINDS):
+        return []
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
-    if not config.one_dial or len(writers) < len(KINDS) or SAYS in [bias.strength for bias in biases]:
+    if SAYS in [bias.strength for bias in biases]:
         return []
     samples = either_samples(inputs.behaviour)
     if biases:

@@ -267,7 +267,7 @@ def question_powers(
     prompts. A trigger word: 1, as the plain answers decide.
     """
     mistakes = {  # among test prompts of a label
-        "benign": behaviour.did("refuse") | behaviour.did("abstain"),
+        "benign": behaviour.declining,
         "harmful": behaviour.answered,
         "uncertain": behaviour.answered,
     }
@@ -287,6 +287,7 @@ def powers(
     for kind, (label, declined) in QUESTION_OF.items() if "one-or-two" in config.ask else ():
         n = decliner_groups(corpus, behaviour, kind)
         if_so = "if half are" if behaviour is None else "as"
+        declined = "declined" if behaviour is not None and behaviour.basis == "reason" else declined
         yield (
             f"one-or-two: {if_so} {declined}, {n:.0f} independent {label} prompts show an own effect of {OWN:.0%} "
             f"against {OTHER:.0%} with a power of {own_effect_power(config.dissociate, n, level):.0%}"

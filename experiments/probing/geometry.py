@@ -36,7 +36,6 @@ from probes.means import difference_in_means, same_means
 from probes.statistics.intervals import Estimate, grouped_mean
 from probes.statistics.permutation import MIN_LABELLINGS, permutation_p
 from probes.statistics.seeds import named_rng
-from scoring.actions import DECLINED
 from steering.ablation import ablation
 
 N_PERMUTED = 199
@@ -111,8 +110,8 @@ def over_refused_places(inputs: RunInputs, position: str, category: str | None =
     Prompts of all parts count: nothing is chosen, and no product of two means has a prompt in both.
     """
     corpus, behaviour, store = inputs.corpus, inputs.behaviour, inputs.store
-    declined = np.isin(behaviour.actions.astype(str), sorted(DECLINED))
-    kind = np.select([corpus.benign & behaviour.answered, corpus.harmful, corpus.benign & declined], [0, 1, 2], -1)
+    over_refused = corpus.benign & behaviour.declining
+    kind = np.select([corpus.benign & behaviour.answered, corpus.harmful, over_refused], [0, 1, 2], -1)
     inside = np.array([category is None or prompt.category == category for prompt in corpus.prompts])
     rows = np.flatnonzero(inside & (kind >= 0) & store.present[store.positions.index(position)])
     places = []
