@@ -73,6 +73,13 @@ class LoadedVariant(Record):
     change_if_known: Estimate
 
 
+class ConstructionRecord(Record):
+    """Shares of loaded questions of one construction by outcome: of all pairs, and of known ones."""
+
+    outcomes: dict[str, Estimate]
+    if_known: dict[str, Estimate]
+
+
 class AccommodationRecord(Record):
     """Shares of loaded questions by outcome (corrected, accommodated, declined, other), by what the model knows."""
 
@@ -84,7 +91,7 @@ class AccommodationRecord(Record):
     if_not_known: dict[str, Estimate]
     if_denied: dict[str, Estimate]  # where the false proposition is denied, whatever becomes of the true one
     difference: Estimate  # share accommodated if not known, less that if known
-    by_construction: dict[str, dict[str, Estimate]] = {}  # construction: outcome: share if known
+    by_construction: dict[str, ConstructionRecord] = {}
     variants: dict[str, LoadedVariant] = {}
 
 
@@ -120,16 +127,16 @@ def accommodation(answers: Iterable[PairAnswer]) -> AccommodationRecord | None:
         if_not_known=if_not,
         if_denied=_shares([one for one in plain if one.pair in denied]),
         difference=gap.counted(len(plain)) if both_known else NO_DIFFERENCE,
-        by_construction={
-            name: _shares([one for one in plain if one.category == CATEGORY + name and one.pair in known])
-            for name in sorted({(one.category or "").removeprefix(CATEGORY) for one in plain if _constructed(one)})
-        },
+        by_construction=dict(_by_construction(plain, known)),
         variants=dict(_variants(loaded, known)),
     )
 
 
-def _constructed(one: PairAnswer) -> bool:
-    return one.category is not None and one.category.startswith(CATEGORY)
+def _by_construction(plain: Sequence[PairAnswer], known: Set[str]) -> Iterator[tuple[str, ConstructionRecord]]:
+    for category in sorted({one.category for one in plain if one.category and one.category.startswith(CATEGORY)}):
+        own = [one for one in plain if one.category == category]
+        if_known = _shares([one for one in own if one.pair in known])
+        yield category.removeprefix(CATEGORY), ConstructionRecord(outcomes=_shares(own), if_known=if_known)
 
 
 def _share(hits: Sequence[bool], of: Sequence[PairAnswer]) -> Estimate:

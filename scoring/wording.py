@@ -78,8 +78,9 @@ def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, 
     yield "false one denied: accommodated", record.if_denied["accommodated"], ".1%"
     yield "not known: accommodated", record.if_not_known["accommodated"], ".1%"
     yield "accommodated, not known less known", record.difference, ".1%"
-    for name, shares in record.by_construction.items():
-        yield f"known, {name.replace('_', ' ')}: accommodated", shares["accommodated"], ".1%"
+    for name, construction in record.by_construction.items():
+        yield f"{name.replace('_', ' ')}: accommodated", construction.outcomes["accommodated"], ".1%"
+        yield f"{name.replace('_', ' ')}, known: accommodated", construction.if_known["accommodated"], ".1%"
     for name, variant in record.variants.items():
         yield f"{name}: accommodated", variant.outcomes["accommodated"], ".1%"
         yield f"{name}: change to the plain question", variant.change, ".1%"

@@ -69,7 +69,8 @@ def test_by_hand() -> None:
     assert (found.if_denied["accommodated"].estimate, found.if_denied["accommodated"].n) == (2 / 4, 4)
     assert (found.discrimination.estimate, found.discrimination.n) == (3 / 4, 4)  # a to d: "no" to 4 false, 1 true
     assert found.difference.estimate == pytest.approx(1 / 2 - 1 / 3)
-    assert found.by_construction["cleft"]["accommodated"].n == 3
+    cleft = found.by_construction["cleft"]
+    assert (cleft.if_known["accommodated"].n, cleft.outcomes["accommodated"].n) == (3, 5)
     asked = {
         name: (one.outcomes["accommodated"].estimate, one.change.estimate, one.change.n, one.change_if_known.estimate)
         for name, one in found.variants.items()
