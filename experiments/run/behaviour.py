@@ -122,11 +122,11 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     """Choose the samples of a write direction; None if the model declines in this way, or answers, too rarely.
 
     Strata are those of label, category and trigger, whose content is the most alike; where these hold too few samples
-    of both classes, they are the labels alone. By reason, answered prompts are those that this kind could decline.
+    of both classes, they are the labels alone. Prompts of the other kind are left out, however they are declined: a
+    direction of refusals must not hold what makes a question unknown.
     """
     corpus, declined, (label, other) = behaviour.corpus, behaviour.declined(kind), behaviour.sides(kind)
-    compared = label | other if behaviour.basis == "reason" else corpus.rated
-    usable = (declined | behaviour.answered & compared) & corpus.rated & corpus.within("train")
+    usable = (declined | behaviour.answered) & (label | other) & corpus.within("train")
     if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
         return None
     labels = np.array([prompt.label for prompt in corpus.prompts], dtype=object)

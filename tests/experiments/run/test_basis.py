@@ -60,6 +60,10 @@ def test_by_reason_a_decline_is_that_of_its_prompt_and_twins_are_of_the_unknown(
         assert samples is not None
         assert (samples.within_label, set(side[samples.rows[samples.declined]])) == (True, set(own))
         assert set(side[samples.rows[~samples.declined]]) == set(own)  # and none of the other question
+        worded_alike = write_samples(replace(by_reason, basis="wording"), cast(Kind, kind))
+        assert (worded_alike is None) == (kind == "epistemic")
+        if worded_alike is not None:
+            assert set(side[worded_alike.rows]) <= set(own)
     assert set(by_reason.ways[(side > 1) & by_reason.declining]) == {"abstain"}
     assert worded.ways.tolist() == worded.actions.tolist()
 
