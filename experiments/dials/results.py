@@ -58,11 +58,12 @@ class DialResult(Record):
 
 
 class KnownFacts(Record):
-    """The share of known answers stated on test prompts, without dials and with them."""
+    """The share of known answers stated on test prompts, without dials and with them; what these lose of the former."""
 
     before: float | None
     after: float | None
     n: int
+    lost: Estimate = NO_ESTIMATE
 
 
 class BeforeAfter(Record):

@@ -25,7 +25,7 @@ from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
-from scoring.rates import RATES, joint_rates
+from scoring.rates import RATES, grouped_rate, joint_rates
 from steering.actuator import OnsetBias, actuator_record
 from steering.dial import CategoryThresholds, Dial
 from steering.dial_file import save_dials
@@ -192,10 +192,12 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], completions
         counts = COUNTED[name][1]
         return BeforeAfter(**{when: share(of.among(rows), counts, corpus.groups[rows]) for when, of in done.items()})
 
+    right = done["before"].right
+    lost = grouped_rate(~done["after"].right[right], groups[right])
     stated = {when: float(of.right[known].mean()) if known.any() else None for when, of in done.items()}
     return {
         **{when: joint_rates(labels, list(of.action), groups) for when, of in done.items()},
-        "known_facts_right": KnownFacts(**stated, n=int(known.sum())),
+        "known_facts_right": KnownFacts(**stated, n=int(known.sum()), lost=lost),
         "over_refusal_with_trigger": both("over_refusal", corpus.benign & corpus.trigger),
         "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain),
         "changes": paired_changes(labels, done["before"].action, done["after"].action, groups),

@@ -171,7 +171,10 @@ def rates_table(
         rows.append(["over_refusal of prompts with a trigger word", *shares, str(trigger.before.n)])
     if facts is not None and facts.n:
         rows.append(["known facts stated right", percent(facts.before), percent(facts.after), str(facts.n)])
+    if facts is not None and facts.lost.known and (facts.lost.n or 0) < facts.n:  # else it is the rest of the row above
+        rows.append(["known facts lost, of those it gets right", "", f"{facts.lost:.1%}", str(facts.lost.n)])
     if after is None:
+        rows = [row for row in rows if row[1]]
         return Table(title, ["rate", "without dials", "n"], [[name, share, n] for name, share, _, n in rows])
     return Table(title, ["rate", "without dials", "with the dials", "n"], rows)
 

@@ -11,7 +11,7 @@ from experiments.categories.text import category_blocks
 from experiments.charts.blocks import Block, Figure, Heading
 from experiments.charts.points import LEAST, log_odds
 from experiments.charts.specification import specification
-from experiments.dials.results import DialResult, SteerResult
+from experiments.dials.results import DialResult, KnownFacts, SteerResult
 from experiments.dials.text import DialReadings, calibration_chart, calibration_points
 from experiments.probing.results import BoundaryRow, Independence, SiteRecord, StreamChange, WriteRecord
 from experiments.probing.text import independence_lines
@@ -121,6 +121,15 @@ def test_rates_without_dials_have_one_column(small_run: Path) -> None:
     both, alone = (rates_table("", rates.before, after) for after in (rates.after, None))
     assert list(alone.columns) == ["rate", "without dials", "n"]
     assert alone.rows == [[name, before, n] for name, before, _, n in both.rows]
+
+
+@pytest.mark.parametrize(("n", "shown"), [(108, True), (22, False)])  # where it knows all, the row above says it
+def test_facts_lost_are_of_those_that_the_plain_model_gets_right(small_run: Path, n: int, shown: bool) -> None:
+    rates = RunResults.read(small_run / "results.json").rates
+    facts = KnownFacts(before=22 / n, after=20 / n, n=n, lost=Estimate(0.1, 0.01, 0.3, 22))
+    row = ["known facts lost, of those it gets right", "", "10.0% [1.0%, 30.0%]", "22"]
+    assert (row in rates_table("", rates.before, rates.after, facts=facts).rows) is shown
+    assert all(len(row) == 3 and row[1] for row in rates_table("", rates.before, None, facts=facts).rows)
 
 
 def with_dial(small_run: Path, **changed: object) -> RunResults:
