@@ -61,9 +61,8 @@ def judge_elicited(
         for cell, rows in cells.items()
     }
     groups = {cell: inputs.corpus.independent_groups(rows) for cell, rows in cells.items()}
-    verdicts = {
-        condition: _judged(inputs, measured, condition, effects, groups, level, null_level) for condition in REFUSALS
-    }
+    missing, margin = (measured.unsound, measured.weak), inputs.config.dissociate.margin
+    verdicts = judge_cells(effects, groups, *missing, margin=margin, alpha=level, null_alpha=null_level)
     verdict = agreed(*(of.verdict for of in verdicts.values()))
     power = [
         replace(each, quantity=f"{each.quantity}, {REFUSALS[condition]}")
@@ -94,32 +93,37 @@ def agreed(plain: DissociationVerdict, line: DissociationVerdict) -> Dissociatio
     return "graded_dissociation" if {plain, line} == GRADED else "inconclusive"
 
 
-def _judged(
-    inputs: RunInputs,
-    measured: MeasuredElicited,
-    condition: str,
+def judge_cells(
     effects: Mapping[tuple[Kind, CellKey], Effect],
     groups: Mapping[CellKey, int],
-    level: float,
-    null_level: float,
-) -> Verdict:
-    """Judge abstentions under the line against the refusals of one condition."""
-    of: dict[Kind, CellKey] = {"normative": (condition, "normative"), "epistemic": (LINE, "epistemic")}
-    own = effects["normative", of["normative"]]
-    if len(own.stopped) < MIN_BASELINE or groups[of["normative"]] < MIN_GROUPS:
-        few = f"there are {len(own.stopped)} {REFUSALS[condition]} in {groups[of['normative']]} independent groups"
-        return Verdict("inconclusive", (f"{few}; {MIN_BASELINE} in {MIN_GROUPS} are needed",))
-    table: dict[EffectKey, Effect] = {(kind, b): effects[kind, cell] for kind in KINDS for b, cell in of.items()}
-    return judge_dissociation(
-        table,
-        {b: groups[cell] for b, cell in of.items()},
-        {},
-        measured.unsound,
-        weak=measured.weak,
-        margin=inputs.config.dissociate.margin,
-        alpha=level,
-        null_alpha=null_level,
-    )
+    unsound: Sequence[Kind] = (),
+    weak: Sequence[Kind] = (),
+    *,
+    margin: float,
+    alpha: float,
+    null_alpha: float | None = None,
+) -> dict[str, Verdict]:
+    """Judge abstentions under the line against the refusals of each condition; see `judge_dissociation`."""
+    verdicts = dict[str, Verdict]()
+    for condition, refusals in REFUSALS.items():
+        of: dict[Kind, CellKey] = {"normative": (condition, "normative"), "epistemic": (LINE, "epistemic")}
+        n, n_groups = len(effects["normative", of["normative"]].stopped), groups[of["normative"]]
+        if n < MIN_BASELINE or n_groups < MIN_GROUPS:
+            few = f"{n} {refusals} in {n_groups} independent groups, {MIN_BASELINE} in {MIN_GROUPS} are needed"
+            verdicts[condition] = Verdict("inconclusive", (f"there are {few}",))
+            continue
+        table: dict[EffectKey, Effect] = {(kind, b): effects[kind, cell] for kind in KINDS for b, cell in of.items()}
+        verdicts[condition] = judge_dissociation(
+            table,
+            {b: groups[cell] for b, cell in of.items()},
+            {},
+            unsound,
+            weak=weak,
+            margin=margin,
+            alpha=alpha,
+            null_alpha=null_alpha,
+        )
+    return verdicts
 
 
 def _reasons(elicitation: Elicitation, verdict: DissociationVerdict, verdicts: Mapping[str, Verdict]) -> Iterator[str]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from experiments.dissociation.applicability import looks
 from experiments.dissociation.power import LEAST_POWER, OTHER, OWN, contrast_power, null_power, own_effect_power
+from experiments.elicited.condition import abstains_rarely
 from experiments.pipeline.cost import BEYOND
 from experiments.pipeline.graph import STAGES, budgeted
 from experiments.pipeline.machine import (
@@ -70,7 +71,7 @@ CUTS_OF_QUESTIONS = """
     triggers.attributed=0 triggers.patched=0 triggers.erased=0 dissociate.n_side_effects=24 dissociate.n_null_onset=39
     dissociate.every=3 dissociate.n_selection=8 dissociate.n_onset=20 dissociate.n_side_effects=12
     dissociate.n_null_onset=19 dissociate.every=4 dissociate.n_selection=4 dissociate.n_onset=8
-    dissociate.n_side_effects=6
+    dissociate.n_side_effects=6 elicit.n_null_transfer=0 elicit.n_choose=24 elicit.n_transfer=12
 """
 LADDER, QUESTIONS_LADDER = (
     [(key, json.loads(value)) for key, value in (cut.split("=") for cut in cuts.split())]
@@ -148,9 +149,16 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     level = look_level(looks(inputs), config.dissociate.alpha)
     power = question_powers(config, inputs.corpus, inputs.behaviour, level)
     begun = sorted((q for q in config.ask if power[q] >= LEAST_POWER), key=lambda question: -power[question])
-    most = USED * budget.minutes - spent
+    most, elicit = USED * budget.minutes - spent, [config.elicit.when]
+    if abstains_rarely(inputs.behaviour):  # rather nothing elicited than a question left out, or one without power
+        n = decliner_groups(inputs.corpus, None, "epistemic")
+        elicit = [*(elicit if own_effect_power(config.dissociate, n, level) >= LEAST_POWER else []), "never"]
     while True:
-        cut = fit_time(with_value(config, "ask", begun), QUESTIONS_LADDER, [], lasts, most)
+        for when in elicit:
+            asked = with_value(with_value(config, "ask", begun), "elicit.when", when)
+            cut = fit_time(asked, QUESTIONS_LADDER, [], lasts, most)
+            if lasts(cut) <= most:
+                break
         if not begun or lasts(cut) <= most:
             break
         begun = begun[:-1]
@@ -336,6 +344,10 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
         "Answers end after {m} instead of {n} tokens; a caution or a fact that comes later is not read."
     ),
     "steer.system_lines": "The dials are not compared with system lines.",
+    "elicit.when": "No system line elicits abstentions, so that there is no verdict on those.",
+    "elicit.n_choose": "At most {m} instead of {n} uncertain prompts choose a system line" + LESS_SURE,
+    "elicit.n_transfer": "The direction is added to at most {m} instead of {n} uncertain prompts" + LESS_SURE,
+    "elicit.n_null_transfer": "{m} of {n} permuted-label directions are added without the line" + NO_VERDICT,
     "steer.one_dial": "Two dials are not compared with one.",
 }
 

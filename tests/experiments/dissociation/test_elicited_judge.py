@@ -1,16 +1,15 @@
 """Elicited abstentions: two sorts of refusals must show one verdict, each direction set to its condition's answers."""
 
-from itertools import product
 from typing import get_args
 
 import numpy as np
 import pytest
 
-from experiments.dissociation.elicited_judge import agreed, judge_elicited
+from experiments.dissociation.elicited_judge import agreed, judge_cells, judge_elicited
 from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition, set_to_answered
 from experiments.dissociation.judge import _with_elicited, judge_effects
 from experiments.dissociation.results import Elicited, MeasuredEffects, MeasuredElicited, NullRecord
-from experiments.dissociation.verdict import Effect, judge_dissociation
+from experiments.dissociation.verdict import Effect
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.condition import LINE, asked_rows
 from experiments.elicited.elicit import elicit
@@ -170,10 +169,7 @@ def test_shuffled_labels_give_a_verdict_no_more_often_than_the_level(stop: float
     rng, positive = np.random.default_rng(1), 0
     for _ in range(300):
         each = {key: Effect(rng.random(60) < stop, float(rng.random()), 199) for key in ALL}
-        verdicts = []
-        for refusals in (PLAIN, LINE):
-            cells: dict[Kind, CellKey] = {N: (refusals, N), E: (LINE, E)}
-            effects = {(k, b): each[k, cell] for k, (b, cell) in product(KINDS, cells.items())}
-            verdicts.append(judge_dissociation(effects, {N: 60, E: 60}, {}, margin=0.15, alpha=0.05).verdict)
+        groups = dict.fromkeys(((PLAIN, N), (LINE, N), (LINE, E)), 60)
+        verdicts = [of.verdict for of in judge_cells(each, groups, margin=0.15, alpha=0.05).values()]
         positive += agreed(*verdicts) not in ("inconclusive", "no_effect")
     assert positive <= 3
