@@ -23,6 +23,7 @@ from benchmarks.grading.cases import (
     by_cosine,
     by_estimates,
     cases,
+    elicits,
     false_verdicts,
     found_ranks,
     trigger_truth,
@@ -42,6 +43,7 @@ from probes.statistics.intervals import clopper_pearson
 RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
 N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
+N_ELICITED = 50  # per organism that elicits, of single prompts, and as many of whole groups
 N_CATEGORY_SHUFFLES = 75  # per organism
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = (
@@ -103,6 +105,13 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         n = 2 if quick else N_SHUFFLES
         halves = [(folder / name, clustered, range(n)) for name in names for clustered in (False, True)]
         verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
+        asked = [] if quick else [case.name for case in listed if case.layers is None and elicits(case)]
+        quarters = [(folder / name, clustered, range(N_ELICITED)) for name in asked for clustered in (False, True)]
+        elicited = (
+            [v for found in pool.map(run_elicited_shuffles, *zip(*quarters, strict=True)) for v in found]
+            if quarters
+            else []
+        )
         passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
     positive = sum(verdict in POSITIVE for verdict in verdicts)
     rate = clopper_pearson(positive, len(verdicts))
@@ -111,6 +120,8 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         f"95 % [{rate.low:.3f}, {rate.high:.3f}]; "
         f"shuffled prompt labels: {passed} of {n * len(names)} tested at all"
     )
+    wrong = sum(verdict in POSITIVE for verdict in elicited)
+    print(f"shuffled behaviour under a line that elicits: {wrong} of {len(elicited)} positive")
     subspaces = [case.subspace_cosine for case in graded if case.subspace_cosine is not None]
     least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
@@ -123,6 +134,8 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         "false_positive_rate_low": rate.low,
         "false_positive_rate_high": rate.high,
         "shuffles": len(verdicts),
+        "elicited_positive": wrong,
+        "elicited_shuffles": len(elicited),
         "prompt_label_shuffles_tested": passed,
         "least_planted_cosine": min(least),
         "ranks_right": sum(found == planted for case in graded for found, planted in case.ranks.values()),
@@ -260,6 +273,13 @@ def run_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:
 
     shuffler = open_run(directory, clustered=clustered)
     return [shuffler.verdict(seed) for seed in seeds]
+
+
+def run_elicited_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:
+    """Return the verdict on elicited behaviour under each shuffle of the behaviour labels."""
+    from benchmarks.grading.elicited import elicited_verdicts
+
+    return elicited_verdicts(directory, clustered, seeds)
 
 
 def run_prompt_shuffles(directory: Path, seeds: range) -> int:

@@ -96,6 +96,11 @@ def false_verdicts(case: Case) -> frozenset[str]:
     return (POSITIVE | {"no_effect"}) - truth(case)
 
 
+def elicits(case: Case) -> bool:
+    """Return whether the model declines otherwise under a system line."""
+    return case.expected is None and load_spec(case.model / "spec.yaml").elicited is not None
+
+
 def _stated(case: Case) -> Allowed | None:
     """Return the verdicts that the specification states for this place, if it does."""
     if case.expected is not None or (verdicts := load_spec(case.model / "spec.yaml").verdicts) is None:

@@ -22,6 +22,7 @@ from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.onset import Onsets
 from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import load_config
@@ -54,7 +55,8 @@ class LabelShuffler:
         """Return the verdict after shuffling, fitting, selecting and ablating."""
         rng, loaded = named_rng(seed, "shuffled behaviour", self.clustered), self.loaded
         config = loaded.config.dissociate
-        found = {kind: self._direction(kind, rng) for kind in KINDS}
+        onsets = context_onsets(loaded)
+        found = {kind: shuffled_direction(loaded, kind, onsets, rng, clustered=self.clustered) for kind in KINDS}
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
         trials = [ablation(direction, config.variant) for direction in directions.values()]
         falls = self.effects.falls(trials)
@@ -72,19 +74,22 @@ class LabelShuffler:
         )
         return judged.verdict
 
-    def _direction(self, kind: Kind, rng: np.random.Generator) -> Direction | None:
-        loaded, samples = self.loaded, write_samples(self.loaded.behaviour, kind)
-        validation = validation_of(loaded, kind)
-        if samples is None or validation is None:
-            return None
-        fitted = write_fitter(loaded, kind, samples).fit(shuffled(samples, rng, clustered=self.clustered))
-        best, usable = locus_selection(loaded, kind, context_onsets(loaded), validation).choose_each([fitted])[0]
-        misses = best.discarded(loaded.config.dissociate.max_kl)
-        return replace(best.direction, provenance={"meets_selection_rules": usable, "misses": misses})
-
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
         edits = ablation(direction, self.loaded.config.dissociate.variant)
         return acted(self.loaded.completer.actions(rows.tolist(), edits=edits)).hits(OPENED)
+
+
+def shuffled_direction(
+    loaded: LoadedRun, kind: Kind, onsets: Onsets, rng: np.random.Generator, *, clustered: bool
+) -> Direction | None:
+    """Return the direction that a run fits and chooses after its labels are shuffled."""
+    samples, validation = write_samples(loaded.behaviour, kind), validation_of(loaded, kind)
+    if samples is None or validation is None:
+        return None
+    fitted = write_fitter(loaded, kind, samples).fit(shuffled(samples, rng, clustered=clustered))
+    best, usable = locus_selection(loaded, kind, onsets, validation).choose_each([fitted])[0]
+    misses = best.discarded(loaded.config.dissociate.max_kl)
+    return replace(best.direction, provenance={"meets_selection_rules": usable, "misses": misses})
 
 
 def shuffled(samples: WriteSamples, rng: np.random.Generator, *, clustered: bool) -> Bool[np.ndarray, " samples"]:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from experiments.dissociation.applicability import find_setup, looks
 from experiments.dissociation.onset_null import (
+    MeasuredDraws,
     NullDirectionSampler,
     OnsetEffects,
     in_parts,
@@ -25,7 +26,7 @@ from experiments.dissociation.power import LEAST_POWER, own_effect_power
 from experiments.dissociation.results import MeasuredElicited, NullRecord
 from experiments.elicited.condition import LINE, Rows, asked_rows, epistemic_alone, paired_rows, under
 from experiments.elicited.results import Elicitation
-from experiments.probing.stage import choose_write, context_onsets
+from experiments.probing.stage import choose_write, context_onsets, traced
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
 from experiments.responses.setting import Setting
@@ -37,6 +38,7 @@ from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.statistics.sequential import DrawingRule
 from steering.ablation import ablation, addition
+from steering.direction_file import save_directions
 
 FITTED_IN: dict[Kind, str] = {"normative": PLAIN, "epistemic": LINE}  # the condition in which a direction is fitted
 ABLATE: dict[Kind, str] = {"normative": "ablate_normative", "epistemic": "ablate_elicited"}  # interventions
@@ -151,6 +153,7 @@ def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElic
     if written.chosen is None:
         return MeasuredElicited(reason=f"no direction of the elicited abstentions: {written.record.reason}"), {}
     directions: Directions = {"normative": setup.directions["normative"], "epistemic": written.chosen}
+    save_directions([traced(line.loaded, written.chosen)], line.loaded.file("directions.safetensors"))
     outcomes = [_ablated(conditions, directions)]
     other = _other_half(conditions, directions)
     null, drawn = _nulls(conditions, directions)
@@ -210,6 +213,34 @@ def _other_half(
 # -- permuted labels ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class CellEffects:
+    """Measures how much directions lower the onset log-odds of some decliners of every cell."""
+
+    conditions: Sequence[RunCondition]
+    scorers: Mapping[str, OnsetEffects]  # by condition
+
+    @classmethod
+    def of(cls, conditions: Sequence[RunCondition]) -> CellEffects:
+        """Prepare at most `n_onset` tested decliners of each cell, where onset prefixes are known."""
+        return cls(conditions, {condition.name: _scorer(condition) for condition in conditions})
+
+    def falls(self, kind: Kind, tried: Sequence[Direction]) -> dict[CellKey, Float[np.ndarray, " directions"]]:
+        """Return the mean fall of each cell's log-odds under each direction of a kind, in nats."""
+        edits = {c.name: [c.edits(kind, direction) for direction in tried] for c in self.conditions}
+        falls = {name: self.scorers[name].falls(each) for name, each in edits.items()}
+        return {(name, b): fall for name, by_behaviour in falls.items() for b, fall in by_behaviour.items()}
+
+
+def _scorer(condition: RunCondition) -> OnsetEffects:
+    loaded, rng = condition.loaded, named_rng(condition.loaded.config.seed, "onset decliners", condition.name)
+    behaviours: tuple[Kind, ...] = KINDS if condition.name == LINE else ("normative",)
+    rows = {b: condition.decliners(b) for b in behaviours if not condition.onsets.lacking(ACTION_OF[b])}
+    most = loaded.config.dissociate.n_onset
+    some = {b: np.sort(rng.permutation(own)[:most]) for b, own in rows.items() if len(own)}
+    return OnsetEffects(loaded.model, loaded.rendered, some, condition.onsets)
+
+
 def _nulls(
     conditions: Sequence[RunCondition], directions: Directions
 ) -> tuple[dict[Kind, dict[str, dict[Kind, NullRecord]]], list[Direction]]:
@@ -217,34 +248,19 @@ def _nulls(
 
     Returns the nulls by direction, condition and behaviour, and the drawn epistemic directions.
     """
-    plain = conditions[0].loaded
+    plain, effects = conditions[0].loaded, CellEffects.of(conditions)
     config, rng = plain.config.dissociate, named_rng(plain.config.seed, "permuted-label null under a line")
     rule = DrawingRule.at_look(looks(plain), config.n_null_onset, config.alpha)
-    scorers = {condition.name: _scorer(condition, config.n_onset) for condition in conditions}
-
-    def falls(kind: Kind, tried: Sequence[Direction]) -> dict[CellKey, np.ndarray]:
-        each = {c.name: scorers[c.name].falls([c.edits(kind, direction) for direction in tried]) for c in conditions}
-        return {(name, b): fall for name, by_behaviour in each.items() for b, fall in by_behaviour.items()}
-
     null: dict[Kind, dict[str, dict[Kind, NullRecord]]] = {}
     with plain.reporter.task("permuted-label null under the line", rule.n * len(directions)) as advance:
         for (kind, real), own in zip(directions.items(), conditions, strict=True):
             screened = bool(real.provenance.get("screened"))
             sampler = NullDirectionSampler(own.loaded, kind, own.onsets, screened=screened)
-            parts = in_parts(sampler.samples.permutations(rng, rule.n))
-            observed = {cell: float(fall[0]) for cell, fall in falls(kind, [real]).items()}
-
-            def measured(
-                parts: Sequence[Bool[np.ndarray, "draws samples"]] = parts,
-                kind: Kind = kind,
-                sampler: NullDirectionSampler = sampler,
-            ) -> Iterator[tuple[int, tuple[list[Direction], dict[CellKey, np.ndarray]]]]:
-                for place, part in enumerate(parts):
-                    drawn = sampler.of_labellings(part)
-                    yield place, (drawn, falls(kind, drawn))
-
+            labellings = sampler.samples.permutations(rng, rule.n)
+            observed = {cell: float(fall[0]) for cell, fall in effects.falls(kind, [real]).items()}
+            measured, n_labellings = _measured_draws(sampler, labellings, effects, kind), sampler.samples.n_labellings
             drawn, of = list[Direction](), dict[CellKey, NullRecord]()
-            for part, of in sequential_null(measured(), observed, sampler.samples.n_labellings, rule):
+            for part, of in sequential_null(measured, observed, n_labellings, rule):
                 advance(len(part))
                 drawn += part
                 if all(record.settled for record in of.values()):
@@ -254,13 +270,12 @@ def _nulls(
     return null, drawn
 
 
-def _scorer(condition: RunCondition, most: int) -> OnsetEffects:
-    """Return the measurement on some of each behaviour's decliners, where onset prefixes are known."""
-    loaded, rng = condition.loaded, named_rng(condition.loaded.config.seed, "onset decliners", condition.name)
-    behaviours: tuple[Kind, ...] = KINDS if condition.name == LINE else ("normative",)
-    rows = {b: condition.decliners(b) for b in behaviours if not condition.onsets.lacking(ACTION_OF[b])}
-    some = {b: np.sort(rng.permutation(own)[:most]) for b, own in rows.items() if len(own)}
-    return OnsetEffects(loaded.model, loaded.rendered, some, condition.onsets)
+def _measured_draws(
+    sampler: NullDirectionSampler, labellings: Bool[np.ndarray, "draws samples"], effects: CellEffects, kind: Kind
+) -> Iterator[tuple[int, MeasuredDraws[CellKey]]]:
+    for place, part in enumerate(in_parts(labellings)):
+        drawn = sampler.of_labellings(part)
+        yield place, (drawn, effects.falls(kind, drawn))
 
 
 # -- transfer: added without the line ----------------------------------------------------------------------------------

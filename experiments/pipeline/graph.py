@@ -78,7 +78,7 @@ STAGES = tuple(  # each after those it reads
             "elicited",
             "effects elicit",
             "seed measuring elicit one-or-two",
-            "stages/elicited.json outcomes.parquet/elicited.parquet",
+            "stages/elicited.json outcomes.parquet/elicited.parquet elicited/directions.safetensors",
         ),
         ("dissociate", "effects elicited", "verdict", "stages/dissociate.json"),
         (

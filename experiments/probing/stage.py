@@ -40,11 +40,7 @@ def probe(loaded: LoadedRun) -> None:
     rows = [row for read_probe in read_probes.values() for row in read_probe.rows]
     chosen = {kind: written.chosen for kind, written in writes.items()}
     write_parquet([row.model_dump() for row in rows], loaded.file("probes.parquet"))
-    traced_to = ("model", "revision", "weights", "tokenizer", "template", "prompts")
-    provenance = {name: getattr(store.identity, name) for name in traced_to}
-    provenance |= {"cast_weights": loaded.model.cast_fingerprint(), "seed": loaded.config.seed}
-    traced = [replace(direction, provenance=provenance | dict(direction.provenance)) for direction in directions]
-    save_directions(traced, loaded.file("directions.safetensors"))
+    save_directions([traced(loaded, direction) for direction in directions], loaded.file("directions.safetensors"))
     draw_grids(rows, list(read_probes), loaded.directory)
     geometry = measured_geometry(loaded, read_probes, chosen, {kind: w.at_position() for kind, w in writes.items()})
     geometry.write(loaded.file("stages/geometry.json"))
@@ -66,6 +62,14 @@ def probe(loaded: LoadedRun) -> None:
         },
         unspoken=reading_without_saying(loaded),
     ).write(loaded.file("stages/probe.json"))
+
+
+def traced(loaded: LoadedRun, direction: Direction) -> Direction:
+    """Return a direction with what it was fitted on: the model, its weights and template, the prompts, the seed."""
+    identity, names = loaded.store.identity, ("model", "revision", "weights", "tokenizer", "template", "prompts")
+    provenance = {name: getattr(identity, name) for name in names}
+    provenance |= {"cast_weights": loaded.model.cast_fingerprint(), "seed": loaded.config.seed}
+    return replace(direction, provenance=provenance | dict(direction.provenance))
 
 
 def context_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:

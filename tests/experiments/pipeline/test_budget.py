@@ -1,7 +1,7 @@
 """A run cut to fit a time: the least cuts that suffice, in the ladder's order, each with its cost in a sentence."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ from experiments.report.results import RunResults
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.config import QUESTIONS, BudgetConfig, RunConfig, load_config, with_value
-from experiments.run.corpus import divide
+from experiments.run.corpus import Corpus, divide
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -278,3 +278,49 @@ def test_the_questions_are_fitted_to_the_answers(
     assert set(fitted.ask) == {"word-or-intent", "dials"}  # there is time for all
     assert fitted.budget is not None
     assert "one-or-two is not begun: its power is 0%." in fitted.budget.left_out
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """Ten minutes of questions, and twenty more where abstentions are elicited."""
+
+    config: RunConfig
+    machine: None = None
+
+    def plan(self, *_: object, **__: object) -> SimpleNamespace:
+        elicited = self.config.elicit.when == "auto" and "one-or-two" in self.config.ask
+        return SimpleNamespace(minutes=lambda _: (0.0, 10.0 + 20.0 * elicited))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "limit", "abstains", "when"),
+    [
+        (60, None, False, "auto"),
+        (20, None, False, "never"),  # rather nothing elicited than a question left out
+        (60, 12, False, "never"),  # too few uncertain prompts, even if half of them were abstained from
+        (20, 12, True, "auto"),  # a model that abstains by itself is not asked
+    ],
+)
+def test_what_a_budget_has_no_time_or_power_for_is_not_elicited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, limit: int | None, abstains: bool, when: str
+) -> None:
+    monkeypatch.setattr("experiments.pipeline.budget.planned_run", lambda config, *_: PlannedRun(config))
+    cut = BudgetConfig(minutes=minutes, of="", left_out=())
+    inputs = RunInputs(load_config(QUICK).model_copy(update={"budget": cut, "ask": QUESTIONS[:1]}), tmp_path)
+    if limit is not None and not abstains:
+        few = np.flatnonzero(inputs.corpus.uncertain)[limit:]
+        rows = np.setdiff1d(np.arange(len(inputs.corpus)), few)
+        some = [inputs.prompts[row] for row in rows]
+        given = {"prompts": some, "corpus": Corpus(tuple(some), inputs.corpus.groups[rows], inputs.corpus.part[rows])}
+        inputs.__dict__ |= given
+    actions = np.where(inputs.corpus.harmful, "refuse", "answer").astype(object)
+    actions[inputs.corpus.uncertain & (np.arange(len(actions)) % 2 == 0) & abstains] = "abstain"
+    inputs.__dict__["behaviour"] = Behaviour(inputs.corpus, actions, np.zeros(len(actions), dtype=bool))
+    fitted = fit_questions(inputs, "report", Reporter(quiet=True))
+    assert (fitted.elicit.when, fitted.ask) == (
+        when,
+        QUESTIONS[:1] if (minutes, abstains) != (20, True) else fitted.ask,
+    )
+    assert fitted.budget is not None
+    said = "No system line elicits abstentions, so that there is no verdict on those." in fitted.budget.left_out
+    assert said == (when == "never")
