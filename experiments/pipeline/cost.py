@@ -101,18 +101,18 @@ def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
 
 
 def _elicited(config: RunConfig, size: RunSize) -> list[Step]:
-    """Return the cost of both directions in three cells, if half of the prompts under the line are declined."""
+    """Return the cost of both directions in three cells, with every prompt declined that is to be, usually a half."""
     given, asked, n = config.dissociate, config.elicit, size.elicited
     if not n or asked.when == "never":
         return []
     rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
     usual, one, candidates = round(rule.mean_draws(BEYOND)), given.n_selection, _candidates(config, size)
     tried, kept = one * candidates, min(KEPT, candidates)
-    onset, declined = 3 * given.n_onset, n // 2
+    onset, declined = 3 * given.n_onset, 2 * (2 * n // 3) + n // 3  # of uncertain, twins and harmful, a third each
     added = 2 * asked.n_transfer * (1 + asked.n_null_transfer)
     return [
         *_choosing("direction under the line: ", "bypass and induce", 2 * tried, config),
-        Step("declines under the line", completions=2 * declined + size.declinable, settings=2, kept=True),
+        Step("declines under the line", completions=declined, usual_completions=declined // 2, settings=2, kept=True),
         *_choosing("other half under the line: ", "bypass and induce", 2 * tried, config, least=2 * one * kept),
         *_choosing(
             "null under the line: ", "bypass and induce", 2 * rule.n * tried, config, least=2 * usual * one * kept

@@ -85,7 +85,7 @@ def test_of_a_measured_model_the_range_is_at_most_a_factor_of_two(config: str, k
 def test_a_model_that_declines_in_fewer_ways_takes_less() -> None:
     config, size = load_config(ROOT / "configs/quickstart.yaml"), RunSize(1840, 48.0, 1840, 500, 120, 48.0, 24, 1)
     cost = [tokens(steps(config, replace(size, kinds=kinds), "report"), size, 24) for kinds in (0, 1, 2)]
-    assert 3 * cost[0] < cost[1] < 0.7 * cost[2]
+    assert 2 * cost[0] < cost[1] < 0.7 * cost[2]  # a dial says an answer of the user where the model never declines
 
 
 def test_a_run_that_does_not_fit_is_reported_with_a_remedy() -> None:
