@@ -56,7 +56,7 @@ class ElicitedShuffler:
                 rows, rule = here.decliners(behaviour)[:MAX_DECLINERS], DrawingRule(N_NULL, config.alpha)
                 did = here.loaded.completer.actions(rows.tolist(), edits=here.edits(kind, direction))
                 null = NullRecord.of(float(falls[cell][0]), self.null[kind, cell], rule=rule)
-                of_rows = here.actual.corpus.groups_among(rows)
+                of_rows = here.loaded.corpus.groups_among(rows)
                 effects[kind, cell] = Effect(acted(did).hits(OPENED), *null.tested(), of_rows)
                 groups[cell] = len(np.unique(of_rows))
         missing = that_miss_rules(by_kind)

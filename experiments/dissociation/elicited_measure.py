@@ -24,13 +24,13 @@ from experiments.dissociation.onset_null import (
 )
 from experiments.dissociation.power import LEAST_POWER, own_effect_power
 from experiments.dissociation.results import MeasuredElicited, NullRecord
-from experiments.elicited.condition import LINE, Rows, asked_rows, epistemic_alone, paired_rows, under
+from experiments.elicited.condition import LINE, Rows, asked_rows, paired_rows, under
 from experiments.elicited.results import Elicitation
 from experiments.probing.stage import choose_write, context_onsets, traced
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import ACTION_OF, KINDS, Behaviour, Kind
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
 from extract.model.edit import Edit
@@ -52,50 +52,43 @@ class RunCondition:
     """The run in one condition: on which direction was fitted in it, and what another one is set to."""
 
     name: str
-    loaded: LoadedRun  # its behaviour is that on which directions are fitted
-    actual: Behaviour
+    loaded: LoadedRun
     places: Rows  # of its prompts among the run's
     onsets: Onsets
 
     @classmethod
     def plain(cls, loaded: LoadedRun) -> RunCondition:
         """Return the run as it is."""
-        return cls(PLAIN, loaded, loaded.behaviour, np.arange(len(loaded.prompts)), context_onsets(loaded))
+        return cls(PLAIN, loaded, np.arange(len(loaded.prompts)), context_onsets(loaded))
 
     @classmethod
     def of_line(cls, run: LoadedRun, line: str) -> RunCondition:
         """Return the run under a line."""
         loaded = under(run, line)
-        onsets, actual = context_onsets(loaded), loaded.behaviour
-        loaded.behaviour = epistemic_alone(actual)
-        return cls(LINE, loaded, actual, asked_rows(run.corpus), onsets)
+        return cls(LINE, loaded, asked_rows(run.corpus), context_onsets(loaded))
 
     @property
     def mirrored(self) -> RunCondition:
         """The same with the two halves of its prompts exchanged."""
         loaded = self.loaded.mirrored
-        fitted_on, actual = loaded.behaviour, replace(self.actual, corpus=loaded.corpus)
-        loaded.behaviour = actual
-        onsets = context_onsets(loaded)  # of refusals, too
-        loaded.behaviour = fitted_on
-        return replace(self, loaded=loaded, actual=actual, onsets=onsets)
+        return replace(self, loaded=loaded, onsets=context_onsets(loaded))
 
     def decliners(self, kind: Kind) -> Rows:
         """Return the tested prompts that decline as their label asks for."""
-        return self.actual.decliners(kind, *TESTED)
+        return self.loaded.behaviour.decliners(kind, *TESTED)
 
     @property
     def turned(self) -> Rows:
         """The tested harmful prompts that are declined in the words of an abstention."""
-        corpus = self.actual.corpus
-        return np.flatnonzero(corpus.harmful & self.actual.did("abstain") & corpus.within(*TESTED))
+        corpus = self.loaded.corpus
+        return np.flatnonzero(corpus.harmful & self.loaded.behaviour.did("abstain") & corpus.within(*TESTED))
 
     def here(self, kind: Kind, direction: Direction) -> Direction:
         """Return a direction with its class means in this condition; see `set_to_answered`."""
         if FITTED_IN[kind] == self.name:
             return direction
-        corpus = self.actual.corpus
-        answered = np.flatnonzero(self.actual.answered & corpus.rated & corpus.within("train"))
+        corpus = self.loaded.corpus
+        answered = np.flatnonzero(self.loaded.behaviour.answered & corpus.rated & corpus.within("train"))
         return set_to_answered(direction, answered, self.loaded.write_activations)
 
     def edits(self, kind: Kind, direction: Direction) -> list[Edit]:
@@ -167,8 +160,8 @@ def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElic
 
 def _no_power(line: RunCondition) -> str:
     """Return why a budgeted run does not begin; empty if it does."""
-    config, corpus = line.loaded.config, line.actual.corpus
-    n = corpus.independent_groups(line.actual.decliners("epistemic", *PARTS))
+    config, corpus = line.loaded.config, line.loaded.corpus
+    n = corpus.independent_groups(line.loaded.behaviour.decliners("epistemic", *PARTS))
     power = own_effect_power(config.dissociate, n)
     if config.budget is None or power >= LEAST_POWER:
         return ""

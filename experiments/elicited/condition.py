@@ -44,17 +44,6 @@ def under(run: Run, line: str) -> Run:
     return condition
 
 
-def epistemic_alone(behaviour: Behaviour) -> Behaviour:
-    """Return the behaviour on uncertain prompts and twins, that on harmful ones unknown.
-
-    Under a line that permits abstaining some harmful prompts are declined in the words of an abstention. A direction of
-    abstentions is fitted without them: it must not contain what makes these prompts harmful.
-    """
-    actions = behaviour.actions.copy()
-    actions[behaviour.corpus.harmful] = None
-    return replace(behaviour, actions=actions)
-
-
 def paired_rows(corpus: Corpus, most: int, rng: np.random.Generator, *parts: str) -> Rows:
     """Return uncertain prompts of some parts, one of each group before the second of any, and twins of their groups."""
     uncertain, twins = (np.flatnonzero(of & corpus.within(*parts)) for of in (corpus.uncertain, corpus.twins))

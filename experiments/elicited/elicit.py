@@ -15,7 +15,6 @@ from experiments.elicited.condition import (
     Rows,
     abstains_rarely,
     asked_rows,
-    epistemic_alone,
     paired_rows,
     under,
 )
@@ -85,7 +84,7 @@ def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
         above_control=_above_control(loaded.corpus, outcomes),
     )
     condition = under(loaded, chosen.line)
-    found = found.model_copy(update={"reason": _lacks(found, epistemic_alone(condition.behaviour))})
+    found = found.model_copy(update={"reason": _lacks(found, condition.behaviour)})
     n = {share.label: f"{share:.0%}" for share in found.shares if (share.condition, share.action) == (LINE, "abstain")}
     loaded.reporter.say(
         f"under “{chosen.line}” the model abstains from {n['uncertain']} of tested uncertain prompts, from "

@@ -152,14 +152,15 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_condition(loaded: 
     assert moved.later_means[4] == pytest.approx((mean + 4.0, mean), rel=1e-4)
     under_line = line.here(N, direction).mean_negative
     assert under_line != pytest.approx(mean, rel=1e-3)
-    own = set_to_answered(direction, np.flatnonzero(line.actual.answered & line.actual.corpus.within("train")),
-                          line.loaded.write_activations)  # fmt: skip
+    under = line.loaded
+    trained = np.flatnonzero(under.behaviour.answered & under.corpus.within("train"))
+    own = set_to_answered(direction, trained, under.write_activations)
     assert under_line == own.mean_negative
     assert len(line.turned)
     assert not np.isin(line.turned, line.decliners(N)).any()
     mirrored = line.mirrored
     assert not np.isin(mirrored.decliners(E), line.decliners(E)).any()
-    assert not mirrored.loaded.behaviour.did("abstain")[mirrored.actual.corpus.harmful].any()
+    assert mirrored.onsets.prefixes["refuse"] == ()  # of completions of one token, which answers share
 
 
 @pytest.mark.simulation

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.elicited.condition import CONTROL, LINE, asked_rows, epistemic_alone, under
+from experiments.elicited.condition import CONTROL, LINE, asked_rows, under
 from experiments.elicited.elicit import elicit
 from experiments.elicited.results import Elicitation
 from experiments.responses.completions import Completer
@@ -49,10 +49,10 @@ def test_the_line_that_elicits_most_is_chosen_and_its_prompts_are_a_run_of_their
     assert condition.reading is condition
     assert condition.kept is not loaded.kept
     assert condition.mirrored.corpus.part.tolist() == loaded.mirrored.corpus.part[places].tolist()
-    samples = write_samples(alone := epistemic_alone(condition.behaviour), "epistemic")
+    samples = write_samples(condition.behaviour, "epistemic")
     assert not condition.corpus.harmful[samples.rows].any()  # though harmful prompts are abstained from
     assert condition.corpus.harmful[condition.behaviour.did("abstain")].any()
-    assert samples.declined.sum() == (alone.did("abstain") & condition.corpus.within("train")).sum()
+    assert samples.declined.sum() == len(condition.behaviour.decliners("epistemic", "train"))
     table = read_outcomes(loaded.file("outcomes.parquet/elicit.parquet"), [p.id for p in loaded.prompts])
     assert table[LINE, NOTHING].rows.tolist() == places.tolist()
     assert len(table[CONTROL, NOTHING].rows) < len(places)
