@@ -82,7 +82,8 @@ def accommodation_estimates(record: AccommodationRecord) -> Iterator[tuple[str, 
         yield f"{name.replace('_', ' ')}: accommodated", construction.outcomes["accommodated"], ".1%"
         yield f"{name.replace('_', ' ')}, known: accommodated", construction.if_known["accommodated"], ".1%"
     for name, variant in record.variants.items():
-        yield f"{name}: accommodated", variant.outcomes["accommodated"], ".1%"
+        for outcome in ("corrected", "accommodated", "declined"):
+            yield f"{name}: {outcome}", variant.outcomes[outcome], ".1%"
         yield f"{name}: change to the plain question", variant.change, ".1%"
         yield f"{name}: change, of known pairs", variant.change_if_known, ".1%"
 
