@@ -43,11 +43,11 @@ def _line_sentence(given: Elicitation) -> str:
 
 def _transfers(found: tuple[TransferEffect, ...]) -> str:
     what = {"abstain": "abstained from", "decline": "declined in whatever words"}
-    parts = (
-        f"has {_points(of)} points more of uncertain prompts than of twins {what[of.action]}"
-        + ("" if of.p_null is None else f" (p = {p_text(of.p_null)} against {of.n_null} permuted ones)")
-        for of in found
-    )
+    parts = []
+    for of in found:
+        against = "" if of.p_null is None else f"; p = {p_text(of.p_null)} against {of.n_null} permuted ones"
+        gained = f"gained {of.uncertain:.0%} and {of.twins:.0%}{against}"
+        parts.append(f"has {_points(of)} points more of uncertain prompts than of twins {what[of.action]} ({gained})")
     return ", and ".join(parts)
 
 

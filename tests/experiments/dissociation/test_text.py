@@ -90,7 +90,7 @@ def test_what_a_line_elicits_is_said_once_with_its_cells_and_its_transfer(basis:
         "Under “Say so.” (3 tokens; its control, “Be kind.”, has 3) the model abstains from 98% [90%, 100%] of tested"
     )
     for text in (said, "plain refusals", "refusals under the line", "harmful, abstained from under the line",
-                 "has 98 [90, 100] points more of uncertain prompts than of twins declined in whatever words (p = ",
+                 "98 [90, 100] points more of uncertain prompts than of twins declined in whatever words (gained 30%",
                  "98 [90, 100] points more of the uncertain ones"):  # fmt: skip
         assert text in page, text
     assert ("elicited by a system line: of line" in page) == (basis != "elicited")  # else it is the verdict's sentence
