@@ -81,10 +81,11 @@ class Run:
     def unspoken(self) -> pd.DataFrame:
         """What is read of uncertain prompts and not said: a row a category, with 95 % limits and n; `all` first.
 
-        AUROC against their twins (`auroc`) and against the twins that the model knows (`auroc_known`), by nested folds;
-        shares `abstained`, `abstained_under_line` (NaN where no line was tried), `silent`, and `known` of the twins.
+        AUROC by nested folds against their twins (`auroc`; `auroc_own`: by a probe of the category alone), against
+        those that the model knows (`auroc_known`); shares `abstained`, `abstained_under_line` (NaN where no
+        line was tried), `silent`, and `known` of the twins.
         """
-        names = "auroc auroc_known abstained abstained_under_line silent known".split()
+        names = "auroc auroc_own auroc_known abstained abstained_under_line silent known".split()
         rows = {
             one.category: {
                 (name, part): getattr(getattr(one, name) or NO_ESTIMATE, field)

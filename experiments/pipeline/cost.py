@@ -186,7 +186,8 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     positions = config.extract.positions or range(size.positions + 1)  # and the mean over the instruction
     loci = _n_layers(config, size) * len(positions)
     tried = 2 * size.kinds * _candidates(config, size) * config.dissociate.n_selection  # and with permuted labels
-    nested = min(MOST_LAYERS, _n_layers(config, size)) * len(POSITIONS)  # of two contrasts, as long as all at one fold
+    # Nested folds of two contrasts take as long as all contrasts at one fold, those of single categories half as long.
+    nested = 3 * min(MOST_LAYERS, _n_layers(config, size)) * len(POSITIONS) // 2
     return [
         _fits("read probes", loci, size),
         _fits("reads by nested folds", nested, size),

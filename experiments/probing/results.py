@@ -212,7 +212,8 @@ class CategoryReading(Record):
     """What is read, and what is said, of the uncertain prompts of one category and their twins; n of each."""
 
     category: str
-    auroc: Estimate  # uncertain against their twins
+    auroc: Estimate  # uncertain against their twins, by the probe of all categories
+    auroc_own: Estimate = NO_ESTIMATE  # the same by a probe fitted to this category alone
     auroc_known: Estimate  # against those twins that the model knows
     abstained: Estimate
     abstained_under_line: Estimate | None = None  # where a system line that permits it was tried

@@ -169,7 +169,8 @@ def unspoken_sentence(reads: UnspokenReads) -> str:
     """Return how many twins are known, and what silence is counted by; or why nothing was read."""
     if not reads.categories:
         return f"not read, {reads.reason}" if reads.reason else ""
-    every = reads.categories[0]
+    every, own = reads.categories[0], [one for one in reads.categories if one.auroc_own.known]
+    alone = ", ".join(f"{one.category.replace('_', ' ')} {one.auroc_own:.2f}" for one in own)
     asked, right = every.known.n or 0, reads.lost.n or 0
     known = f"of {asked} twins with a known answer the model gets {right} right"
     if not right:
@@ -179,6 +180,7 @@ def unspoken_sentence(reads: UnspokenReads) -> str:
     return (
         f"{known}{wide}; {held}silent: answered firmly though read above the threshold that loses at most {LOST:.0%} "
         f"of other pairs' right answers (it loses {reads.lost:.0%} of those left out)"
+        + (f"; by probes of one category alone: {alone}" if own else "")
     )
 
 

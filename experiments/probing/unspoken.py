@@ -8,7 +8,8 @@ count of known facts, and not the threshold of silence, has them (METHODS, Untou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,17 +19,19 @@ from scipy.stats import binom
 from experiments.probing.read_probes import StoredLoci, label_contrasts
 from experiments.probing.results import ALL, LOST, MOST_LAYERS, POSITIONS, CategoryReading, UnspokenReads
 from experiments.responses.loaded_run import LoadedRun
+from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import fit_platt
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus_by_fold
 from probes.grid.solver import fit_logistic_batch
-from probes.statistics.intervals import NO_RATE, Estimate
+from probes.statistics.intervals import NO_ESTIMATE, NO_RATE, Estimate
 from probes.statistics.metrics import LEAST_OF_CLASS, auroc_within
 from scoring.rates import RATES, grouped_rate
 
 FOLDS = 4
+LEAST_OWN = 20  # uncertain prompts that a category needs for a probe of its own
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,11 @@ def nested_reads(
     seed: int,
     device: str,
     progress: Callable[[], None] = lambda: None,
+    most_layers: int = MOST_LAYERS,
 ) -> list[NestedReads]:
     """Read every sample of some contrasts by nested folds; ValueError: a contrast has too few groups for them."""
     layers, positions = (
-        layers_read(store.layers),
+        layers_read(store.layers, most_layers),
         [p for p in POSITIONS if p in store.positions] or [store.positions[0]],
     )
     present = np.array([store.present[store.positions.index(p)] for p in positions])
@@ -145,10 +149,35 @@ def reading_without_saying(loaded: LoadedRun) -> UnspokenReads:
             normative, epistemic = nested_reads(*given, progress=lambda: advance(1))
     except ValueError as error:
         return UnspokenReads(reason=str(error))
-    return unspoken_reads(loaded, normative, epistemic)
+    return unspoken_reads(loaded, normative, epistemic, own_reads(loaded, epistemic.contrast))
 
 
-def unspoken_reads(loaded: LoadedRun, normative: NestedReads, epistemic: NestedReads) -> UnspokenReads:
+def own_reads(loaded: LoadedRun, contrast: Contrast) -> dict[str, Estimate]:
+    """Return the AUROC of a probe of each category's own pairs, of those that have enough for nested folds."""
+    reading, found = loaded.reading, dict[str, Estimate]()
+    category = category_of_pair(contrast, reading.prompts)
+    for name in sorted(set(category) - {""}):
+        rows = np.flatnonzero(category == name)
+        if contrast.y[rows].sum() < LEAST_OWN:
+            continue
+        columns = (column[rows] for column in (contrast.rows, contrast.y, contrast.groups, contrast.part))
+        with suppress(ValueError):  # too few groups
+            given = reading.store, [Contrast(name, *columns)], loaded.config.seed, loaded.probe_device
+            (reads,) = nested_reads(*given, most_layers=MOST_LAYERS // 2)
+            found[name] = reads.auroc(np.ones(len(rows), dtype=bool))
+    return found
+
+
+def category_of_pair(contrast: Contrast, prompts: Sequence[Prompt]) -> Shaped[np.ndarray, " samples"]:
+    """Return the category of each sample, of a twin that of its uncertain prompt; "" where there is none."""
+    own = [prompts[row].category or "" for row in contrast.rows]
+    of_pair = {prompts[row].pair: own[k] for k, row in enumerate(contrast.rows) if contrast.y[k] and prompts[row].pair}
+    return np.array([of_pair.get(prompts[row].pair, own[k]) for k, row in enumerate(contrast.rows)], dtype=object)
+
+
+def unspoken_reads(
+    loaded: LoadedRun, normative: NestedReads, epistemic: NestedReads, own: Mapping[str, Estimate] | None = None
+) -> UnspokenReads:
     """Count what is read and what is said of it; completions are those of the run, reads of all its prompts."""
     contrast, prompts = epistemic.contrast, loaded.reading.prompts
     behaviour, place = loaded.behaviour, {int(row): k for k, row in enumerate(loaded.answered)}
@@ -157,9 +186,7 @@ def unspoken_reads(loaded: LoadedRun, normative: NestedReads, epistemic: NestedR
     right = ~contrast.y & np.array([k >= 0 and bool(behaviour.correct[k]) for k in at])
     judged = np.array([did is not None for did in action])
     firm = contrast.y & np.isin(action.astype(str), sorted(RATES["overconfidence"][1]))
-    own = np.array([prompts[row].category or "" for row in contrast.rows], dtype=object)
-    of_pair = {prompts[row].pair: own[k] for k, row in enumerate(contrast.rows) if contrast.y[k] and prompts[row].pair}
-    category = np.array([of_pair.get(prompts[row].pair, own[k]) for k, row in enumerate(contrast.rows)], dtype=object)
+    category = category_of_pair(contrast, prompts)
     checked = judged & ~contrast.y & np.array([prompts[row].answer is not None for row in contrast.rows])
     groups = contrast.groups
 
@@ -168,6 +195,7 @@ def unspoken_reads(loaded: LoadedRun, normative: NestedReads, epistemic: NestedR
         return CategoryReading(
             category=name,
             auroc=epistemic.auroc(some),
+            auroc_own=(own or {}).get(name, NO_ESTIMATE),
             auroc_known=epistemic.auroc(some & (contrast.y | right)),
             abstained=grouped_rate((action == "abstain")[asked], groups[asked]),
             silent=silent_share(epistemic.probability, epistemic.fold, firm, right, asked, groups),

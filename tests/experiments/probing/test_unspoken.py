@@ -16,6 +16,7 @@ from experiments.probing.unspoken import (
     NestedReads,
     layers_read,
     nested_reads,
+    own_reads,
     silent,
     silent_share,
     threshold_that_loses,
@@ -65,18 +66,14 @@ def test_each_fold_is_read_by_a_probe_and_a_locus_chosen_without_it() -> None:
     found = reads.auroc(np.ones(120, dtype=bool))
     assert found.n == 120
     assert 0.9 < found.estimate < found.high
-    before = reads.probability[reads.fold == 0]
-    changed = store.X.copy()
-    changed[:, :, reads.fold == 0] += 100.0  # what a fold's own prompts are must not change how others' are read
-    (again,) = nested_reads(Store(changed), [contrast], 0, "cpu")  # type: ignore[arg-type]
-    assert not np.allclose(again.probability[reads.fold == 0], before)
-    own = np.flatnonzero(contrast.y)[:1]
-    flipped = contrast.y.copy()
-    flipped[contrast.groups == contrast.groups[own]] ^= True
-    relabelled = Contrast("epistemic", contrast.rows, flipped, contrast.groups, contrast.part)
-    (other,) = nested_reads(store, [relabelled], 0, "cpu")  # type: ignore[arg-type]
-    if np.array_equal(other.fold, reads.fold):
-        assert np.allclose(other.probability[own], reads.probability[own])  # nor its label, how it is read itself
+    own = contrast.groups == 7
+    flipped = Contrast("epistemic", contrast.rows, contrast.y ^ own, contrast.groups, contrast.part)
+    (other,) = nested_reads(store, [flipped], 0, "cpu")  # type: ignore[arg-type]
+    assert np.array_equal(other.fold, reads.fold)  # pairs have one of each label
+    assert np.allclose(
+        other.probability[own], reads.probability[own]
+    )  # how a pair is read does not depend on its labels
+    assert not np.allclose(other.probability, reads.probability)
 
 
 @pytest.mark.parametrize(("n", "layers"), [(24, [6, 9, 12, 15, 18, 21]), (2, [0, 1]), (1, [0]), (4, [1, 2, 3])])
@@ -170,6 +167,21 @@ def test_what_is_read_and_said_is_counted_by_category_of_the_pair() -> None:
     assert "under the line" not in table.columns
     line = every.model_copy(update={"abstained_under_line": every.abstained})
     assert "under the line" in unspoken_table(found.model_copy(update={"categories": (line, *categories)})).columns
+
+
+def test_a_category_has_a_probe_of_its_own_where_it_has_enough_pairs() -> None:
+    store, contrast = pairs(24, np.random.default_rng(0), 4.0, layers=1)
+    rows = [{"id": str(k), "text": str(k), "pair": str(contrast.groups[k]), "label": "uncertain" if y else "benign",
+             **({"category": "many" if k < 40 else "few"} if y else {})} for k, y in enumerate(contrast.y)]  # fmt: skip
+    reading = SimpleNamespace(store=store, prompts=[make_prompt(row, "here") for row in rows])
+    loaded: Any = SimpleNamespace(reading=reading, config=SimpleNamespace(seed=0), probe_device="cpu")
+    own = own_reads(loaded, contrast)
+    assert list(own) == ["many"]
+    assert own["many"].n == 40  # twins are of the category of their pair
+    assert own["many"].estimate > 0.9
+    counted_run, reads = counted({f"{kind}{i}": "answer" for i in range(12) for kind in "uk"}, {"k0"})
+    found = unspoken_reads(counted_run, reads, reads, {"a": own["many"]})
+    assert "by probes of one category alone: a " in unspoken_sentence(found)
 
 
 def test_a_model_that_knows_nothing_has_reads_and_no_silence() -> None:
