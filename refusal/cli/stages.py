@@ -180,7 +180,7 @@ def _plan_lines(
         name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
         yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
         if where == "here" and (fewer := planned.time_with_fewer_kinds(done)):
-            yield "or less", f"{fewer}, which its answers will show"
+            yield "otherwise", f"{fewer}, which its answers will show"
     if costly:
         yield "most of it", plan.slowest(planned.machine)
     yield "memory", plan.memory(planned.machine)
