@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from extract.atomic_write import write_jsonl
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from organisms.grading import (
+    WHOLE,
     PlantedModel,
     action,
     acts,
@@ -99,7 +100,7 @@ def grade(model: ChatModel, grammar: Grammar, rows: Sequence[HeldOutPrompt]) -> 
     """Measure every target of the specification on held-out prompts; NaN if they have no such case."""
     spec, examples = grammar.spec, [row.example for row in rows]
     organism = _planted_model(model, spec, examples)
-    responses = respond(organism)
+    responses = respond(replace(organism, max_new_tokens=WHOLE))
     plain = np.array([action(text) for text in responses])
     measured = (
         _behaviour(grammar, examples, responses, plain)

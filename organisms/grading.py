@@ -20,7 +20,7 @@ from organisms.grammar import OPENING, Example
 from organisms.interchange import coordinates, set_coordinates
 from organisms.mechanism import DECLINES, Facts, Mechanism, PlantedVariable, Truth
 
-MAX_NEW_TOKENS = 24
+WHOLE = 24  # tokens of the longest response of a grammar
 BATCH = 128
 ANGLES = np.linspace(0, np.pi, 12, endpoint=False)  # of directions in the plane of two planted vectors
 
@@ -37,7 +37,7 @@ class PlantedModel:
     rendered: tuple[Rendered, ...]
     deciding: tuple[Rendered, ...]  # the same up to the token that decides
     read_action: Callable[[str], str]  # of a response: refuse, abstain or answer
-    max_new_tokens: int = MAX_NEW_TOKENS  # as many as tell the actions apart
+    max_new_tokens: int = 8  # as many as tell the actions apart
 
     @cached_property
     def values(self) -> Bool[np.ndarray, "prompts k"]:
