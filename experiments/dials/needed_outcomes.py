@@ -176,7 +176,8 @@ def settle_dials(
     def over_refusal(table: Counterfactuals, risks: Risks) -> float:
         held_out = replace(policy, table=table).certification
         index, _ = choose_thresholds(allowed, risks, held_out, corpus, targets, seed)
-        return float(rates_of(allowed.at([index]), {"over_refusal": risks["over_refusal"]})["over_refusal"][0])
+        at = rates_of(allowed.at([index]), {"over_refusal": risks["over_refusal"]})
+        return float(comparable(at["over_refusal"])[0])
 
     questions = [
         *threshold_questions(policy, allowed, targets),

@@ -15,7 +15,15 @@ from experiments.dials.operating_point import Targets, reachable_costs, reachabl
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
 from experiments.dials.results import CHECKED, COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
-from experiments.dials.surface import Columns, Surface, added_mistakes, paired_changes, rates_of, test_columns
+from experiments.dials.surface import (
+    Columns,
+    Surface,
+    added_mistakes,
+    comparable,
+    paired_changes,
+    rates_of,
+    test_columns,
+)
 from experiments.dials.write import dial_writers
 from experiments.probing.read_probes import write_parquet
 from experiments.responses.loaded_run import LoadedRun
@@ -146,9 +154,8 @@ def _build_dials(
     ]
     write_table(table, [p.id for p in loaded.prompts], loaded.corpus.part.tolist(), loaded.file("table.jsonl"))
     write_parquet(_surface_rows(policy, thresholds, band), loaded.file("surface.parquet"))
-    over_refusal = float(
-        rates_of(Surface.over(table, [[tau] for tau in thresholds], band), policy.choice)["over_refusal"][0]
-    )
+    at = rates_of(Surface.over(table, [[tau] for tau in thresholds], band), policy.choice)
+    over_refusal = float(comparable(at["over_refusal"])[0])
     single = settle_one_dial(loaded, writers, policy, over_refusal)
     said = [generator.said[cell] for cell in enumerate(table.look_up(thresholds, band).tolist())]
     return dials, gain | tradeoff(loaded, policy, single, over_refusal), looked_up, said

@@ -19,6 +19,7 @@ from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
+from extract.chat.thinking import thinks
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
 from steering.actuator import Actuator, ActuatorRecord, OnsetBias, actuator_of
@@ -144,7 +145,8 @@ def _answer(loaded: LoadedRun, others: Collection[Kind]) -> dict[Kind, Writer]:
     It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
     """
     answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
-    if "epistemic" in others or answer is None:
+    thinking = np.mean([thinks(said.completion) for said in loaded.completions]) > 0.5
+    if "epistemic" in others or answer is None or thinking:  # an answer in place of the thought is another model's
         return {}
     ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]
     said = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])

@@ -50,8 +50,9 @@ class LoadedRun(RunInputs):
             return [self.reading.rendered[row] for row in self.answered]
         rendered = [render(self.model.tokenizer, prompt) for prompt in self.prompts]
         refuse_too_long(self.prompts, rendered, self.model.context)
-        for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
-            self.reporter.say(line)
+        if self.directory == self.of.directory:  # not again of the same prompts under a line
+            for line in remarks(self.prompts, rendered, merged=self.config.model.system == "merge"):
+                self.reporter.say(line)
         return rendered
 
     @cached_property

@@ -39,18 +39,19 @@ def test_it_finishes_and_reports_what_is_absent(random_run: Path) -> None:
     assert results["dissociation"]["verdict"] == "not_applicable"
     assert "refusal on harmful is absent" in results["dissociation"]["reasons"][0]
     assert results["triggers"]["verdict"] == "not_applicable"
-    assert results["dials_absent"] == ["normative", "epistemic"]
+    assert results["dials_absent"] == ["normative"]  # the epistemic one says an answer of the user's
     for kind, gate in results["could_have_answered"].items():
         assert not gate["applicable"]
         assert f"no {kind} write direction: " in gate["reason"]
     assert "planted" not in results
-    assert results["rates"]["before"] == results["rates"]["after"]
+    before, after = (results["rates"][when] for when in ("before", "after"))
+    assert after["uncertain_refused"] == before["uncertain_refused"]
     record = results["dissociation"]
     assert (list(record["side_effects"]), record["variants"], record["power"]) == (["none"], [], [])
     assert record["dependence"] is None
     page = (random_run / "report.html").read_text()
     assert "Not applicable" in page
-    assert "No normative and no epistemic dial could be built" in page
+    assert "No normative dial could be built" in page
 
 
 def test_the_command_alone_exits_with_code_2(random_run: Path, cli) -> None:  # type: ignore[no-untyped-def]

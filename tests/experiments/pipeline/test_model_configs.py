@@ -215,7 +215,7 @@ def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
     plain, thinking = found["qwen3-4b"], found["qwen3-4b-thinking"]
     assert plain["writes"]["normative"]["available"]
     assert plain["onsets"]["refuse"]["coverage"] == 1
-    assert plain["dials_absent"] == ["epistemic"]  # too few abstentions among so few prompts
+    assert plain["dials_absent"] == []  # with too few abstentions among so few prompts it says an answer
     assert thinking["dials_absent"] == ["normative", "epistemic"]
     assert "100% of the completions think first" in thinking["writes"]["normative"]["reason"]
     assert plain["dissociation"]["matrix"].keys() > {"none", "ablate_normative", "add_normative"}
