@@ -51,7 +51,7 @@ def test_times_are_paired_with_the_reference(monkeypatch: pytest.MonkeyPatch) ->
     speed["now"] = 0.5
     assert measure(["extraction"], 2) == fast
     assert fast["extraction.ratio_vs_bare_forward"] == [3.0, 3.0]
-    assert fast["store.ms_per_locus_128"] == [20.0, 20.0]
+    assert fast["extraction.memory_few_mb"] == [20.0, 20.0]
 
 
 def test_a_benchmark_that_cannot_run_is_left_out(
