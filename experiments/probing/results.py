@@ -209,7 +209,7 @@ class Geometry(Record):
 
 
 class CategoryReading(Record):
-    """What is read, and what is said, of the uncertain prompts of one category and their twins; n of each."""
+    """What is read of, and answered to, the uncertain prompts of one category and their twins; n of each."""
 
     category: str
     auroc: Estimate  # uncertain against their twins, by the probe of all categories

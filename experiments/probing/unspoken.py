@@ -123,7 +123,7 @@ def silent_share(
 
     The threshold is a quantile of the right answers, whose exact limits are two of them; with fewer than 51 it has no
     upper one, so that the share's lower limit is 0. The two are joined as in `combination` (MOVER): simulated coverage
-    is 96 to 99 % with 15 to 200 right answers (docs/probing.md).
+    is 95 to 98 % with 15 to 200 right answers (docs/probing.md).
     """
     share = grouped_rate(silent(probability, fold, firm, right)[among], groups[among])
     if not (share.known and right.any()):
@@ -178,7 +178,7 @@ def category_of_pair(contrast: Contrast, prompts: Sequence[Prompt]) -> Shaped[np
 def unspoken_reads(
     loaded: LoadedRun, normative: NestedReads, epistemic: NestedReads, own: Mapping[str, Estimate] | None = None
 ) -> UnspokenReads:
-    """Count what is read and what is said of it; completions are those of the run, reads of all its prompts."""
+    """Count what is read and how the model answers; completions are those of the run, reads of all its prompts."""
     contrast, prompts = epistemic.contrast, loaded.reading.prompts
     behaviour, place = loaded.behaviour, {int(row): k for k, row in enumerate(loaded.answered)}
     at = np.array([place.get(int(row), -1) for row in contrast.rows])  # among the answered prompts
