@@ -1,4 +1,4 @@
-"""Sentences and tables on abstentions that a system line elicits: the line, what it elicits, the three cells, the transfer."""
+"""Sentences and tables on elicited abstentions: the line, what it elicits, the three cells, the transfer."""
 
 from __future__ import annotations
 

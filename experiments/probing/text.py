@@ -147,7 +147,7 @@ def grid_cells(rows: Sequence[GridRow], contrast: str) -> list[Row]:
 
 
 def unspoken_table(reads: UnspokenReads) -> Table:
-    """Return what is read of uncertain prompts and how they are answered, a row a category; no rows if nothing is read."""
+    """Return what is read of uncertain prompts and how they are answered, a row a category; none if nothing is read."""
     line = any(one.abstained_under_line is not None for one in reads.categories)
     rows = [
         [
