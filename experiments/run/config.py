@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
+from extract.model.known_models import near_names
 from extract.model.loading_options import ModelConfig
 from extract.prompts.sources import PromptsConfig
 from extract.run_directory import is_run
@@ -297,7 +298,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 def _file(path: Path) -> Path:
     file = path / "config.yaml" if is_run(path) else resolve_shipped(path)
-    if not file.exists() and (near := nearest_yaml(path)):
+    if not file.exists() and (near := next(iter(near_names(str(path))), None) or nearest_yaml(path)):
         raise UserError(f"configuration not found: {path}; did you mean {near}?")
     return file
 
