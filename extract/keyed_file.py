@@ -16,7 +16,15 @@ from extract.errors import UserError
 
 def content_key(*parts: object) -> str:
     """Return a SHA-256 key of everything that a stored value depends on."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or None if there is no such file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class KeyedFile:

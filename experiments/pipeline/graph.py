@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from experiments.dials.results import FILES, TOKEN_READINGS
 from experiments.run.config import QUESTIONS, RunConfig, load_config
-from experiments.run.manifest import Manifest, file_hash, inputs_hash
+from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import on_another_model
 from experiments.side_effects.texts import text_hashes
 from extract.background import call_in_subprocess
 from extract.errors import UserError
+from extract.keyed_file import content_key, file_hash
 from extract.model.adapter import find_adapter
 from extract.model.known_models import known_model
 from extract.model.source import locate
@@ -149,7 +150,7 @@ def hash_inputs(config: RunConfig, stages: Sequence[Stage], *source: Any) -> dic
     hashed: dict[str, str] = {}
     for stage in in_order(stages, [stage.name for stage in stages]):
         sections = {name: _section(config, name) for name in stage.sections}
-        hashed[stage.name] = inputs_hash(source, sections, [hashed[name] for name in stage.reads])
+        hashed[stage.name] = content_key(source, sections, [hashed[name] for name in stage.reads])
     return hashed
 
 
@@ -221,7 +222,7 @@ def stage_states(
 
 def budgeted(config: RunConfig) -> str:
     """Return the hash that names the configuration before the cuts of a budget."""
-    return inputs_hash(config.model_dump(mode="json"))
+    return content_key(config.model_dump(mode="json"))
 
 
 def continued(config: RunConfig, directory: Path, minutes: float) -> RunConfig | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from experiments.run.run_lock import now
 from extract.atomic_write import write_json
 from extract.errors import UserError
+from extract.keyed_file import file_hash
 from extract.store.identity import has_its_shards
 
 
@@ -53,16 +53,3 @@ class Manifest:
 
     def describe(self, **facts: Any) -> None:
         write_json(self.path, self.read() | facts)
-
-
-def inputs_hash(*parts: Any) -> str:
-    """Return the SHA-256 of everything that a stage depends on."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def file_hash(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or None if there is no such file."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run.config import DissociateConfig
-from experiments.run.manifest import file_hash
 from extract.errors import UserError
+from extract.keyed_file import file_hash
 from extract.prompts.prompt import Prompt
 from extract.shipped import resolve_shipped
 from extract.yaml_file import read_yaml

@@ -6,8 +6,6 @@ statements before its first line, so that they apply to every call and its hash 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -19,6 +17,7 @@ from pydantic import JsonValue
 from transformers import PreTrainedTokenizerBase
 
 from extract.errors import UserError
+from extract.keyed_file import content_key
 
 Arguments = Mapping[str, JsonValue]  # a template's arguments by name
 System = Literal["keep", "merge"]  # of system messages
@@ -104,7 +103,7 @@ def template_identity(tokenizer: PreTrainedTokenizerBase) -> str:
     source = _source(tokenizer)
     dated = "strftime_now" in source or "date_string" in source
     parts = [source, tokenizer.special_tokens_map, {}, str(PINNED_DATE) if dated else None]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    return content_key(*parts)
 
 
 def _source(tokenizer: PreTrainedTokenizerBase) -> str:

