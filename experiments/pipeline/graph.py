@@ -48,12 +48,7 @@ STAGES = tuple(  # each after those it reads
             "seed prompts extract elicit one-or-two selection",
             "stages/elicit.json outcomes.parquet/elicit.parquet elicited/completions.jsonl elicited/activations.h5",
         ),
-        (
-            "uncertainty",
-            "respond",
-            "seed sampling",
-            "uncertainty.jsonl prompts_by_model.jsonl stages/uncertainty.json",
-        ),
+        ("uncertainty", "respond", "seed sampling", "uncertainty.jsonl prompts_by_model.jsonl stages/uncertainty.json"),
         (
             "trigger_measures",
             "extract respond",

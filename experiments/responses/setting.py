@@ -20,14 +20,7 @@ from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import (
-    SETTLED_EVERY,
-    CachedPrompts,
-    Settled,
-    decode_cached,
-    rows_of,
-    try_cache_prompts,
-)
+from extract.model.continuation import SETTLED_EVERY, CachedPrompts, Settled, decode_cached, rows_of, try_cache_prompts
 from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
 from extract.model.kept_prompts import KeptPrompts

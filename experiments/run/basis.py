@@ -10,16 +10,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool
 
-from experiments.run.behaviour import (
-    ACTION_OF,
-    KINDS,
-    MIN_BASELINE,
-    MIN_GROUPS,
-    Basis,
-    Behaviour,
-    Kind,
-    write_samples,
-)
+from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, MIN_GROUPS, Basis, Behaviour, Kind, write_samples
 from experiments.run.config import RunConfig
 from experiments.run.corpus import TESTED, Corpus
 from experiments.run.wording import points

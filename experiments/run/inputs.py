@@ -50,10 +50,7 @@ class RunInputs:
     def mirrored(self) -> Self:
         """This run with its two halves exchanged: prompts that directions are fitted on test those of the others."""
         other, corpus = copy.copy(self), self.corpus.mirrored
-        other.__dict__ |= {
-            "corpus": corpus,
-            "behaviour": replace(self.behaviour, corpus=corpus, by_label=frozenset()),
-        }
+        other.__dict__ |= {"corpus": corpus, "behaviour": replace(self.behaviour, corpus=corpus, by_label=frozenset())}
         return other
 
     @cached_property

@@ -48,11 +48,7 @@ def open_model(kind: type[AnyChatModel], config: ModelConfig) -> AnyChatModel:
     """Load a model as `load_model` does, into a class that may have more methods than `ChatModel`."""
     name, revision, device = config.name, config.revision, config.device
     own, tokenizer = load_tokenizer(
-        name,
-        revision=revision,
-        template=config.template,
-        template_args=config.template_args,
-        system=config.system,
+        name, revision=revision, template=config.template, template_args=config.template_args, system=config.system
     )
     folder = None if config.adapter is None else find_adapter(config.adapter)
     arguments = config.loading.arguments(name, device, adapted=folder is not None)

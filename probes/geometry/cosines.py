@@ -15,13 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.stats import t as student
 
-from probes.geometry.fitted_direction import (
-    FittedDirection,
-    PermutedP,
-    against_permuted,
-    check_same_locus,
-    shared_rows,
-)
+from probes.geometry.fitted_direction import FittedDirection, PermutedP, against_permuted, check_same_locus, shared_rows
 from probes.means import mean_weights
 from probes.statistics.intervals import NO_DIFFERENCE, Estimate, Number
 
