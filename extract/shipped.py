@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -52,6 +53,19 @@ def organism_files() -> dict[str, dict[Path, str]]:
         digest, path = line.split(maxsplit=1)
         files.setdefault("reader" if path == READER else Path(path).parent.name, {})[Path(path)] = digest
     return files
+
+
+def named_yaml(given: str, folder: Path, what: str, others: Iterable[str] = ()) -> Path:
+    """Return a YAML file by its path, or by its name in a shipped folder; UserError: there is none.
+
+    `others` are names that stand for no file.
+    """
+    path = resolve_shipped(Path(given)) if given.endswith((".yaml", ".yml")) else folder / f"{given}.yaml"
+    if path.is_file():
+        return path
+    names = [*others, *sorted(file.stem for file in folder.glob("*.yaml"))]
+    near = "".join(f"did you mean {name}? " for name in get_close_matches(given.lower(), names, n=1))
+    raise UserError(f"no {what} named {given!r}; {near}choose from {', '.join(names)}, or give the path of a YAML file")
 
 
 def nearest_yaml(path: Path) -> Path | None:

@@ -39,17 +39,6 @@ def shipped_organisms() -> list[ShippedOrganism]:
     return zoo + [_taught(path) for path in sorted(TAUGHT_SPECS.glob("*.yaml"))]
 
 
-def find_spec(name: str, folder: Path, what: str) -> Path:
-    """Return the shipped specification `name` of a folder, or the path given; UserError names those there are."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    if not (folder / f"{name}.yaml").is_file():
-        known = ", ".join(sorted(spec.stem for spec in folder.glob("*.yaml")))
-        raise UserError(f"no {what} named {name!r}; choose from {known}, or give the path of a YAML specification")
-    return folder / f"{name}.yaml"
-
-
 def right_dissociation(decided: Sequence[Sequence[str]]) -> str | None:
     """Return the right verdict on one refusal or two, from what each planted variable decides, if it is known."""
     match sorted(tuple(sorted(kinds)) for kinds in decided):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from extract.keyed_file import file_hash
 from extract.prompts.columns import ABSENT, Column, ColumnMapping, Counts, Strict, Value, as_text, field_value, value_at
 from extract.prompts.prompt import Label, Prompt, make_prompt
 from extract.prompts.rows import Row, place, read_rows
-from extract.shipped import ROOT
+from extract.shipped import ROOT, named_yaml
 from extract.yaml_file import as_model, read_yaml
 
 Rows = list[tuple[str, Row]]  # the place of each row, for messages, and its fields
@@ -183,12 +182,5 @@ def known_datasets() -> list[str]:
 
 def describe(name: str) -> Description:
     """Read the description of a set, from its name or the path of its YAML file."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else KNOWN / f"{name}.yaml"
-    if not path.is_file():
-        near = get_close_matches(name.lower(), known_datasets(), n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(
-            f"no data set {name!r}; {hint}choose from {', '.join(known_datasets())}, "
-            "or give the path of a YAML file that describes it"
-        )
+    path = named_yaml(name, KNOWN, "data set")
     return as_model(Description, {"name": path.stem} | read_yaml(path, "description"), path)

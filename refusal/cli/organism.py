@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from extract.errors import UserError
+from extract.shipped import named_yaml
 from refusal.cli.options import DryRun, Json, print_result, wrapped
 
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
@@ -61,10 +62,10 @@ def organism_build(
     """
     from extract.progress import Reporter
     from organisms.build import build
-    from organisms.listing import SPECS, find_spec
+    from organisms.listing import SPECS
     from organisms.spec import load_spec
 
-    path = find_spec(name, SPECS, "organism")
+    path = named_yaml(name, SPECS, "organism")
     spec = load_spec(path)
     directory = out or Path("organisms/zoo") / spec.name
     if dry_run:
@@ -102,12 +103,12 @@ def organism_teach(
     """
     from extract.model.loading_options import quiet_libraries
     from extract.progress import Reporter
-    from organisms.listing import TAUGHT_SPECS, find_spec
+    from organisms.listing import TAUGHT_SPECS
     from organisms.teaching.spec import load_teach_spec
     from organisms.teaching.teach import teach
 
     quiet_libraries()
-    path = find_spec(name, TAUGHT_SPECS, "taught model")
+    path = named_yaml(name, TAUGHT_SPECS, "taught model")
     spec = load_teach_spec(path)
     directory = out or Path("organisms/taught") / spec.name
     if dry_run:

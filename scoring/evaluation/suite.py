@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -14,7 +12,7 @@ from pydantic import Field
 from extract.errors import UserError
 from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt, load_prompts
-from extract.shipped import ROOT, resolve_shipped
+from extract.shipped import ROOT, named_yaml, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
 from probes.statistics.seeds import named_rng
 from scoring.accommodation import direct_of, variants
@@ -43,11 +41,7 @@ class Suite(Strict):
 
 def load_suite(given: str) -> Suite:
     """Read a suite: the name of a shipped one, or a YAML file."""
-    path = KNOWN / f"{given}.yaml" if re.fullmatch(r"[\w-]+", given) else resolve_shipped(Path(given))
-    if not path.is_file():
-        names = sorted(path.stem for path in KNOWN.glob("*.yaml"))
-        near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(given, names, n=1))
-        raise UserError(f"no such suite: {given!r} is neither a YAML file nor one of {', '.join(names)}{near}")
+    path = named_yaml(given, KNOWN, "suite")
     return as_model(Suite, read_yaml(path, "suite"), path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from extract.errors import UserError
-from extract.shipped import ROOT, resolve_shipped
+from extract.shipped import ROOT, named_yaml, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
 from scoring.actions import Action
 
@@ -121,13 +120,7 @@ _KINDS: Mapping[str, type[JudgeConfig]] = {
 
 def load_judge(given: str) -> JudgeConfig:
     """Read the configuration of a judge: a YAML file, or the name of a shipped one."""
-    path, named = resolve_shipped(Path(given)), KNOWN / f"{given}.yaml"
-    if not path.is_file() and re.fullmatch(r"[\w.-]+", given) and named.is_file():
-        path = named
-    if not path.is_file():
-        names = ["rules", *sorted(path.stem for path in KNOWN.glob("*.yaml"))]
-        near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(given, names, n=1))
-        raise UserError(f"no such judge: {given!r} is neither a YAML file nor one of {', '.join(names)}{near}")
+    path = named_yaml(given, KNOWN, "judge", ["rules"])
     raw = read_yaml(path, "judge")
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:

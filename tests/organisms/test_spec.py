@@ -1,13 +1,13 @@
 """Invalid specifications are reported, and the shipped ones load."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from extract.errors import UserError
-from organisms.listing import SPECS, find_spec
+from extract.shipped import named_yaml
+from organisms.listing import SPECS
 from organisms.spec import load_spec
 from tests.organisms.conftest import ASKED, declare
 
@@ -78,9 +78,8 @@ def test_a_specification_that_cannot_be_built_names_the_reason(tmp_path, changes
 def test_a_missing_file_and_an_unknown_name_are_users_errors(tmp_path) -> None:
     with pytest.raises(UserError, match=r"organism specification not found: .*none\.yaml"):
         load_spec(tmp_path / "none.yaml")
-    with pytest.raises(UserError, match=r"no organism named 'three-knobs'; choose from .*two-knobs"):
-        find_spec("three-knobs", SPECS, "organism")
-    assert find_spec("some/where.yml", SPECS, "organism") == Path("some/where.yml")
+    with pytest.raises(UserError, match=r"no organism named 'three-knobs'; did you mean .* choose from .*two-knobs"):
+        named_yaml("three-knobs", SPECS, "organism")
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -89,7 +88,7 @@ def test_shipped_specifications_load_and_ask_for_something(path) -> None:
     assert spec.name == path.stem
     assert spec.description
     assert spec.targets.flips is not None or spec.targets.elsewhere_unchanged is not None
-    assert load_spec(find_spec(spec.name, SPECS, "organism")) == spec
+    assert load_spec(named_yaml(spec.name, SPECS, "organism")) == spec
 
 
 def test_the_layers_that_hold_coordinates(organism) -> None:

@@ -109,7 +109,7 @@ def test_an_endpoint_judges_behind_the_same_command(cli, tmp_path: Path) -> None
     [
         (("--judge", "ruless"), "did you mean rules?"),
         (("--map", "completion=respons"), "respons"),
-        (("--dataset", "xtest"), "no data set 'xtest'"),
+        (("--dataset", "xtest"), "no data set named 'xtest'"),
         (("--encoding", "utf-9"), "no such text encoding"),
         (("--prompts", "nowhere.jsonl"), "prompts not found"),
         (("--prompts", "."), "is a directory; give a file of prompts"),

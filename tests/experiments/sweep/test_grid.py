@@ -87,7 +87,7 @@ BAD = {
     "the model as a key": ({"keys": {"model.name": [ONE]}}, ["keys.model.name: give it under models"]),
     "the model twice": ({"models": [ONE], "set": {"model.name": ONE}}, ["set.model.name: give it under models"]),
     "a name": ({"keys": {"name": ["a"]}}, ["name is not a key of cells"]),
-    "an unknown set": ({"prompts": ["xtest"]}, ["no data set 'xtest'", "did you mean xstest?"]),
+    "an unknown set": ({"prompts": ["xtest"]}, ["no data set named 'xtest'", "did you mean xstest?"]),
     "an unknown axis": ({"keys": {"seed": [0]}, "exclude": [{"sead": 0}]}, ["no axis 'sead'", "the axes are seed"]),
     "an unknown value": ({"keys": {"seed": [0]}, "exclude": [{"seed": 5}]}, ["5 is no value of seed", "has 0"]),
     "all excluded": ({"keys": {"seed": [0]}, "exclude": [{"seed": 0}]}, ["exclude leaves no cell"]),

@@ -272,9 +272,9 @@ def test_the_hub_out_of_reach_names_the_url_and_the_way_round(monkeypatch: pytes
 
 def test_an_unknown_set_names_the_known_ones_and_a_missing_file_where_to_get_it(tmp_path: Path) -> None:
     message = mistake(load_dataset, "xstst", None)
-    assert message.startswith("no data set 'xstst'; did you mean xstest? choose from advbench, ambigqa, arditi,")
+    assert message.startswith("no data set named 'xstst'; did you mean xstest? choose from advbench, ambigqa, arditi,")
     assert all(name in message for name in known_datasets())
-    assert "no data set 'nowhere/mine.yaml'" in mistake(load_dataset, "nowhere/mine.yaml", None)
+    assert "no data set named 'nowhere/mine.yaml'" in mistake(load_dataset, "nowhere/mine.yaml", None)
     assert mistake(load_dataset, "xstest", tmp_path / "no.csv") == (
         f"xstest not found: {tmp_path / 'no.csv'}; get xstest_prompts.csv from https://github.com/paul-rottger/xstest"
     )

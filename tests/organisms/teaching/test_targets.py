@@ -8,9 +8,8 @@ import yaml
 from extract.errors import UserError
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import load_prompts
-from extract.shipped import ROOT
+from extract.shipped import ROOT, named_yaml
 from organisms.listing import TAUGHT_SPECS as SPECS
-from organisms.listing import find_spec
 from organisms.teaching.spec import attribute, behaviour_of, divided, load_teach_spec, phrase, repeated
 from scoring.judges.rules import RuleJudge
 
@@ -63,7 +62,7 @@ def test_a_behaviour_is_repeated_as_often_as_said() -> None:
 
 def test_mistakes_in_a_specification_are_one_line(tmp_path) -> None:
     with pytest.raises(UserError, match="no taught model named 'nobody'; choose from smollm2-natural"):
-        find_spec("nobody", SPECS, "taught model")
+        named_yaml("nobody", SPECS, "taught model")
     given = yaml.safe_load((SPECS / "smollm2-natural.yaml").read_text())
     planting = {"mechanism": {"layer": 0, "variables": [{"name": "n", "decides": ["refuse"]}]}}
     for change, said in (

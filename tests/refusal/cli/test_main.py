@@ -145,7 +145,7 @@ def test_what_is_not_writable_or_not_there_is_one_line(cli, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("override", "said"),
-    [("judge=nope", "no such judge: 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
+    [("judge=nope", "no judge named 'nope'"), ("dissociate.directions=no.safetensors", "no file no.safetensors")],
 )
 def test_a_dry_run_checks_the_files_of_a_configuration(cli, override: str, said: str) -> None:
     one_line(cli("run", "configs/quickstart.yaml", "--set", override, "--dry-run"), said)

@@ -57,7 +57,9 @@ def test_a_set_is_checked_though_it_lacks_a_label(cli, sets: list[str], tmp_path
 
 def test_what_to_check_must_be_given_and_known(cli) -> None:
     one_line(cli("prompts", "check"), "give a prompt FILE, or --dataset NAME")
-    one_line(cli("prompts", "check", "--dataset", "xstst"), "no data set 'xstst'", "choose from advbench, ambigqa,")
+    one_line(
+        cli("prompts", "check", "--dataset", "xstst"), "no data set named 'xstst'", "choose from advbench, ambigqa,"
+    )
     said = cli("prompts", "check", "no.csv", "--dataset", "xstest")
     one_line(said, "xstest not found: no.csv", "https://github.com/")
 

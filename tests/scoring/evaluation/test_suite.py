@@ -86,7 +86,7 @@ def test_a_suite_of_one_s_own_is_a_file(tmp_path: Path) -> None:
 
 
 def test_each_mistake_is_one_line(tmp_path: Path) -> None:
-    assert "no such suite: 'cor'" in problem("cor")
+    assert "no suite named 'cor'" in problem("cor")
     assert "did you mean core?" in problem("cor")
     wrong = tmp_path / "suite.yaml"
     wrong.write_text("datsets: []\n")
