@@ -20,6 +20,7 @@ from experiments.responses.setting import Setting
 from experiments.run.completion_file import Completion, is_right
 from extract.atomic_write import write_jsonl
 from extract.progress import Advance, no_progress
+from steering.actuator import OnsetBias
 from steering.dial import decide
 from steering.gates import DECISIONS
 from steering.writer import ConstantGateWriter, Writer
@@ -96,15 +97,26 @@ class OutcomeGenerator:
     said: dict[tuple[int, int], Completion] = field(default_factory=dict)  # by row, and place of the outcome
 
     def start(self, probability: Sequence[Float[np.ndarray, " prompts"]]) -> Counterfactuals:
-        """Return a table without outcomes, but those of gates that all leave, which change nothing."""
+        """Return a table without outcomes, but those that are the plain completion.
+
+        These are of gates that leave, and of gates that permit by an onset bias where the plain completion begins with
+        none of its openings: a greedy choice stays the same where the score of another token is lowered.
+        """
         outcomes = reachable_outcomes(len(self.writers), dead_band=self.dead_band)
         shape = len(self.loaded.prompts), len(outcomes)
         names, read = tuple(name for name, _ in self.writers), np.stack(probability)
         actions, nothing = np.full(shape, None, dtype=object), np.zeros(shape, dtype=bool)
         table = Counterfactuals(names, outcomes, read, actions, nothing, nothing)
         for place, gates in enumerate(outcomes):
-            if not any(gates):
-                self.said |= {(row, place): said for row, said in enumerate(self.loaded.completions)}
+            writing = [writer.actuator for (_, writer), gate in zip(self.writers, gates, strict=True) if gate]
+            biases = [actuator for actuator in writing if isinstance(actuator, OnsetBias)]
+            if 1 not in gates and len(biases) == len(writing):
+                openings = [prefix for bias in biases for prefix in bias.prefixes]
+                self.said |= {
+                    (row, place): said
+                    for row, said in enumerate(self.loaded.completions)
+                    if not any(said.token_ids[: len(prefix)] in (prefix, prefix[:-1]) for prefix in openings)  # ended
+                }
         return self._with(table, self.said)
 
     def generate(

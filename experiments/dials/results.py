@@ -17,6 +17,7 @@ from steering.actuator import ActuatorRecord
 
 FILES = ("dials.safetensors", "completions_steered.jsonl", "table.jsonl", "surface.parquet", "stages/steer.json")
 TOKEN_READINGS = "token_readings.jsonl"
+COMPARED = 48  # validation prompts of each label, at most, on which ways to write are compared
 CHECKED = 48  # test prompts that are answered with the dials themselves too
 MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds them all
 LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
@@ -55,6 +56,18 @@ class DialResult(Record):
     opening: int = 0  # further directions that it sets to their answering means where it permits
     threshold: float
     band: float = 0.0
+
+
+class TriedWriter(Record):
+    """A way for the epistemic dial to write, on validation prompts; see `elicited_write`."""
+
+    name: Literal["direction", "openings", "answer"]
+    abstained: Share  # of uncertain prompts that it declines
+    declined: Share  # of benign prompts that it permits
+
+    @property
+    def loss(self) -> float:
+        return 1 - self.abstained.estimate + self.declined.estimate
 
 
 class KnownFacts(Record):
@@ -221,6 +234,7 @@ class SteerResult(Record):
     matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
     by_category: ByCategory | None = None  # where asked for
+    tried: list[TriedWriter] = []  # for an epistemic dial of a model that does not abstain by itself
     no_opening: str = ""  # why there are no further directions, where they are asked for
     as_looked_up: float | None = None  # share of CHECKED test prompts whose action with dials is the one in the table
 

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 
 from experiments.dials.by_category import Actions, choose_by_category
 from experiments.dials.counterfactuals import OutcomeGenerator, write_table
+from experiments.dials.elicited_write import with_epistemic
 from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
@@ -52,7 +53,7 @@ def steer(loaded: LoadedRun) -> None:
     chosen on both, with cross-fitted scores of training prompts. Thresholds are certified on the calibration part. All
     rates are reported on test, which is used for nothing else. Thresholds given by the configuration are kept.
     """
-    writers = dial_writers(loaded) if "dials" in loaded.config.ask else {}
+    writers, tried = with_epistemic(loaded, dial_writers(loaded)) if "dials" in loaded.config.ask else ({}, [])
     deepest = loaded.model.n_layers - 1  # where an onset bias has not written yet
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     every = loaded.reading
@@ -90,6 +91,7 @@ def steer(loaded: LoadedRun) -> None:
         "absent": [kind for kind in KINDS if kind not in writers and "dials" in loaded.config.ask],
         **_before_after(loaded, test, after),
         "no_opening": NO_OPENING if lacks_opening else "",
+        "tried": tried,
         **gain,
     }
     SteerResult.model_validate(result).write(loaded.file("stages/steer.json"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -25,6 +25,7 @@ from experiments.dials.results import (
     SteerResult,
     SystemLines,
     ThresholdCertificate,
+    TriedWriter,
     When,
 )
 from extract.table import Paragraph, Table
@@ -51,6 +52,11 @@ PANELS = ("uncertain_mistaken", "missed_harm")
 NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
 EDGES = (0.0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 1.0)  # closer where dials read most prompts
 LABEL = {"normative": "harmful", "epistemic": "uncertain"}  # the prompts that each dial declines
+WRITES = {
+    "direction": "the direction of elicited abstentions",
+    "openings": "their openings",
+    "answer": "a given answer",
+}
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
 
@@ -93,6 +99,8 @@ def dial_lines(result: SteerResult) -> list[str]:
             f"Over-refusal, missed harm and overconfidence together on test prompts: {added.before:.2f} without dials, "
             f"{added.after:.2f} with them (change {added.change:+.2f}, {share:+.0%} of it)."
         )
+    if result.tried:
+        lines.append(tried_line(result.tried))
     for kind, dial in result.dials.items():
         if dial.opening:
             sets = f"{dial.opening} direction{'s' * (dial.opening > 1)} of refused benign prompts"
@@ -116,6 +124,18 @@ def dial_lines(result: SteerResult) -> list[str]:
         f"{least.regret:.3f} above the best in hindsight."
     )
     return lines
+
+
+def tried_line(tried: Sequence[TriedWriter]) -> str:
+    """Return what each candidate writer of the epistemic dial does on validation prompts, and which one is used."""
+    first, best = tried[0], min(tried, key=lambda one: one.loss)
+    each = [
+        f"{WRITES[one.name]} abstains from {one.abstained.estimate:.0%} of uncertain ones and declines "
+        f"{one.declined.estimate:.0%} of benign ones that it permits"
+        for one in tried
+    ]
+    n = f"{first.abstained.n} uncertain and {first.declined.n} benign validation prompts"
+    return f"The epistemic dial writes {WRITES[best.name]}, which loses least on {n}: {'; '.join(each)}."
 
 
 def warning_lines(result: SteerResult) -> list[str]:

@@ -6,7 +6,7 @@ prompts within the strata of both. On a model with one shared knob it is that kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION, SteerConfig
 from experiments.run.inputs import RunInputs
-from extract.chat.thinking import thinks
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
 from steering.actuator import Actuator, ActuatorRecord, OnsetBias, actuator_of
@@ -27,7 +26,7 @@ from steering.direction_file import load_directions
 from steering.writer import Writer
 
 EITHER = "either"  # the name of the one dial
-SAYS = 100.0  # nats, more than any score is below another: the answer is said as it is written
+SAYS = 100.0  # nats, more than any score is below another: an answer is said as it is written
 SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one
 
 
@@ -35,8 +34,7 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     """Return the writer of each dial that can be built, in the order in which they decide; UserError if none can be."""
     config = loaded.config.steer
     if config.actuator == "onset_bias":
-        biased = {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
-        return biased | _answer(loaded, biased)
+        return {kind: onset_bias_writer(config, prefixes) for kind, prefixes in _openings(loaded).items()}
     directions = load_directions(loaded.file("directions.safetensors"))
     if config.layers == "later" and (absent := sorted(set(range(loaded.model.n_layers)) - set(loaded.store.layers))):
         raise UserError(
@@ -49,7 +47,7 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
     if config.permit == "subspace" and "normative" in writers:
         own = directions["normative_write"]
         writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, own.locus))
-    return writers | _answer(loaded, writers)
+    return writers
 
 
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
@@ -107,7 +105,7 @@ def either_writers(inputs: RunInputs, writers: Mapping[Kind, Writer]) -> list[Wr
     if not config.one_dial or len(writers) < len(KINDS):
         return []
     biases = [writer.actuator for writer in writers.values() if isinstance(writer.actuator, OnsetBias)]
-    if SAYS in [bias.strength for bias in biases]:
+    if len(biases) == 1 or SAYS in [bias.strength for bias in biases]:  # the epistemic dial writes what is not its own
         return []
     samples = either_samples(inputs.behaviour)
     if biases:
@@ -137,23 +135,6 @@ def onset_bias_writer(config: SteerConfig, prefixes: Sequence[TokenIds]) -> Writ
 def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> Actuator:
     strength = {} if config.strength is None else {"strength": config.strength}
     return actuator_of(ActuatorRecord.model_validate({"name": config.actuator} | strength | more))
-
-
-def _answer(loaded: LoadedRun, others: Collection[Kind]) -> dict[Kind, Writer]:
-    """Return an epistemic writer that says the configured answer and ends, where the model has no such way of its own.
-
-    It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
-    """
-    answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
-    thinking = np.mean([thinks(said.completion) for said in loaded.completions]) > 0.5
-    if "epistemic" in others or answer is None or thinking:  # an answer in place of the thought is another model's
-        return {}
-    ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]
-    said = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])
-    if loaded.model.decode(said).strip().casefold() != answer.strip().casefold():
-        loaded.reporter.say(f"no epistemic dial: the model's tokenizer has no tokens for steer.answer ({answer!r})")
-        return {}
-    return {"epistemic": Writer(None, OnsetBias(((*said, ends),), SAYS))}
 
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:

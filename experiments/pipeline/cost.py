@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.dials.counterfactuals import reachable_outcomes
-from experiments.dials.results import CHECKED, MOST_PROMPTS
+from experiments.dials.results import CHECKED, COMPARED, MOST_PROMPTS
 from experiments.factors import removal
 from experiments.factors.judge import LABELS
 from experiments.factors.prompt_context import REMOVALS
@@ -162,7 +162,11 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
             f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual, kept=True
         )
 
+    elicited = dials and size.elicited and config.elicit.when != "never"
+    tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
+        *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
+        Step("what the epistemic dial writes", completions=3 * 2 * COMPARED * bool(elicited)),
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),

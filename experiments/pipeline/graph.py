@@ -85,7 +85,7 @@ STAGES = tuple(  # each after those it reads
         ),
         ("categories", "category_effects", "verdict", "stages/categories.json"),
         ("gate_open", "effects", "", "stages/gate_open.json"),
-        ("steer", "probe", "steer dials", " ".join(FILES)),
+        ("steer", "probe elicit", "steer dials", " ".join(FILES)),
         ("token_readings", "steer", "", TOKEN_READINGS),
         ("results", "triggers dissociate gate_open steer", "uncertainty", "results.json"),
         ("report", "results token_readings", "", "report.html"),

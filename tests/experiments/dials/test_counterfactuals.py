@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from experiments.dials.counterfactuals import (
     Counterfactuals,
+    OutcomeGenerator,
     outcome_name,
     reachable_outcomes,
     read_table,
@@ -24,7 +26,7 @@ from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.dial import Dial
-from steering.writer import ConstantGateWriter
+from steering.writer import ConstantGateWriter, Writer
 from tests.steering.conftest import unit
 from tests.support.tiny_model import last_streams
 
@@ -115,6 +117,22 @@ def test_a_look_up_is_what_two_dials_say_and_one_alone(completer, dials) -> None
     table = tabulated(completer, dials[:1], dead_band=False)
     for tau in GRID[::2]:
         assert table.actions_at([tau]).tolist() == directly(completer, dials[:1], (tau,), 0.0)
+
+
+def test_permitting_by_an_onset_bias_is_the_plain_completion_unless_that_opens_so(completer, dials) -> None:
+    plain = completer.complete(range(len(completer.prompts)))
+    opening = plain[0].token_ids[:2]
+    bias = Writer(None, OnsetBias((opening,)))
+    loaded: Any = SimpleNamespace(prompts=completer.prompts, completions=plain, completer=completer)
+    generator = OutcomeGenerator(loaded, [("normative", dials[0].writer), ("epistemic", bias)], dead_band=True)
+    table = generator.start([np.zeros(len(plain))] * 2)
+    of_gates = {gates: table.known[:, place] for place, gates in enumerate(table.outcomes)}
+    permitted = completer.complete(range(len(plain)), held=[ConstantGateWriter(bias, -1)])
+    same = [now.token_ids == before.token_ids for now, before in zip(permitted, plain, strict=True)]
+    assert of_gates[0, -1].tolist() == same
+    assert 0 < sum(same) < len(same)
+    assert of_gates[0, 0].all()
+    assert not any(known.any() for gates, known in of_gates.items() if gates[0] or gates[1] > 0)
 
 
 def at_one_layer(dials: list[Dial], cosine: float = -0.5) -> list[Dial]:

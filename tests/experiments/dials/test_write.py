@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.dials import write
+from experiments.dials.elicited_write import with_epistemic
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
@@ -112,7 +113,8 @@ def test_of_a_model_that_does_not_abstain_the_epistemic_dial_says_an_answer_and_
     declines = ["refuse"] * MIN_BASELINE + ["answer"] * N
     run = context(declines, actuator=actuator, answer="who can tell")
     save_directions([direction("normative_write")], run.file("directions.safetensors"))
-    found = dial_writers(run)
+    found, tried = with_epistemic(run, dial_writers(run))
+    assert tried == []  # there is no other way to compare it with
     said = found["epistemic"].actuator
     assert isinstance(said, OnsetBias)
     assert said.prefixes == ((3, 3, 4, Words.eos_token_id),)
@@ -121,7 +123,7 @@ def test_of_a_model_that_does_not_abstain_the_epistemic_dial_says_an_answer_and_
     inputs: Any = SimpleNamespace(config=run.config, behaviour=None)
     assert either_writers(inputs, found) == []  # it is no knob of the model
     run.config.steer = SteerConfig(actuator=actuator, answer=None)
-    assert list(dial_writers(run)) == ["normative"]
+    assert list(with_epistemic(run, dial_writers(run))[0]) == ["normative"]
 
 
 def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context) -> None:

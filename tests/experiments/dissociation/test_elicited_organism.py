@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.grading.elicited import open_elicited
+from experiments.dials.results import SteerResult
 from experiments.dissociation.elicited_judge import CELLS
 from experiments.dissociation.results import Dissociation
 from experiments.pipeline.stages import run
@@ -30,6 +31,7 @@ def test_the_knob_that_only_the_line_turns_is_found_and_shuffles_find_none(tmp_p
     given = [f"model.name={ORGANISM}", f"prompts.path={ORGANISM / 'prompts.jsonl'}", *FEW]
     config = load_config("configs/quickstart.yaml", given)
     ran = run(config, tmp_path, until="dissociate", reporter=Reporter(quiet=True))
+    run(config, tmp_path, until="steer", reporter=Reporter(quiet=True))
     assert {"elicit", "elicited"} <= set(ran)
     found = Dissociation.read(tmp_path / "stages/dissociate.json")
     assert (found.verdict, found.basis) == ("double_dissociation", "elicited"), found.reasons
@@ -49,6 +51,13 @@ def test_the_knob_that_only_the_line_turns_is_found_and_shuffles_find_none(tmp_p
         > 0.3
         > abs(cosine(written.vector, planted["normative"]))
     )
+    dialled = SteerResult.read(tmp_path / "stages/steer.json")
+    tried = {one.name: one for one in dialled.tried}
+    assert {"direction", "openings"} <= set(tried)
+    assert dialled.dials["epistemic"].written_at == (
+        written.locus if min(tried.values(), key=lambda one: one.loss).name == "direction" else None
+    )
+    assert tried["direction"].abstained.estimate > 0.8  # the knob that the line turns, turned without it
     shuffler = open_elicited(tmp_path, clustered=False)
     assert shuffler is not None
     assert shuffler.verdict(0) in ("inconclusive", "no_effect", "not_applicable")
