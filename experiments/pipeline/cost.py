@@ -162,7 +162,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
             f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual, kept=True
         )
 
-    elicited = dials and size.elicited and config.elicit.when != "never"
+    elicited = dials and size.elicited and "one-or-two" in config.ask and config.elicit.when != "never"
     tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
         *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
