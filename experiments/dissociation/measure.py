@@ -251,7 +251,6 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
         dependent=bool(oblique or moved),
         cosine=float(cosines[0]),
         cosine_ci=(low, high),
-        principal_angle_degrees=float(np.degrees(np.arccos(min(1.0, abs(cosines[0]))))),
         locus=locus,
         oblique=oblique,
         moved_under_ablation=moved,

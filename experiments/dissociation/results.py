@@ -93,7 +93,6 @@ class Dependence(Record):
     dependent: bool
     cosine: float
     cosine_ci: tuple[float, float]
-    principal_angle_degrees: float
     locus: Locus
     oblique: bool
     moved_under_ablation: tuple[str, ...]

@@ -91,10 +91,8 @@ def judge_factors(
             applicable=bool(effects or untested),
             moves=by_observing if by_removing is None else by_removing,
             reason=_reason(name, effects, untested, removal),
-            removable=name in REMOVALS,
             values=tuple(effects),
             not_tested=dict(list(untested.items())[:MOST_LISTED]),
-            n_not_tested=len(untested),
             removed=removal,
         )
     return results

@@ -89,10 +89,8 @@ class FactorResult(Record):
     applicable: bool
     moves: bool | None
     reason: str
-    removable: bool = False
     values: tuple[ValueEffect, ...] = ()
     not_tested: dict[str, int] = {}  # values in too few groups, with the number of groups
-    n_not_tested: int = 0
     removed: RemovalResult | None = None
 
 

@@ -202,7 +202,6 @@ class Geometry(Record):
 
     cosine: float | None = None  # of the two write directions, at the normative one's locus
     cosine_by_layer: dict[str, float | None] = Field(default_factory=dict)
-    between_chosen: dict[str, float | None] = Field(default_factory=dict)
     independence: dict[str, Independence] | None = None
     over_refused_place: tuple[BoundaryRow, ...] = ()  # at each layer, at the normative read probe's position
     at_read_locus: GeometryAtLocus | None = Field(None, alias="read")
@@ -226,8 +225,6 @@ class UnspokenReads(Record):
 
     reason: str = ""  # why there are none
     normative: Estimate = NO_ESTIMATE  # AUROC of harmful against benign requests
-    normative_loci: tuple[Locus, ...] = ()  # of each fold
-    loci: tuple[Locus, ...] = ()
     lost: Estimate = NO_ESTIMATE  # right answers above the threshold of the other folds
     categories: tuple[CategoryReading, ...] = ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,7 +50,7 @@ def probe(loaded: LoadedRun) -> None:
         best_loci=tuple(best_loci(rows)),
         writes={kind: written.record for kind, written in writes.items()},
         geometry=Geometry(
-            **_cosines(directions, writes),
+            **_cosines(writes),
             independence=measured_independence(loaded, {kind: own for kind, own in chosen.items() if own}),
             over_refused_place=over_refused_places(loaded, chosen_read.position),
             read=geometry.at(chosen_read.layer, chosen_read.position),
@@ -258,19 +257,11 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
 
 
-def _cosines(directions: list[Direction], writes: dict[Kind, WriteSelection]) -> dict[str, Any]:
-    """Return cosines between directions of one layer; those by layer are at the normative one's position."""
-    by_layer, own_cosine = {}, None
-    normative = writes["normative"].chosen
-    if normative is not None:
-        own, other = ({d.locus: d for d in writes[kind].fitted} for kind in KINDS)
-        for locus in own:
-            if locus in other and locus.position == normative.locus.position:
-                by_layer[str(locus.layer)] = cosine(own[locus].vector, other[locus].vector)
-        own_cosine = by_layer.get(str(normative.locus.layer))
-    chosen = {
-        f"{a.name} . {b.name}": cosine(a.vector, b.vector)
-        for a, b in itertools.combinations(directions, 2)
-        if a.locus.layer == b.locus.layer
-    }
-    return {"cosine": own_cosine, "cosine_by_layer": by_layer, "between_chosen": chosen}
+def _cosines(writes: dict[Kind, WriteSelection]) -> dict[str, Any]:
+    """Return the cosines of both write directions at the normative one's position: by layer, and at its own."""
+    if (normative := writes["normative"].chosen) is None:
+        return {}
+    other = {d.locus: d for d in writes["epistemic"].fitted}
+    own = [d for d in writes["normative"].at_position() if d.locus in other]
+    by_layer = {str(d.locus.layer): cosine(d.vector, other[d.locus].vector) for d in own}
+    return {"cosine": by_layer.get(str(normative.locus.layer)), "cosine_by_layer": by_layer}

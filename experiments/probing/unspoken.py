@@ -207,8 +207,6 @@ def unspoken_reads(
     lost = silent(epistemic.probability, epistemic.fold, right, right)[right]
     return UnspokenReads(
         normative=normative.auroc(np.ones(len(normative.fold), dtype=bool)),
-        normative_loci=normative.loci,
-        loci=epistemic.loci,
         lost=grouped_rate(lost, groups[right]),
         categories=tuple(
             counted(name, some) for name, some in ({ALL: np.ones(len(category), dtype=bool)} | within).items()

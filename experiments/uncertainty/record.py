@@ -14,7 +14,6 @@ from experiments.uncertainty.observation import Observation
 from experiments.uncertainty.results import (
     ConfidenceBin,
     HedgingByEntropy,
-    HedgingGap,
     KnowledgeLabels,
     MeasureAuroc,
     Population,
@@ -24,7 +23,7 @@ from experiments.uncertainty.results import (
 )
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
-from probes.statistics.intervals import Estimate, difference
+from probes.statistics.intervals import Estimate
 from probes.statistics.means import mean_interval
 from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 from probes.statistics.permutation import holm, permuted_p
@@ -93,7 +92,7 @@ def measure_uncertainty(
             for name, rows in inside.items()
         },
         reliability={name: reliability(agreement[rows], ~wrong[rows], groups[rows]) for name, rows in diagrams.items()},
-        verbalised_and_statistical=_hedging_by_entropy(judged, wrong, groups, threshold, seed),
+        verbalised_and_statistical=_hedging_by_entropy(judged, wrong, groups, threshold),
     )
 
 
@@ -116,7 +115,7 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
     score = np.array([value for value in values if value is not None], dtype=float)
     y, of = wrong[there], groups[there]
     n_wrong, n_right = int(y.sum()), int((~y).sum())
-    counts = {"n_positive": n_wrong, "n_negative": n_right, "unmeasured": int((~there).sum())}
+    counts = {"n_positive": n_wrong, "n_negative": n_right}
     reason = ""
     if not y.any() or y.all():
         reason = f"no question here is {'right' if y.any() else 'wrong or unknowable'}"
@@ -146,7 +145,7 @@ def auroc_p(y: Wrong, score: Float[np.ndarray, " questions"], groups: Groups, rn
 
 
 def _hedging_by_entropy(
-    judged: Sequence[Observation], wrong: Wrong, groups: Groups, threshold: float | None, seed: int
+    judged: Sequence[Observation], wrong: Wrong, groups: Groups, threshold: float | None
 ) -> HedgingByEntropy:
     """Cross-tabulate hedged or not by high or low entropy, with the share right in each stratum."""
     there = np.array([one.hedging is not None for one in judged], dtype=bool)
@@ -160,12 +159,7 @@ def _hedging_by_entropy(
         for says in (False, True)
         for does in (False, True)
     ]
-    gap = None
-    if high.any() and not high.all():
-        at_high, at_low = (grouped_rate(hedged[rows], of[rows]) for rows in (high, ~high))
-        p = permuted_p(high, hedged, of, None, PERMUTATIONS, named_rng(seed, "hedging permutation"))
-        gap = HedgingGap.of(difference(at_high, at_low).counted(len(high), of), p=p)
-    return HedgingByEntropy(threshold=threshold, cells=cells, hedged_more_at_high_entropy=gap)
+    return HedgingByEntropy(threshold=threshold, cells=cells)
 
 
 def _share(hit: Bool[np.ndarray, " questions"], rows: Bool[np.ndarray, " questions"], groups: Groups) -> Estimate:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pydantic import Field
 
 from experiments.run.config import UncertaintyConfig
@@ -33,7 +31,6 @@ class MeasureAuroc(Record):
     groups_negative: float | None = None
     n_positive: int
     n_negative: int
-    unmeasured: int
     p_adjusted: PValue | None = None  # over the measures (Holm)
 
 
@@ -71,20 +68,12 @@ class StratumAccuracy(Record):
     right: Estimate
 
 
-@dataclass(frozen=True, kw_only=True)
-class HedgingGap(Estimate):
-    """Difference of the share hedged between high and low entropy, with its permutation p."""
-
-    p: PValue = float("nan")
-
-
 class HedgingByEntropy(Record):
     """Verbalised against statistical uncertainty: hedging by entropy."""
 
     threshold: float | None  # nats; above it entropy is high
     cells: list[StratumAccuracy]
     reason: str = ""
-    hedged_more_at_high_entropy: HedgingGap | None = None
 
 
 class KnowledgeLabels(Record):

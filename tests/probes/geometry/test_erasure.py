@@ -9,8 +9,8 @@ import pytest
 import torch
 from concept_erasure import LeaceFitter
 
-from probes.geometry.cross_reading import Erasure, cross_erasure
 from probes.geometry.fitted_direction import fit_with_null
+from probes.geometry.locus_geometry import Erasure, cross_erasure
 from probes.means import difference_in_means
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from probes.geometry.cross_reading import Transfer, transfer
 from probes.geometry.fitted_direction import fit_with_null
+from probes.geometry.locus_geometry import Transfer, transfer
 from probes.means import difference_in_means
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
