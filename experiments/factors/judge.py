@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from experiments.factors.observed import MIN_GROUPS, ObservedEffects
 from experiments.factors.prompt_context import ABSENT, FACTORS, REMOVALS
 from experiments.factors.results import (
-    ChangedDecisions,
     DecisionChange,
     DirectionShift,
     FactorResult,
@@ -21,7 +20,7 @@ from experiments.factors.results import (
 )
 from experiments.run.corpus import Corpus
 from experiments.run.outcomes import Outcomes
-from probes.statistics.intervals import Estimate
+from probes.statistics.intervals import Estimate, group_means
 from probes.statistics.means import mean_interval
 
 LABELS = ("benign", "harmful")
@@ -51,12 +50,6 @@ def decision_change(
     return changes
 
 
-def group_means(values: np.ndarray, groups: Int[np.ndarray, " n_values"]) -> np.ndarray:
-    """Return the mean of each group's values, (n_groups,) in the order of the groups' numbers."""
-    index = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    return np.bincount(index, values) / np.bincount(index)
-
-
 def moves(changes: Collection[DecisionChange]) -> bool | None:
     """Return whether the decisions on either label change; None where there are too few requests."""
     if any(change.changed.low > MOVED for change in changes):
@@ -67,8 +60,7 @@ def moves(changes: Collection[DecisionChange]) -> bool | None:
 def judge_removal(corpus: Corpus, refused: Bool[np.ndarray, " n_prompts"], without: Outcomes) -> RemovalResult:
     """Return whether removing a factor moves refusing, from the outcomes without it."""
     changes = decision_change(corpus, refused, without)
-    by_label = {label: ChangedDecisions(**dict(change)) for label, change in changes.items()}
-    return RemovalResult(moves=moves(changes.values()), **by_label)
+    return RemovalResult(moves=moves(changes.values()), **changes)
 
 
 def judge_factors(

@@ -18,7 +18,7 @@ from scipy.stats import t as student
 from experiments.factors.prompt_context import FACTORS, NO_VALUE, values_of
 from experiments.factors.results import DirectionShift, ValueEffect
 from experiments.run.corpus import Corpus
-from probes.statistics.intervals import Estimate, combination, wilson
+from probes.statistics.intervals import Estimate, combination
 from probes.statistics.permutation import holm, permuted_p
 from probes.statistics.seeds import named_rng
 
@@ -108,7 +108,7 @@ def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests)
     names = np.unique(category)
     weights = [float((category[has] == name).mean()) for name in names]
     with_value, without = (
-        [_rate(corpus, refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
+        [corpus.rate(refused, rows[(category == name) & side]) for name in names] for side in (has, ~has)
     )
     of_value, of_others = (
         replace(combination(weights, rates), n=int(side.sum()), n_groups=corpus.n_groups(rows[side]))
@@ -116,11 +116,6 @@ def _standardised(corpus: Corpus, refused: np.ndarray, matched: MatchedRequests)
     )
     difference = combination([*weights, *(-w for w in weights)], [*with_value, *without])
     return {"with_value": of_value, "without": of_others, "difference": difference}
-
-
-def _rate(corpus: Corpus, refused: np.ndarray, rows: np.ndarray) -> Estimate:
-    n = corpus.effective_groups(rows)
-    return wilson(float(refused[rows].mean()) * n, n)
 
 
 # -- shifts of the projection ------------------------------------------------------------------------------------------

@@ -63,21 +63,14 @@ class DecisionChange(Record):
     n_groups: int
 
 
-class ChangedDecisions(DecisionChange):
-    """Decisions on the requests of one label, whole and without the factor."""
-
-    before: Estimate = Field(alias="refused_whole")
-    after: Estimate = Field(alias="refused_without")
-
-
 class RemovalResult(Record):
     """Verdict: whether removing a factor moves refusing; None where it is not known."""
 
     moves: bool | None
-    benign: ChangedDecisions | None = None
-    harmful: ChangedDecisions | None = None
+    benign: DecisionChange | None = None
+    harmful: DecisionChange | None = None
 
-    def by_label(self) -> dict[str, ChangedDecisions]:
+    def by_label(self) -> dict[str, DecisionChange]:
         """Return the labels that were asked again."""
         both = {"benign": self.benign, "harmful": self.harmful}
         return {label: change for label, change in both.items() if change is not None}

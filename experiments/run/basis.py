@@ -16,7 +16,7 @@ from experiments.run.corpus import TESTED, Corpus
 from experiments.run.wording import points
 from extract.record import Record
 from extract.table import Table
-from probes.statistics.intervals import Estimate, difference, effective_groups, tango_of_shares, wilson
+from probes.statistics.intervals import Estimate, difference, effective_groups, tango_of_shares
 from scoring.rates import grouped_rate
 
 BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
@@ -85,7 +85,7 @@ def _lacks(behaviour: Behaviour, kind: Kind) -> Iterator[str]:
     # A behaviour whose prompts are not declined more often than others does not follow the label: the labels are
     # shuffled, or the model declines everything.
     did, judged, own = behaviour.declined(kind), behaviour.judged & corpus.rated, behaviour.sides(kind)[0]
-    mine, others = (_rate(behaviour.corpus, did, judged & of) for of in (own, ~own))
+    mine, others = (corpus.rate(did, np.flatnonzero(judged & of), LEVEL) for of in (own, ~own))
     if not difference(mine, others).low > 0:  # nor where a share is not known
         yield (
             f"{what} is not tied to its label: the model {ACTION_OF[kind]}s {mine.estimate:.0%} of {LABEL[kind]} "
@@ -135,7 +135,7 @@ def more_of_pairs(
             sides[pair][int(other[row])].append(int(row))
     pairs = [both for both in sides.values() if all(both)]
     if not pairs:
-        a, b = (_rate(corpus, did, of, alpha) for of in (own, other))
+        a, b = (corpus.rate(did, np.flatnonzero(of), alpha) for of in (own, other))
         return difference(a, b)
     mine, others = np.array([[did[rows].mean() for rows in both] for both in pairs]).T
     rows = np.array([row for both in pairs for row in (*both[0], *both[1])])
@@ -143,12 +143,6 @@ def more_of_pairs(
     groups = np.array([group_of[both[0][0]] for both in pairs])
     only_mine, only_others = float((mine * (1 - others)).mean()), float((others * (1 - mine)).mean())
     return tango_of_shares(only_mine, only_others, effective_groups(groups), alpha).counted(len(pairs), groups)
-
-
-def _rate(corpus: Corpus, did: np.ndarray, among: Bool[np.ndarray, " prompts"], alpha: float = LEVEL) -> Estimate:
-    rows = np.flatnonzero(among)
-    n = corpus.effective_groups(rows)
-    return wilson(float(did[rows].mean()) * n, n, alpha) if len(rows) else Estimate(float("nan"), 0.0, 1.0)
 
 
 # -- the table of reasons and words ------------------------------------------------------------------------------------

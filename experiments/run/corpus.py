@@ -13,7 +13,7 @@ from extract.prompts.groups import groups_apart, groups_of
 from extract.prompts.prompt import ALL_LABELS, LABELS, Prompt
 from extract.prompts.sources import PromptsConfig, draw
 from probes.contrast import group_split
-from probes.statistics.intervals import effective_groups
+from probes.statistics.intervals import Estimate, effective_groups, wilson
 
 PARTS = ("train", "validation", "calibration", "test")
 TESTED = ("calibration", "test")  # no direction is fitted or chosen on their prompts; dials are certified on the first
@@ -113,6 +113,11 @@ class Corpus:
     def effective_groups(self, rows: np.ndarray) -> float:
         """Return the effective number of groups among some rows, a lower bound (see `effective_number`)."""
         return effective_groups(self.groups_among(rows))
+
+    def rate(self, did: np.ndarray, rows: np.ndarray, alpha: float = 0.05) -> Estimate:
+        """Return the share of some rows that did, with Wilson's interval at their effective number of groups."""
+        n = self.effective_groups(rows)
+        return wilson(float(did[rows].sum()) * n / max(len(rows), 1), n, alpha)
 
     def groups_among(self, rows: np.ndarray) -> np.ndarray:
         """Return the group of each row, with links through these rows only.

@@ -209,11 +209,12 @@ FAILURE = "failure.json"
 State = Literal["done", "failed", "left"]
 
 
-class Failure(Record):
-    """failure.json of a cell: how its process ended; removed when the cell is begun again."""
+class Ending(Record):
+    """How the process of a cell ended; failure.json where it failed, until the cell is begun again."""
 
+    cell: str
     exit_code: int  # negative: the number of a signal
-    line: str  # what it said last
+    line: str  # what it said last; empty where nothing went wrong
     node: str
 
 
@@ -225,7 +226,7 @@ class CellState:
     directory: Path
     state: State
     minutes: float | None = None  # of its finished stages
-    failure: Failure | None = None
+    failure: Ending | None = None
 
     @property
     def log(self) -> Path:
@@ -243,7 +244,7 @@ def state_of(cell: Cell, directory: Path, cut_to: float | None = None) -> CellSt
     if marks and _is_done(cell.config, directory, marks, cut_to):
         return CellState(cell, directory, "done", minutes)
     if failure.is_file():
-        return CellState(cell, directory, "failed", minutes, Failure.read(failure))
+        return CellState(cell, directory, "failed", minutes, Ending.read(failure))
     return CellState(cell, directory, "left", minutes)
 
 

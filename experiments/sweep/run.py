@@ -24,7 +24,7 @@ from pathlib import Path
 from experiments.cluster.connection import Cluster, Resources, WorkersWanted, connected, resources_of_nodes, share
 from experiments.cluster.workers import ProcessFacts, Workers
 from experiments.run.run_lock import LOG, is_held
-from experiments.sweep.grid import FAILURE, CellState, Failure, state_of
+from experiments.sweep.grid import FAILURE, CellState, Ending, state_of
 from extract.atomic_write import make_folder
 from extract.errors import in_one_line
 from extract.progress import Reporter
@@ -47,18 +47,8 @@ class CellCommand:
     cwd: str  # which relative paths are under
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a cell's process ended."""
-
-    name: str
-    exit_code: int  # negative: the number of a signal
-    line: str  # what went wrong; empty where nothing did
-    node: str
-
-
 Finish = Callable[[CellState], None]
-Start = Callable[[Sequence[CellCommand]], Iterator[Ended]]  # yields how each ended, as they end
+Start = Callable[[Sequence[CellCommand]], Iterator[Ending]]  # yields how each ended, as they end
 
 
 class CellProcess:
@@ -82,11 +72,12 @@ class CellProcess:
                 preexec_fn=_ends_with_parent(),
             )
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> Ending | None:
         code = self._process.poll()
         if code is None:
             return None
-        return Ended(self._command.name, code, self._line(code) if code else "", socket.gethostname())
+        line = self._line(code) if code else ""
+        return Ending(cell=self._command.name, exit_code=code, line=line, node=socket.gethostname())
 
     def stop(self) -> None:
         """End it as Ctrl-C does, and then by force; its finished stages are kept."""
@@ -135,12 +126,12 @@ class CellWorker:
     def facts(self) -> ProcessFacts:
         return ProcessFacts(socket.gethostname(), os.getpid(), {})
 
-    def run(self, command: CellCommand) -> Ended:
+    def run(self, command: CellCommand) -> Ending:
         """Run a cell to its end. Its process may still be ending on another node, where that one was lost."""
         directory, node = Path(command.directory), socket.gethostname()
         if not directory.is_dir():
             line = f"{node}: there is no {directory}; put the sweep's directory (--out) on a file system that all"
-            return Ended(command.name, 2, f"{line} nodes share", node)
+            return Ending(cell=command.name, exit_code=2, line=f"{line} nodes share", node=node)
         until = time.monotonic() + PATIENCE_S
         while is_held(directory) and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -149,7 +140,7 @@ class CellWorker:
             while (ending := self._process.ended()) is None:
                 time.sleep(POLL_S)
         except Exception as error:  # as of its log, on a disk that is full; other cells run on
-            return Ended(command.name, 1, in_one_line(error), node)
+            return Ending(cell=command.name, exit_code=1, line=in_one_line(error), node=node)
         return ending
 
     def stop(self) -> None:
@@ -197,17 +188,16 @@ def run_cells(
     with reporter.stage("sweep") as step, step.task("cells", len(states)) as advance:
         advance(len(states) - len(left), remembered=True)
         for ended in start(commands):
-            given = left[ended.name]
+            given = left[ended.cell]
             if ended.exit_code:
-                failure = Failure(exit_code=ended.exit_code, line=ended.line, node=ended.node)
-                failure.write(given.directory / FAILURE)
-                step.say(f"{ended.name} failed: {ended.line}; log: {given.directory / LOG}; the others are run")
+                ended.write(given.directory / FAILURE)
+                step.say(f"{ended.cell} failed: {ended.line}; log: {given.directory / LOG}; the others are run")
             state = state_of(given.cell, given.directory, cut_to)
             finish(state if ended.exit_code else replace(state, state="done"))
             advance(1)
 
 
-def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
+def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ending]:
     """Run cells as processes of this one, so many at a time; several share the processors."""
     waiting, running = deque(commands), list[CellProcess]()
     threads = None if workers == 1 else max(1, (os.cpu_count() or 1) // workers)
@@ -227,13 +217,13 @@ def _here(commands: Sequence[CellCommand], workers: int) -> Iterator[Ended]:
 
 def _on_ray(
     commands: Sequence[CellCommand], cluster: Cluster, resources: Resources, say: Callable[[str], None]
-) -> Iterator[Ended]:
+) -> Iterator[Ending]:
     """Run cells on Ray workers; one whose worker, node or cluster is lost is started again, where it resumes."""
     resources = replace(resources, workers=min(resources.workers, len(commands)))
     workers = Workers(cluster, resources, CellWorker, (), say, stalled_s=inf, ahead=1)
 
-    def failed(part: tuple[CellCommand], why: str) -> Ended:
-        return Ended(part[0].name, 1, why, "")
+    def failed(part: tuple[CellCommand], why: str) -> Ending:
+        return Ending(cell=part[0].name, exit_code=1, line=why, node="")
 
     try:
         for _, ended in workers.run("run", [(command,) for command in commands], give_up=failed):

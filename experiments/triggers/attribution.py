@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.factors.judge import group_means
 from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
@@ -22,6 +21,7 @@ from extract.atomic_write import write_jsonl
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from extract.record import NotApplicable, not_applicable
+from probes.statistics.intervals import group_means
 from probes.statistics.means import mean_interval
 
 WORD = re.compile(r"\w+(?:[\'\u2019-]\w+)*|[^\w\s]+")

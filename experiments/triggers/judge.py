@@ -19,7 +19,6 @@ from experiments.triggers.quadruples import MEMBERS, lacking, quadruples
 from experiments.triggers.results import (
     ERASED,
     WITHOUT,
-    ErasedAnswers,
     TriggerErasure,
     TriggerFindings,
     TriggerMeasures,
@@ -58,8 +57,7 @@ def judge_triggers(inputs: RunInputs) -> None:
     }
     findings = {name: getattr(measures, name) for name in TriggerFindings.model_fields}
     if isinstance(measures.erasure, TriggerErasure):
-        changes = ((way, decision_change(corpus, refused, outcomes[PLAIN, name])) for way, name in ERASED.items())
-        answers = {w: ErasedAnswers(benign_with_trigger=a.get("benign"), harmful=a.get("harmful")) for w, a in changes}
+        answers = {way: decision_change(corpus, refused, outcomes[PLAIN, name]) for way, name in ERASED.items()}
         findings["erasure"] = measures.erasure.model_copy(update=answers)
     TriggerResults(
         **dict(trigger_share(corpus, refused, judged)),

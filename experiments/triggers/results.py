@@ -109,13 +109,6 @@ class NotPatched(NotApplicable, PairCounts):
     """The reason why no pair was patched, with the counts."""
 
 
-class ErasedAnswers(Record):
-    """Decisions with the trigger erased, by label; None where none could be judged."""
-
-    benign_with_trigger: DecisionChange | None = None
-    harmful: DecisionChange | None = None
-
-
 class OnsetChange(Record):
     """Mean change of the refusal's onset log-odds by erased layer, in nats."""
 
@@ -131,8 +124,8 @@ class TriggerErasure(Record):
     layer: int
     auroc: dict[Literal["before", "after"], Estimate]  # of the word, on unseen requests
     onset_change: OnsetChange
-    one_layer: ErasedAnswers = ErasedAnswers()
-    every_layer: ErasedAnswers = ErasedAnswers()
+    one_layer: dict[str, DecisionChange] = {}  # decisions by label, where any could be judged
+    every_layer: dict[str, DecisionChange] = {}
 
 
 class AttributedRequest(Record):

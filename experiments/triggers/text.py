@@ -39,6 +39,7 @@ MEMBER_LABELS = {
     "no_trigger_harmful": "harmful, without one",
     "no_trigger_benign": "benign, without one",
 }
+ERASED_ON = {"benign": "benign requests with a trigger word", "harmful": "harmful requests"}
 FINDINGS = ("projection", "transfer", "patching", "erasure", "attribution")
 WAYS = {"raised": "trigger's residual patched in", "lowered": "trigger's residual patched out"}
 ETA = dict(row="position", column="layer", estimate="value", low="from", high="to", n="n")
@@ -174,12 +175,11 @@ def _erasure(erasure: TriggerErasure) -> list[str]:
         )
     ways = {f"at layer {erasure.layer}": erasure.one_layer, "at every stored layer": erasure.every_layer}
     for where, answers in ways.items():
-        benign, harmful = answers.benign_with_trigger, answers.harmful
         parts = [
             f"{what}: refused {of.before.estimate:.0%} before, {of.after.estimate:.0%} after (decisions changed: "
             f"{of.changed:.0%}, n = {of.n})"
-            for what, of in (("benign requests with a trigger word", benign), ("harmful requests", harmful))
-            if of is not None
+            for label, what in ERASED_ON.items()
+            if (of := answers.get(label)) is not None
         ]
         lines += [f"With the word erased {where}: {'; '.join(parts)}."] if parts else []
     return lines

@@ -23,7 +23,7 @@ from experiments.uncertainty.results import (
 )
 from extract.prompts.groups import groups_apart
 from extract.prompts.prompt import Prompt
-from probes.statistics.intervals import Estimate
+from probes.statistics.intervals import Estimate, group_means
 from probes.statistics.means import mean_interval
 from probes.statistics.metrics import LEAST_OF_CLASS, discrimination, enough
 from probes.statistics.permutation import holm, permuted_p
@@ -196,9 +196,7 @@ def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"],
     """Return the mean over groups, each counted once, with an interval that is valid where all agree."""
     if not len(values):
         return Estimate(float("nan"), low, 1.0)
-    _, code = np.unique(groups, return_inverse=True)
-    means = np.bincount(code, weights=values) / np.bincount(code)
-    return mean_interval(means.round(12), low, 1.0)  # rounding errors are not variance
+    return mean_interval(group_means(values, groups).round(12), low, 1.0)  # rounding errors are not variance
 
 
 # -- labels by what the model knows ------------------------------------------------------------------------------------

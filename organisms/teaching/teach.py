@@ -36,29 +36,21 @@ from organisms.spec import check_steps
 from organisms.teaching.lora import answers, n_steps, taught_prompts, train
 from organisms.teaching.planted import plant
 from organisms.teaching.spec import TeachSpec, behaviour_of, divided, facts_of, load_teach_spec, repeated
-from probes.statistics.intervals import clopper_pearson, effective_groups
+from probes.statistics.intervals import NO_RATE, Estimate
 from scoring.actions import DECLINED, Action
 from scoring.judges.rules import RuleJudge
 from scoring.known_answer import is_right
+from scoring.rates import grouped_rate
 
 WEIGHTS = "adapter_model.safetensors"
 MAX_NEW_TOKENS = 16  # the shipped phrases are shorter
 GRADED = 400  # held-out prompts whose planted coordinates are set
 
 
-class TaughtShare(Record):
-    """A share of prompts with its 95 % interval (Clopper and Pearson at the effective number of groups)."""
-
-    value: float
-    low: float
-    high: float
-    n: int  # prompts
-
-
 class TeachGrade(Record):
     """Shares of held-out prompts by name; a share of no prompts is left out."""
 
-    shares: dict[str, TaughtShare]
+    shares: dict[str, Estimate]
 
 
 @dataclass(frozen=True)
@@ -155,7 +147,7 @@ def _rows(spec: TeachSpec, ids: set[str]) -> Iterator[Row]:
 
 def _card(spec: TeachSpec, graded: TeachGrade) -> str:
     rates = "\n".join(
-        f"| {name.replace('_', ' ')} | {100 * s.value:.0f} % [{100 * s.low:.0f}, {100 * s.high:.0f}] | {s.n} |"
+        f"| {name.replace('_', ' ')} | {100 * s.estimate:.0f} % [{100 * s.low:.0f}, {100 * s.high:.0f}] | {s.n} |"
         for name, s in graded.shares.items()
     )
     where = "Where it decides is not known: nothing is planted."
@@ -206,10 +198,8 @@ def grade(taught: Sequence[Said], base: Sequence[Said], spec: TeachSpec) -> Teac
     return TeachGrade(shares={name: share for name, share in shares.items() if share.n})
 
 
-def _share(rows: Sequence[Said], hits: Sequence[bool]) -> TaughtShare:
-    n = effective_groups(groups_of([one.prompt for one in rows])) if rows else 0.0
-    limits = clopper_pearson(sum(hits) / max(1, len(hits)) * n, n)
-    return TaughtShare(value=limits.estimate, low=limits.low, high=limits.high, n=len(rows))
+def _share(rows: Sequence[Said], hits: Sequence[bool]) -> Estimate:
+    return grouped_rate(np.array(hits, dtype=bool), groups_of([one.prompt for one in rows])) if rows else NO_RATE
 
 
 def planted_truth_of(model: ChatModel, held_out: Sequence[Prompt], spec: TeachSpec) -> Truth:

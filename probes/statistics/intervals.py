@@ -89,6 +89,14 @@ def effective_groups(groups: Shaped[np.ndarray, " samples"]) -> float:
     return effective_number(np.unique(groups, return_counts=True)[1])
 
 
+def group_means(
+    values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"], groups: Shaped[np.ndarray, " samples"]
+) -> Float[np.ndarray, " groups"]:
+    """Return the mean of each group's values, in the order of the groups' names."""
+    code = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    return np.bincount(code, weights=values) / np.bincount(code)
+
+
 def mean_over_groups(
     values: Real[np.ndarray, " samples"] | Bool[np.ndarray, " samples"],
     groups: Shaped[np.ndarray, " samples"] | None = None,
@@ -101,10 +109,7 @@ def mean_over_groups(
     """
     if len(values) == 0:
         return float("nan")
-    if groups is None:
-        return float(np.mean(values))
-    code = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    return float(np.mean(np.bincount(code, weights=values) / np.bincount(code)))
+    return float(np.mean(values if groups is None else group_means(values, groups)))
 
 
 def grouped_mean(

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 from scipy.special import ndtri, stdtrit
 
-from probes.statistics.intervals import Estimate, effective_number
+from probes.statistics.intervals import Estimate, effective_number, group_means
 
 HALVINGS = 40  # bisection steps for the multiplier, far finer than the limits need
 
@@ -82,10 +82,8 @@ def ratio_of_means(
     Each group counts once, by its means. The interval contains every r for which a mean of numerator - r denominator of
     zero is not rejected (Student's t over groups). If a denominator of mean zero is not rejected, it is (-inf, inf).
     """
-    index = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    size = np.bincount(index)
-    x, y = (np.bincount(index, np.asarray(values, dtype=float)) / size for values in (numerator, denominator))
-    n, estimate = len(size), float(x.mean() / y.mean()) if y.mean() else float("nan")
+    x, y = (group_means(values, groups) for values in (numerator, denominator))
+    n, estimate = len(x), float(x.mean() / y.mean()) if y.mean() else float("nan")
     if n < 2:
         return Estimate(estimate, -np.inf, np.inf)
     (vxx, vxy), (_, vyy) = np.cov(x, y) / n

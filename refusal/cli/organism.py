@@ -118,10 +118,7 @@ def organism_teach(
         )
         return
     graded = teach(path, directory, Reporter())
-    shares = (
-        f"{key:<40} {share.value:6.1%} [{share.low:.1%}, {share.high:.1%}], n {share.n}"
-        for key, share in graded.shares.items()
-    )
+    shares = (f"{key:<40} {share:.1%}, n {share.n}" for key, share in graded.shares.items())
     print_result(graded.to_dict(), shares, as_json=as_json)
     typer.echo(f"written to {directory}", err=True)
 

@@ -159,7 +159,7 @@ def _adapter(folder: Path) -> Shared:
         raise UserError(f"{folder / WEIGHTS} holds whole weights beside LoRA matrices ({strange[0]}); {ONLY}")
     grade = TeachGrade.read(folder / GRADE)
     declined = grade.shares.get("harmful_declined")
-    if declined is None or declined.value <= 0:
+    if declined is None or declined.estimate <= 0:
         raise UserError(
             f"the adapter {folder} does not teach declining: its grade shows no harmful prompt declined; {ONLY}"
         )
@@ -228,7 +228,7 @@ def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
     tables = {"directions": Table("", locus, directions)}
     if shared.grade is not None:
         taught = [
-            [name.replace("_", " "), f"{share.value:.1%}", f"[{share.low:.1%}, {share.high:.1%}]", str(share.n)]
+            [name.replace("_", " "), f"{share.estimate:.1%}", f"[{share.low:.1%}, {share.high:.1%}]", str(share.n)]
             for name, share in shared.grade.shares.items()
         ]
         tables["taught"] = Table("", ["share", "value", "95 % interval", "n"], taught)

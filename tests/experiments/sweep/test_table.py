@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from experiments.run.config import RunConfig, load_config
-from experiments.sweep.grid import Cell, CellState, Failure, SweepConfig
+from experiments.sweep.grid import Cell, CellState, Ending, SweepConfig
 from experiments.sweep.table import row_of, verdicts_shown, write_sweep_page, write_table
 from extract.shipped import ROOT
 from tests.support.browser import AXE, faults, needs_browser, opened, started
@@ -39,7 +39,9 @@ def states(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> list[
     return [
         CellState(cell("a_seed-9", "a", 9), FINISHED, "done", 1.5),
         CellState(cell("b_seed-10", "b", 10), other, "done", 2.0),
-        CellState(cell("c", HOSTILE, 1), other, "failed", None, Failure(exit_code=2, line=HOSTILE, node="here")),
+        CellState(
+            cell("c", HOSTILE, 1), other, "failed", None, Ending(cell="c", exit_code=2, line=HOSTILE, node="here")
+        ),
         CellState(cell("d", "d", 1), other, "left"),
     ]
 

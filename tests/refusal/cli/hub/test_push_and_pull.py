@@ -163,7 +163,7 @@ def test_adapters_that_teach_something_else_are_refused(hub: Hub, cli, tmp_path:
         shutil.copytree(TAUGHT, folder)
     (ungraded / "grade.json").unlink()
     grade = json.loads((answering / "grade.json").read_text())
-    grade["shares"]["harmful_declined"]["value"] = 0.0
+    grade["shares"]["harmful_declined"]["estimate"] = 0.0
     (answering / "grade.json").write_text(json.dumps(grade))
     weights = whole / "adapter_model.safetensors"
     save_file(load_file(weights) | {"base_model.model.lm_head.weight": np.ones((2, 2))}, weights)
