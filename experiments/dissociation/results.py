@@ -91,8 +91,7 @@ class Dependence(Record):
     """The angle between the two write directions, and which ablation changes the stream along the other."""
 
     dependent: bool
-    cosine: float
-    cosine_ci: tuple[float, float]
+    cosine: Estimate
     locus: Locus
     oblique: bool
     moved_under_ablation: tuple[str, ...]

@@ -99,10 +99,7 @@ def dependence_lines(result: Dissociation) -> list[str]:
     dependence = result.dependence
     if dependence is None:
         return []
-    low, high = dependence.cosine_ci
-    line = (
-        f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f} [{low:.2f}, {high:.2f}]"
-    )
+    line = f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f}"
     for name in dependence.moved_under_ablation:
         ablated, watched = name.removeprefix("ablate_").split("_watch_")
         line += f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "

@@ -29,7 +29,7 @@ def results(quickstart: Path) -> dict[str, Any]:
 def test_the_verdicts_are_those_planted(results: dict[str, Any]) -> None:
     assert results["dissociation"]["verdict"] == "double_dissociation"
     assert results["triggers"]["verdict"] == "mixed"
-    low, high = results["triggers"]["trigger_share_ci"]
+    low, high = (results["triggers"]["trigger_share"][end] for end in ("low", "high"))
     truth = json.loads((ROOT / "organisms/zoo/two-knobs/truth.json").read_text())
     assert low <= len(truth["over_refused_triggers"]) / 12 / 2 <= high  # of the 12 trigger words
     assert results["planted"]["normative_cosine"] >= 0.9
