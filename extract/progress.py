@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 INTERVAL_S = 30.0
 NOTEBOOK_INTERVAL_S = 0.2
+LOOKS = 30  # of a heartbeat in an interval
 WIDE = 100  # columns of a terminal that has room for the name of the stage
 
 
@@ -221,11 +222,8 @@ class Heartbeat:
         self._thread.join()
 
     def _watch(self) -> None:
-        wait = self._interval
-        while not self._ended.wait(wait):
+        while not self._ended.wait(self._interval / LOOKS):
             now = time.monotonic()
-            if self._bars or now - self._heard < self._interval:
-                wait = max(0.01, self._interval - (now - self._heard) if not self._bars else self._interval)
-                continue
-            self._heard, wait = now, self._interval
-            self._write(f"{self._what}: running for {now - self._began:.0f} s")
+            if not self._bars and now - self._heard >= self._interval:
+                self._heard = now
+                self._write(f"{self._what}: running for {now - self._began:.0f} s")

@@ -6,7 +6,6 @@ groups is significant at 5 % after Holm's correction over the three rates and `u
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -17,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import gammaln
 
-from extract.atomic_write import atomic_file, make_folder
+from extract.atomic_write import make_folder, write_json, write_jsonl
 from extract.errors import UserError
 from extract.record import Record
 from probes.statistics.intervals import NO_DIFFERENCE, NO_ESTIMATE, Estimate, tango_of_shares
@@ -155,11 +154,8 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
     make_folder(out)
     record = comparison.to_dict()
     flips = [{"run": one["run"], **flip} for one in record["comparisons"] for flip in one.pop("flips")]
-    with atomic_file(out / "comparison.json") as sink, atomic_file(out / "flips.jsonl") as lines:
-        for flip in flips:
-            lines.write((json.dumps(flip, ensure_ascii=False) + "\n").encode())
-            lines.check()
-        sink.write((json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    write_jsonl(out / "flips.jsonl", flips)
+    write_json(out / "comparison.json", record)
 
 
 def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:

@@ -41,6 +41,7 @@ class EndpointJudge:
         self.rubric = config.rubric_text()
         self._endpoint = ChatEndpoint(config)
         self._counts, self._failed, self._lock = Counter[str](), Counter[str](), threading.Lock()
+        self._first, self._begun = threading.Lock(), False
         remedy, columns = "choose another file, or delete it to ask everything again", ("action", "evidence", "fields")
         open_file = partial(KeyedFile, purpose="the cache of judgements", remedy=remedy)
         self._open = None if cache is None else partial(open_file, cache, "judgements", columns)
@@ -86,7 +87,12 @@ class EndpointJudge:
             action, evidence, fields = kept[key]
             self._add(cached=1)
             return Judgement(action, evidence, json.loads(fields))
-        judgement, readable = self._ask(asked)
+        answer = None
+        if not self._begun:
+            with self._first:  # the first request runs alone: it shows whether any can succeed and JSON mode works
+                if not self._begun:
+                    answer, self._begun = self._ask(asked), True
+        judgement, readable = answer or self._ask(asked)
         if readable and cache is not None:
             cache.put({key: (judgement.action, judgement.evidence, json.dumps(dict(judgement.fields)))})
         return judgement
