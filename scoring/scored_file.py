@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from extract.atomic_write import atomic_file, atomic_path
+from extract.atomic_write import DeferredErrorFile, atomic_file
 from extract.errors import UserError
 from extract.prompts.rows import is_missing, place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
@@ -152,19 +153,31 @@ def _parquet(out: Path) -> Iterator[Callable[[Row], None]]:
     schema = pyarrow.schema(columns)
     waiting: list[Row] = []
 
-    with (
-        atomic_path(out / "scored.parquet") as partial,
-        pyarrow.parquet.ParquetWriter(partial, schema) as writer,
-    ):
+    with atomic_file(out / "scored.parquet") as sink:
 
         def flush() -> None:
             writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
             waiting.clear()
+            sink.check()
 
         def write(row: Row) -> None:
             waiting.append(row)
             if len(waiting) >= BATCH:
                 flush()
 
-        yield write
-        flush()
+        with pyarrow.parquet.ParquetWriter(_Stream(sink), schema) as writer:
+            yield write
+            flush()
+
+
+class _Stream(io.RawIOBase):
+    """Makes a sink writable for pyarrow."""
+
+    def __init__(self, sink: DeferredErrorFile) -> None:
+        self._sink = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._sink.write(data)
