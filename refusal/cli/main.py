@@ -40,9 +40,9 @@ run ask
 
     Example: refusal run configs/quickstart.yaml
 
-    Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --dry-run
+    Example: refusal run qwen2.5-coder-0.5b --dry-run
 
-    Example: refusal run configs/models/qwen2.5-1.5b-instruct.yaml --budget 2h
+    Example: refusal run qwen2.5-coder-0.5b --budget 2h
 
     Example: refusal run OWNER/MODEL --budget 2h --ask one-or-two,dials
 

@@ -33,7 +33,7 @@ from extract.shipped import ROOT
 from extract.table import Paragraph, print_blocks
 from refusal.cli.program import program, short_path
 
-REAL_MODEL = "configs/models/qwen2.5-1.5b-instruct.yaml"  # not gated, and the smallest of configs/models
+REAL_MODEL = "qwen2.5-coder-0.5b"  # can be had without the hub, too
 TUTORIAL = ROOT / "docs" / "tutorial.ipynb"
 
 
