@@ -18,6 +18,7 @@ from experiments.triggers.results import DirectionEffects, FactorialEffect, Locu
 from extract.record import NotApplicable, not_applicable
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
+from probes.statistics.intervals import Estimate
 from probes.statistics.metrics import d_prime
 
 EFFECTS = {"trigger": "first", "intent": "second", "interaction": "interaction"}
@@ -70,8 +71,8 @@ def locus_effects(values: Float[np.ndarray, " n_prompts"], held: Quadruples, see
     cells, effects = held.cell_means(values[held.rows])[..., None], {}
     for effect, which in EFFECTS.items():
         eta = partial_eta(cells, CONTRASTS[which], seed=seed)
-        share, low, high, p, shift = (float(of[0]) for of in (eta.estimate, eta.low, eta.high, eta.p, eta.mean))
-        effects[effect] = FactorialEffect(partial_eta_squared=share, low=low, high=high, p=p, shift=shift)
+        share, low, high, p, shift = (float(of[0]) for of in vars(eta).values())
+        effects[effect] = FactorialEffect(partial_eta_squared=Estimate(share, low, high), p=p, shift=shift)
     return effects
 
 

@@ -18,9 +18,7 @@ TriggerVerdict = Literal["intent_driven", "trigger_driven", "mixed", "not_applic
 class FactorialEffect(Record):
     """The effect of the trigger word, the intent or their interaction on a projection."""
 
-    partial_eta_squared: float
-    low: float
-    high: float
+    partial_eta_squared: Estimate
     p: PValue
     shift: float  # in units of the distance between the class means
 

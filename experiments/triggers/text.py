@@ -117,7 +117,7 @@ def finding_lines(findings: TriggerFindings) -> list[str]:
             case Projection(directions=directions):
                 for direction, at in directions.items():
                     effects = "; ".join(
-                        f"{effect} {e.partial_eta_squared:.2f} [{e.low:.2f}, {e.high:.2f}], shift {e.shift:+.2f}"
+                        f"{effect} {e.partial_eta_squared:.2f}, shift {e.shift:+.2f}"
                         for effect, e in at.effects.items()
                     )
                     lines.append(
@@ -228,9 +228,7 @@ def _eta_cells(rows: Sequence[LocusEffect]) -> list[Row]:
         {
             "column": str(row.layer),
             "row": row.position,
-            "estimate": row.partial_eta_squared,
-            "low": row.low,
-            "high": row.high,
+            **fields(row.partial_eta_squared),
             "n": f"{row.n_groups} groups",
         }
         for row in sorted(rows, key=lambda row: row.layer)

@@ -93,7 +93,7 @@ def test_it_is_said_on_the_terminal_and_the_page(triggers_run, results, capsys) 
 def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribution(triggers_run, record) -> None:
     effects = record["projection"]["directions"]["harmfulness"]["effects"]
     intent, trigger = effects["intent"], effects["trigger"]
-    assert intent["partial_eta_squared"] > 0.9
+    assert intent["partial_eta_squared"]["estimate"] > 0.9
     assert intent["p"] <= 0.01
     assert intent["shift"] > 0.8 > 0.4 > abs(trigger["shift"])  # and the word moves it less
     rows = json.loads((triggers_run / "stages" / "trigger_projection.json").read_text())["rows"]
