@@ -14,7 +14,6 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import numpy as np
-from probes.geometry.cross_reading import cross_erasure, transfer
 
 from benchmarks.simulations.clustered import SETTINGS, Setting, clustered_labels, clustered_stream, groups_of
 from benchmarks.table import main
@@ -25,6 +24,7 @@ from probes.contrast import Contrast
 from probes.direction import Direction
 from probes.geometry.cosines import compare_directions
 from probes.geometry.fitted_direction import fit_with_null
+from probes.geometry.locus_geometry import cross_erasure, transfer
 from probes.grid.nulls import null_auroc
 from probes.means import difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
