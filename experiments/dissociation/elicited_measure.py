@@ -277,11 +277,8 @@ def _measured_draws(
 def _added(plain: RunCondition, direction: Direction, drawn: Sequence[Direction]) -> dict[Key, Outcomes]:
     """Add the epistemic direction, and permuted ones by as much, to plain uncertain prompts and their twins."""
     settings, variant = plain.loaded.config.elicit, plain.loaded.config.dissociate.variant
-    rng, corpus = named_rng(plain.loaded.config.seed, "transfer"), plain.loaded.corpus
-    rows, gap = (
-        paired_rows(corpus, settings.n_transfer, rng, *TESTED),
-        direction.mean_positive - direction.mean_negative,
-    )
+    rng, gap = named_rng(plain.loaded.config.seed, "transfer"), direction.mean_positive - direction.mean_negative
+    rows = paired_rows(plain.loaded, settings.n_transfer, rng, *TESTED)
     null = [replace(each, mean_positive=each.mean_negative + gap) for each in drawn[: settings.n_null_transfer]]
     named = {ADD: addition(direction, variant)}
     named |= {ADD_NULL.format(i): addition(each, variant) for i, each in enumerate(null)}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from experiments.run.behaviour import MIN_BASELINE, Behaviour, write_samples
 from experiments.run.corpus import TESTED, Corpus
@@ -44,9 +44,17 @@ def under(run: Run, line: str) -> Run:
     return condition
 
 
-def paired_rows(corpus: Corpus, most: int, rng: np.random.Generator, *parts: str) -> Rows:
-    """Return uncertain prompts of some parts, one of each group before the second of any, and twins of their groups."""
-    uncertain, twins = (np.flatnonzero(of & corpus.within(*parts)) for of in (corpus.uncertain, corpus.twins))
-    drawn = uncertain[draw(corpus.groups[uncertain], most, rng)]
+def known_twins(run: RunInputs) -> Bool[np.ndarray, " prompts"]:
+    """Return which of the run's prompts are twins whose answer the plain model gives: what it knows itself."""
+    return run.corpus.twins & run.behaviour.correct
+
+
+def paired_rows(run: RunInputs, most: int, rng: np.random.Generator, *parts: str) -> Rows:
+    """Return uncertain prompts of some parts and known twins of their groups, groups that have such twins first."""
+    corpus = run.corpus
+    uncertain, twins = (np.flatnonzero(of & corpus.within(*parts)) for of in (corpus.uncertain, known_twins(run)))
+    known = np.isin(corpus.groups[uncertain], corpus.groups[twins])
+    drawn = np.concatenate([of[draw(corpus.groups[of], most, rng)] for of in (uncertain[known], uncertain[~known])])
+    drawn = drawn[:most]
     own = twins[np.isin(corpus.groups[twins], corpus.groups[drawn])]
     return np.union1d(drawn, own[draw(corpus.groups[own], most, rng)])

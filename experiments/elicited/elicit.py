@@ -15,6 +15,7 @@ from experiments.elicited.condition import (
     Rows,
     abstains_rarely,
     asked_rows,
+    known_twins,
     paired_rows,
     under,
 )
@@ -61,7 +62,10 @@ def needless(config: RunConfig, plain: Behaviour) -> str:
 
 
 def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
-    settings = loaded.config.elicit
+    settings, tested = loaded.config.elicit, loaded.corpus.twins & loaded.corpus.within(*TESTED)
+    if not (tested & known_twins(loaded)).any():
+        why = f"of {int(tested.sum())} tested twins, with which uncertain prompts are compared, the model knows none"
+        return Elicitation(reason=why), {}
     make_folder(under(loaded, "").directory)
     try:
         tried = [_tried(loaded, line) for line in settings.lines]
@@ -79,8 +83,8 @@ def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
         control=control,
         control_tokens=lengths[control],
         tried=tuple(tried),
-        shares=tuple(_shares(loaded.corpus, {(PLAIN, NOTHING): plain} | outcomes)),
-        above_twins=_above_twins(loaded.corpus, outcomes[LINE, NOTHING], *TESTED),
+        shares=tuple(_shares(loaded, {(PLAIN, NOTHING): plain} | outcomes)),
+        above_twins=_above_twins(loaded, outcomes[LINE, NOTHING], *TESTED),
         above_control=_above_control(loaded.corpus, outcomes),
     )
     condition = under(loaded, chosen.line)
@@ -98,22 +102,19 @@ def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
 
 def _tried(loaded: LoadedRun, line: str) -> TriedLine:
     """Ask training prompts under a line; UserError: the chat template takes no system message."""
-    condition, settings, rng = (
-        under(loaded, line),
-        loaded.config.elicit,
-        named_rng(loaded.config.seed, "choosing a line"),
-    )
-    corpus, rows = condition.corpus, paired_rows(condition.corpus, settings.n_choose, rng, "train")
+    condition, corpus, rng = under(loaded, line), loaded.corpus, named_rng(loaded.config.seed, "choosing a line")
+    rows = paired_rows(loaded, loaded.config.elicit.n_choose, rng, "train")
     with loaded.reporter.task(f"trying “{line}”", len(rows)) as advance:
-        completions = condition.completer.complete(rows.tolist(), advance=advance)
-    outcomes = Outcomes.completed(rows, completions, condition.prompts)
+        asked = np.searchsorted(asked_rows(corpus), rows)
+        completions = condition.completer.complete(asked.tolist(), advance=advance)
+    outcomes = Outcomes.completed(rows, completions, loaded.prompts)
     uncertain, twins = (rows[of[rows]] for of in (corpus.uncertain, corpus.twins))
     return TriedLine(
         line=line,
         tokens=_n_tokens(loaded, line),
         uncertain=_rate(corpus, outcomes, uncertain),
         twins=_rate(corpus, outcomes, twins),
-        difference=_above_twins(corpus, outcomes, "train"),
+        difference=_above_twins(loaded, outcomes, "train"),
     )
 
 
@@ -135,7 +136,7 @@ def _answered(loaded: LoadedRun, line: str, control: str) -> dict[Key, Outcomes]
     with loaded.reporter.task("answers under the line", len(places)) as advance:
         completions = condition.completer.complete(range(len(places)), advance=advance)
     write_completions(completions, condition.file("completions.jsonl"))
-    some = _control_rows(other.corpus, loaded.config)
+    some = np.searchsorted(places, _control_rows(loaded))
     with loaded.reporter.task("answers under the control line", len(some)) as advance:
         controlled = other.completer.complete(some.tolist(), advance=advance)
     return {
@@ -151,10 +152,11 @@ def _captured(config: RunConfig) -> CaptureSpec:
     return config.extract.model_copy(update={"positions": wanted, "response_tokens": 0, "thought_tokens": 0})
 
 
-def _control_rows(corpus: Corpus, config: RunConfig) -> Rows:
+def _control_rows(loaded: LoadedRun) -> Rows:
     """Return tested prompts of each label, one of each group before the second of any."""
+    config, corpus = loaded.config, loaded.corpus
     rng, most, tested = named_rng(config.seed, "control line"), config.elicit.n_control, corpus.within(*TESTED)
-    labelled = [np.flatnonzero(of & tested) for of in _labels(corpus).values()]
+    labelled = [np.flatnonzero(of & tested) for of in _labels(loaded).values()]
     return np.sort(np.concatenate([rows[draw(corpus.groups[rows], most, rng)] for rows in labelled]))
 
 
@@ -168,14 +170,15 @@ def _delete(path: Path) -> None:
 # -- what is elicited --------------------------------------------------------------------------------------------------
 
 
-def _labels(corpus: Corpus) -> dict[str, Bool[np.ndarray, " prompts"]]:
-    return {"uncertain": corpus.uncertain, "twin": corpus.twins, "harmful": corpus.harmful}
+def _labels(loaded: LoadedRun) -> dict[str, Bool[np.ndarray, " prompts"]]:
+    return {"uncertain": loaded.corpus.uncertain, "twin": known_twins(loaded), "harmful": loaded.corpus.harmful}
 
 
-def _shares(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Iterator[ActionShare]:
+def _shares(loaded: LoadedRun, outcomes: Mapping[Key, Outcomes]) -> Iterator[ActionShare]:
     """Yield the share of tested prompts of each label that are acted on in each way under each condition."""
+    corpus = loaded.corpus
     for (condition, _), of in outcomes.items():
-        for label, labelled in _labels(corpus).items():
+        for label, labelled in _labels(loaded).items():
             rows = of.rows[(labelled & corpus.within(*TESTED))[of.rows]]
             groups = corpus.groups_among(rows)
             for action, counted in ACTIONS.items():
@@ -187,12 +190,13 @@ def _rate(corpus: Corpus, outcomes: Outcomes, rows: Rows) -> Estimate:
     return grouped_rate(outcomes.among(rows).hits({"abstain"}), corpus.groups_among(rows))
 
 
-def _above_twins(corpus: Corpus, outcomes: Outcomes, *parts: str) -> Estimate:
-    """Return how much more often uncertain prompts of some parts are abstained from than their twins."""
+def _above_twins(loaded: LoadedRun, outcomes: Outcomes, *parts: str) -> Estimate:
+    """Return how much more often uncertain prompts of some parts are abstained from than their known twins."""
+    corpus = loaded.corpus
     abstained, here = (np.zeros(len(corpus), dtype=bool) for _ in range(2))
     abstained[outcomes.rows], here[outcomes.rows] = outcomes.hits({"abstain"}), outcomes.judged
     here &= corpus.within(*parts)
-    return more_of_pairs(corpus, abstained, here & corpus.uncertain, here & corpus.twins)
+    return more_of_pairs(corpus, abstained, here & corpus.uncertain, here & known_twins(loaded))
 
 
 def _above_control(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Estimate:
@@ -213,8 +217,8 @@ def _lacks(found: Elicitation, behaviour: Behaviour) -> str:
         return f"{line} the model abstains from {few}"
     if not found.above_twins.low > 0:
         return (
-            f"{line} the model abstains from uncertain prompts no more often than from their known twins "
-            f"({points(found.above_twins, ' points')})"
+            f"{line} the model abstains from uncertain prompts no more often than from those of their twins whose "
+            f"answer it knows ({points(found.above_twins, ' points')}, of {found.above_twins.n} pairs)"
         )
     if not found.above_control.low > 0:
         return (

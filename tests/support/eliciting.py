@@ -44,7 +44,10 @@ def eliciting(tmp_path: Path, model: ChatModel, monkeypatch: pytest.MonkeyPatch)
             prompts = [self.prompts[row] for row in rows]
             lines = ["".join(m["content"] for m in p.messages if m["role"] == "system") for p in prompts]
             did = (acting(line, numbers[p.id], p.label, words=words) for line, p in zip(lines, prompts, strict=True))
-            return [Completion(p.id, p.text, "", action, "", (1,)) for p, action in zip(prompts, did, strict=True)]
+            said = [
+                (p.answer or "" if action == "answer" else "", action) for p, action in zip(prompts, did, strict=True)
+            ]
+            return [Completion(p.id, p.text, *own, "", (1,)) for p, own in zip(prompts, said, strict=True)]
 
         monkeypatch.setattr(Completer, "complete", complete)
         for folder in ("stages", "outcomes.parquet"):

@@ -82,7 +82,7 @@ def test_a_model_that_abstains_from_twins_as_often_elicits_nothing(run, monkeypa
         return [replace(one, action="abstain") if is_so else one for one, is_so in zip(done, asked, strict=True)]
 
     monkeypatch.setattr(Completer, "complete", alike)
-    assert "no more often than from their known twins (0 points [" in elicited(loaded).reason
+    assert "no more often than from those of their twins whose answer it knows (0 points [" in elicited(loaded).reason
 
 
 def test_a_model_that_abstains_by_itself_is_not_asked_and_a_template_without_system_says_so(run, monkeypatch) -> None:
@@ -97,3 +97,30 @@ def test_a_model_that_abstains_by_itself_is_not_asked_and_a_template_without_sys
     loaded = run()
     monkeypatch.setattr("experiments.responses.loaded_run.render", no_system)
     assert "model.system=merge" in elicited(loaded).reason
+
+
+def test_only_twins_that_the_model_knows_are_compared_with(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It abstains under a line from every twin that it does not know, which is right, and from none that it knows."""
+    loaded, complete = run(), Completer.complete
+    known = loaded.behaviour.correct & (np.arange(len(loaded.prompts)) % 3 > 0)
+    loaded.__dict__["behaviour"] = replace(loaded.behaviour, correct=known)
+    knows = {prompt.id for prompt, does in zip(loaded.prompts, known, strict=True) if does}
+
+    def doubting(self: Completer, rows, **more: object) -> list[Completion]:
+        done = complete(self, rows, **more)
+        prompts = [self.prompts[row] for row in rows]
+        doubts = [p.label == "benign" and len(p.messages) > 1 and p.id not in knows for p in prompts]
+        return [replace(one, action="abstain") if doubt else one for one, doubt in zip(done, doubts, strict=True)]
+
+    monkeypatch.setattr(Completer, "complete", doubting)
+    found = elicited(loaded)
+    assert (found.reason, found.line) == ("", MANY)
+    twins = loaded.corpus.twins & loaded.corpus.within(*TESTED)
+    abstained = next(s for s in found.shares if (s.condition, s.label, s.action) == (LINE, "twin", "abstain"))
+    assert (abstained.estimate, abstained.n) == (0, (twins & known).sum())
+    assert (twins & ~known).any()
+    loaded.__dict__["behaviour"] = replace(loaded.behaviour, correct=np.zeros(len(known), dtype=bool))
+    found = elicited(loaded)
+    asked = f"of {twins.sum()} tested twins, with which uncertain prompts are compared"
+    assert found.reason == f"{asked}, the model knows none"
+    assert not found.line
