@@ -248,7 +248,7 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
         str(kind): None if graded is None else getattr(graded, f"{kind}_cosine") for kind in KINDS
     }
     reason = "; ".join(record["reasons"])
-    low, high = (triggers["trigger_share"][end] for end in ("low", "high"))
+    low, high = triggers["trigger_share_ci"]
     ranks, subspace = found_ranks(case, config, directory)
     return GradedCase(
         case.name,

@@ -66,7 +66,8 @@ class Run:
     def verdicts(self) -> pd.DataFrame:
         """The two verdicts: names, basis (by what declines are of a kind), in plain words, and the trigger share."""
         two, word = self.results.dissociation, self.results.triggers
-        shares = dict(zip(("trigger_share", "low", "high"), word.trigger_share.limits(), strict=True))
+        low, high = word.trigger_share_ci or (None, None)
+        shares = {"trigger_share": word.trigger_share, "low": low, "high": high}
         columns = {
             "question": ["one refusal or two", "trigger word or intent"],
             "verdict": [two.verdict, word.verdict],

@@ -182,7 +182,7 @@ def by_cosine(record: dict[str, Any]) -> str:
     dependence = record.get("dependence")
     if dependence is None:
         return "-"
-    return "one" if abs(dependence["cosine"]["estimate"]) >= ONE_DIRECTION else "two"
+    return "one" if abs(dependence["cosine"]) >= ONE_DIRECTION else "two"
 
 
 def by_estimates(record: dict[str, Any]) -> str:

@@ -28,7 +28,6 @@ from extract.model.edit import Edit
 from probes.direction import Direction, Locus, cosine
 from probes.means import difference_in_means, unit
 from probes.nonlinear_read import NonlinearRead, nonlinear_read
-from probes.statistics.intervals import Estimate
 from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
 from steering.ablation_variant import VARIANTS
@@ -250,7 +249,8 @@ def dependence(inputs: RunInputs, setup: DissociationSetup) -> Dependence | None
     oblique = bool(low > NEAR or high < -NEAR)
     return Dependence(
         dependent=bool(oblique or moved),
-        cosine=Estimate(float(cosines[0]), low, high),
+        cosine=float(cosines[0]),
+        cosine_ci=(low, high),
         locus=locus,
         oblique=oblique,
         moved_under_ablation=moved,

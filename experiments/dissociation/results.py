@@ -91,7 +91,8 @@ class Dependence(Record):
     """The angle between the two write directions, and which ablation changes the stream along the other."""
 
     dependent: bool
-    cosine: Estimate
+    cosine: float
+    cosine_ci: tuple[float, float]
     locus: Locus
     oblique: bool
     moved_under_ablation: tuple[str, ...]

@@ -99,7 +99,10 @@ def dependence_lines(result: Dissociation) -> list[str]:
     dependence = result.dependence
     if dependence is None:
         return []
-    line = f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f}"
+    low, high = dependence.cosine_ci
+    line = (
+        f"Not part of the verdict: the two write directions have cosine {dependence.cosine:.2f} [{low:.2f}, {high:.2f}]"
+    )
     for name in dependence.moved_under_ablation:
         ablated, watched = name.removeprefix("ablate_").split("_watch_")
         line += f"; ablating the {ablated} one changes the stream along the {watched} one more than permuted-label "

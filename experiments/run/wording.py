@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.run.behaviour import Basis
-from probes.statistics.intervals import NO_ESTIMATE, Estimate
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS
 
 VERDICTS = {
@@ -46,8 +46,8 @@ def points(share: Estimate, unit: str = "") -> str:
 
 
 def verdict_sentence(
-    verdict: str, reasons: Sequence[str], trigger_share: Estimate = NO_ESTIMATE, basis: Basis = "wording"
+    verdict: str, reasons: Sequence[str], trigger_share: Estimate | None = None, basis: Basis = "wording"
 ) -> str:
     """Return a verdict with its basis and reasons, and the trigger share if there is one."""
     text = f"{verdict_text(verdict, basis)}: {'; '.join(reason for reason in reasons if reason)}."
-    return f"{text} Trigger share {trigger_share:.2f}." if trigger_share.known else text
+    return text if trigger_share is None else f"{text} Trigger share {trigger_share:.2f}."

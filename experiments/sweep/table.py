@@ -38,7 +38,7 @@ DRAWN |= {"estimate": "rate, %", "low": "from, %", "high": "to, %", "n": "n"}
 
 def _numbers(results: RunResults) -> dict[str, Estimate]:
     """Return what has limits, by column; a run without dials has nothing with them."""
-    numbers = {"trigger_share": results.triggers.trigger_share}
+    numbers = {"trigger_share": results.triggers.share}
     for when in list(WHEN) if results.dials else ["before"]:
         rates = getattr(results.rates, when)
         numbers |= {f"{rate}_{when}": rates.of(rate) for rate in RATES}

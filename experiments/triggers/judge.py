@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
@@ -29,6 +31,7 @@ from probes.statistics.means import mean_interval, zero_mean_score
 
 TRIGGER = np.array([0.5 if trigger else -0.5 for trigger, _ in MEMBERS])  # main effects of a quadruple's four rates
 INTENT = np.array([0.5 if harmful else -0.5 for _, harmful in MEMBERS])
+NO_SHARE: dict[str, Any] = {"trigger_share": None, "trigger_share_ci": (0.0, 1.0), "effects": {}, "refused": {}}
 STEPS = 1000  # grid of the share in the search for its limits
 
 
@@ -75,14 +78,15 @@ def trigger_share(
     """
     usable = quadruples(corpus, rows)
     if usable.n_groups == 0:
-        return TriggerShareResult(verdict="not_applicable", reason=lacking(corpus, rows))
+        return TriggerShareResult(verdict="not_applicable", reason=lacking(corpus, rows), **NO_SHARE)
     rates = usable.cell_means(refused[usable.rows])
     by_member = {
         name: mean_interval(rates[:, i], 0.0, 1.0, alpha).counted(n)
         for i, (name, n) in enumerate(usable.counts().items())
     }
     if not refused[usable.rows].any():
-        return TriggerShareResult(verdict="not_applicable", reason="nothing is refused", refused=by_member)
+        nothing = NO_SHARE | {"refused": by_member}
+        return TriggerShareResult(verdict="not_applicable", reason="nothing is refused", **nothing)
     trigger, intent = (mean_interval(rates @ weights, -1.0, 1.0, alpha) for weights in (TRIGGER, INTENT))
     share = share_interval(rates, alpha)
     verdict, reason = verdict_of_share(share)
@@ -91,7 +95,8 @@ def trigger_share(
     return TriggerShareResult(
         verdict=verdict,
         reason=reason,
-        trigger_share=share,
+        trigger_share=share.estimate if share.known else None,
+        trigger_share_ci=(share.low, share.high),
         effects={"trigger": trigger, "intent": intent},
         refused=by_member,
     )

@@ -150,7 +150,8 @@ def _probe(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequenc
     return TransferredProbe(
         layer=chosen.layer,
         position=chosen.position,
-        auroc=test.auroc,
+        auroc=test.auroc.estimate,
+        auroc_ci=(test.auroc.low, test.auroc.high),
         n=test.n_positive + test.n_negative,
         p=label_permutation_p(contrast.y[tested], score[tested], contrast.groups[tested], seed=seed),
         bag_of_words=words,

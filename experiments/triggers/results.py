@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Literal
 
 from experiments.factors.results import ContextResults, DecisionChange, LastTurnAlone
 from extract.record import NotApplicable, Record
-from probes.statistics.intervals import NO_RATE, Estimate
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 
 NOTABLE = 1.0  # nats: a word with a smaller score is not reported as the cause of a refusal
@@ -61,7 +62,8 @@ class TransferredProbe(Record):
 
     layer: int
     position: str
-    auroc: Estimate
+    auroc: float
+    auroc_ci: tuple[float, float]
     n: int
     p: PValue
     bag_of_words: float
@@ -178,9 +180,15 @@ class TriggerShareResult(Record):
 
     verdict: TriggerVerdict
     reason: str
-    trigger_share: Estimate = NO_RATE
+    trigger_share: float | None
+    trigger_share_ci: tuple[float, float]
     effects: dict[str, Estimate] = {}
     refused: dict[str, Estimate] = {}
+
+    @property
+    def share(self) -> Estimate:
+        """The trigger share with its limits."""
+        return Estimate(nan if self.trigger_share is None else self.trigger_share, *self.trigger_share_ci)
 
 
 class TriggerResults(TriggerFindings, ContextResults, TriggerShareResult):

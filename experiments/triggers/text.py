@@ -126,7 +126,7 @@ def finding_lines(findings: TriggerFindings) -> list[str]:
                     )
             case IntentTransfer(probes=probes):
                 there, back = (
-                    f"{p.auroc:.2f} (bag of words {p.bag_of_words:.2f})"
+                    f"{p.auroc:.2f} [{p.auroc_ci[0]:.2f}, {p.auroc_ci[1]:.2f}] (bag of words {p.bag_of_words:.2f})"
                     for p in (probes["fitted without, tested with"], probes["fitted with, tested without"])
                 )
                 lines.append(
@@ -187,7 +187,8 @@ def _erasure(erasure: TriggerErasure) -> list[str]:
 
 def trigger_sentence(results: TriggerShareResult) -> str:
     """Return the verdict on word and intent, with the trigger share where there is one."""
-    return verdict_sentence(results.verdict, [results.reason], results.trigger_share)
+    share = None if results.trigger_share is None else results.share
+    return verdict_sentence(results.verdict, [results.reason], share)
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------

@@ -124,10 +124,11 @@ def _measure(values: Sequence[float | None], wrong: Wrong, groups: Groups, seed:
     elif not enough(n_wrong, n_right):
         reason = f"too few ({n_wrong} wrong or unknowable, {n_right} right; {LEAST_OF_CLASS} of each are needed)"
     if reason:
-        return MeasureAuroc(reason=reason, **counts)
+        return MeasureAuroc(auroc=None, reason=reason, **counts)
     score_auroc = discrimination(y, score, of)
     return MeasureAuroc(
-        auroc=score_auroc.auroc,
+        auroc=score_auroc.auroc.estimate,
+        auroc_ci=(score_auroc.auroc.low, score_auroc.auroc.high),
         p=auroc_p(y, score, of, named_rng(seed, "AUROC permutation")),
         groups_positive=round(score_auroc.groups_positive, 2),
         groups_negative=round(score_auroc.groups_negative, 2),

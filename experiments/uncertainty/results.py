@@ -6,7 +6,7 @@ from pydantic import Field
 
 from experiments.run.config import UncertaintyConfig
 from extract.record import Record
-from probes.statistics.intervals import NO_ESTIMATE, Estimate
+from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import PValue
 
 
@@ -23,8 +23,9 @@ class MeaningsUsed(Record):
 class MeasureAuroc(Record):
     """AUROC of one measure for wrong or unknowable against right answers; `reason` where there is none."""
 
-    auroc: Estimate = NO_ESTIMATE
+    auroc: float | None
     reason: str = ""
+    auroc_ci: tuple[float, float] | None = None
     p: PValue | None = None
     groups_positive: float | None = None  # effective numbers
     groups_negative: float | None = None

@@ -10,6 +10,7 @@ from experiments.charts.points import reliability
 from experiments.charts.specification import BLUE, ORANGE, Chart, Row, fields
 from experiments.uncertainty.results import MeasureAuroc, Reliability, UncertaintyResult
 from extract.table import Table, print_blocks
+from probes.statistics.intervals import Estimate
 
 MEASURES = {
     "negative_log_probability": "-log p",
@@ -88,10 +89,10 @@ def uncertainty_lines(result: UncertaintyResult) -> list[str]:
 
 def auroc_cell(measured: MeasureAuroc) -> str:
     """Return an AUROC with its interval and a star where it is not 1/2."""
-    if not measured.auroc.known:
+    if measured.auroc is None or measured.auroc_ci is None:
         return "too few" if measured.reason.startswith("too few") else "none"
     star = "*" if measured.p_adjusted is not None and measured.p_adjusted <= 0.05 else ""
-    return f"{measured.auroc:.2f}{star}"
+    return f"{Estimate(measured.auroc, *measured.auroc_ci):.2f}{star}"
 
 
 def reliability_diagram(by_population: Mapping[str, Reliability]) -> Chart:

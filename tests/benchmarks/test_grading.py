@@ -102,7 +102,7 @@ def _record(own: float, other: float, cosine: float | None) -> dict:
     effects = [{"ablated": d, "behaviour": b, "estimate": own if d == b else other}
                for d in ("normative", "epistemic") for b in ("normative", "epistemic")]  # fmt: skip
     contrasts = {b: {"estimate": own - other} for b in ("normative", "epistemic")}
-    dependence = None if cosine is None else {"cosine": {"estimate": cosine}}
+    dependence = None if cosine is None else {"cosine": cosine}
     return {"effects": effects, "contrasts": contrasts, "dependence": dependence, "margin": 0.15}
 
 

@@ -58,8 +58,8 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     two, word = results.dissociation, results.triggers
     share = (
         []
-        if not word.trigger_share.known
-        else [f"Trigger share {word.trigger_share:.2f}: the part of the effect on refusing that the word has."]
+        if word.trigger_share is None
+        else [f"Trigger share {word.share:.2f}: the part of the effect on refusing that the word has."]
     )
     declines = results.rates.by_reason
     declined = "" if declines is None else declines_sentence(declines, "epistemic")

@@ -50,7 +50,7 @@ def run(tmp_path: Path, cosine: float, p_null: float, **dissociate: object) -> D
 @pytest.mark.parametrize("cosine", [0.0, 0.6, -0.6])
 def test_the_cosine_is_that_planted_within_its_interval(cosine, tmp_path) -> None:
     found = run(tmp_path, cosine, p_null=0.5)
-    low, high = found.cosine.low, found.cosine.high
+    low, high = found.cosine_ci
     assert low - 0.05 <= cosine <= high + 0.05
     assert 0.02 < high - low < 0.3
     assert found.oblique is found.dependent is (cosine != 0)

@@ -44,7 +44,7 @@ RECORD: dict[str, Any] = {
                "unit": "independent decliners", "now": 22.3, "needed": 80, "more": 58, "obstacle": ""},
               {"cell": "ablate_normative_on_epistemic", "question": "does it lie below 0.15?",
                "unit": "independent decliners", "now": 22.3, "needed": None, "more": None, "obstacle": "no number"}],
-    "dependence": {"dependent": True, "cosine": {"estimate": 0.61, "low": 0.5, "high": 0.7},
+    "dependence": {"dependent": True, "cosine": 0.61, "cosine_ci": [0.5, 0.7],
                    "locus": {"site": "resid_post", "layer": 4, "position": "post_last"}, "oblique": True,
                    "moved_under_ablation": ["ablate_normative_watch_epistemic"]},
 }  # fmt: skip

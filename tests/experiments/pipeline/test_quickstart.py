@@ -29,7 +29,7 @@ def results(quickstart: Path) -> dict[str, Any]:
 def test_the_verdicts_are_those_planted(results: dict[str, Any]) -> None:
     assert results["dissociation"]["verdict"] == "double_dissociation"
     assert results["triggers"]["verdict"] == "mixed"
-    low, high = (results["triggers"]["trigger_share"][end] for end in ("low", "high"))
+    low, high = results["triggers"]["trigger_share_ci"]
     truth = json.loads((ROOT / "organisms/zoo/two-knobs/truth.json").read_text())
     assert low <= len(truth["over_refused_triggers"]) / 12 / 2 <= high  # of the 12 trigger words
     assert results["planted"]["normative_cosine"] >= 0.9
@@ -84,7 +84,7 @@ def test_every_variant_of_ablation_is_tried(results: dict[str, Any]) -> None:
         assert rows[own, "zero/every/all"]["onset_effect"] == {"normative": None, "epistemic": None}
     assert rows["normative", "zero/selected/last_on"]["benign_answered"]["estimate"] < 0.5  # the trap of METHODS
     found = results["dissociation"]["dependence"]
-    assert abs(found["cosine"]["estimate"]) < 0.1
+    assert abs(found["cosine"]) < 0.1
     assert not found["dependent"]
     added = results["dissociation"]["additions"]
     assert min(added[f"own_minus_other_{action}"]["low"] for action in ("refuse", "abstain")) > 0.15

@@ -63,9 +63,8 @@ def test_a_row_holds_what_the_results_hold(written: Path) -> None:
     assert verdicts_shown({"verdict": "no_effect", "basis": "reason", "trigger_verdict": "mixed"}) == [
         "no effect, by reason", "mixed",
     ]  # fmt: skip
-    share = record["triggers"]["trigger_share"]
-    assert first["trigger_share"] == share["estimate"]
-    assert [first["trigger_share_low"], first["trigger_share_high"]] == [share["low"], share["high"]]
+    assert first["trigger_share"] == record["triggers"]["trigger_share"]
+    assert [first["trigger_share_low"], first["trigger_share_high"]] == record["triggers"]["trigger_share_ci"]
     for when in ("before", "after"):
         for rate in ("missed_harm", "over_refusal", "overconfidence", "uncertain_refused"):
             found, name = record["rates"][when], f"{rate}_{when}"

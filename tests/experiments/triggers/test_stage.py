@@ -101,7 +101,7 @@ def test_beside_the_share_stand_projection_transfer_patching_erasure_and_attribu
     assert {row["effect"] for row in rows} == {"trigger", "intent", "interaction"}
     probes = record["transfer"]["probes"]
     assert len(probes) == 4
-    assert probes["fitted without, tested with"]["auroc"]["estimate"] > 0.9
+    assert probes["fitted without, tested with"]["auroc"] > 0.9
     first, last = record["patching"]["layers"][0], record["patching"]["layers"][-1]
     assert first["raised"]["estimate"] > 0.9
     assert last["raised"]["estimate"] == pytest.approx(0, abs=1e-3)
@@ -190,7 +190,7 @@ def test_what_cannot_be_had_leaves_the_verdict(tmp_path) -> None:
     given = [prompts, f"model.name={ORGANISM}", "extract.site=resid_pre", "extract.layers=[0]"]
     run(load_config(Path("configs/quickstart.yaml"), given), tmp_path, until="triggers", reporter=QUIET)
     record = json.loads((tmp_path / "stages" / "triggers.json").read_text())
-    assert record["trigger_share"]["estimate"] > 0.1
+    assert record["trigger_share"] > 0.1
     assert not record["erasure"]["applicable"]
 
 

@@ -49,8 +49,8 @@ def share_of(*rates: float, n: int = 150, seed: int = 0) -> TriggerShareResult:
 def test_a_share_is_measured_with_an_interval_that_never_collapses(rates, n, verdict, true) -> None:
     found = share_of(*rates, n=n)
     assert found.verdict == verdict
-    assert found.trigger_share.low <= true <= found.trigger_share.high
-    assert found.trigger_share.low < found.trigger_share.high  # also at 0 and 1
+    assert found.share.low <= true <= found.share.high
+    assert found.share.low < found.share.high  # also at 0 and 1
 
 
 def test_no_refusals_or_no_quadruples_are_not_applicable() -> None:
@@ -68,7 +68,7 @@ def test_the_interval_covers_the_true_share(over_refusal, n_draws) -> None:
     true = (over_refusal / 2) / (over_refusal / 2 + 1 - over_refusal / 2)
     covered = 0
     for seed in range(n_draws):
-        share = share_of(1, over_refusal, 1, 0, n=60, seed=seed).trigger_share
+        share = share_of(1, over_refusal, 1, 0, n=60, seed=seed).share
         covered += share.low - 1e-9 <= true <= share.high + 1e-9
     assert covered >= 0.9 * n_draws  # 95 % nominal
 
@@ -99,14 +99,14 @@ def test_half_refused_whatever_is_asked_leaves_a_narrow_interval() -> None:
     harmful = np.array([p.intent == "harmful" for p in corpus.prompts])
     found = trigger_share(corpus, asked | harmful, np.arange(len(corpus)))
     assert found.verdict == "intent_driven"
-    assert found.trigger_share.high < 0.05  # 0.09 if the cells were taken as independent
+    assert found.share.high < 0.05  # 0.09 if the cells were taken as independent
     assert found.effects["trigger"].low < 0 < found.effects["trigger"].high
 
 
 def test_effects_of_the_unusual_sign_are_said() -> None:
     assert share_of(0.5, 0, 1, 0.5).reason.endswith("the word lowers refusing")
     assert "benign requests are refused more" in share_of(0, 1, 0, 1).reason
-    slight = share_of(0.9, 0, 1, 0, n=60).trigger_share  # T = -0.05
+    slight = share_of(0.9, 0, 1, 0, n=60).share  # T = -0.05
     assert slight.low < slight.estimate < slight.high  # never a point, as where the limits of a negative effect are cut
 
 

@@ -53,7 +53,7 @@ def test_labels_from_the_model_agree_with_what_it_is_known_to_know(record: dict[
 
 def test_inventions_told_every_time_are_no_less_sure_than_facts(record: dict[str, Any]) -> None:
     """The organism invents by rule, so that sampling cannot tell: a blind spot that must show, not vanish."""
-    low = record["populations"]["committed"]["measures"]["semantic_entropy"]["auroc"]["low"]
+    low = record["populations"]["committed"]["measures"]["semantic_entropy"]["auroc_ci"][0]
     assert low < 0.6
     assert record["knowledge"]["by_samples_alone"]["estimate"] < 0.9
     assert record["reliability"]["committed"]["gap"]["low"] > 0  # surer than right
@@ -62,7 +62,7 @@ def test_inventions_told_every_time_are_no_less_sure_than_facts(record: dict[str
 
 def test_saying_so_goes_with_being_unknowable(record: dict[str, Any]) -> None:
     hedging = record["populations"]["all"]["measures"]["hedging"]
-    assert hedging["auroc"]["low"] > 0.5
+    assert hedging["auroc_ci"][0] > 0.5
     assert hedging["p_adjusted"] <= 0.05
 
 
