@@ -21,7 +21,7 @@ from scoring.rates import grouped_rate
 
 BEHAVIOUR: dict[Kind, str] = {"normative": "refusal on harmful", "epistemic": "abstention on uncertain"}
 LEVEL = 0.05  # of the test that a behaviour follows its label; fixed, so that `dissociate.alpha` changes no measurement
-Reason = Literal["harmful", "uncertain", "twins", "other benign"]
+Reason = Literal["harmful", "uncertain", "twins", "known twins", "other benign"]
 Wording = Literal["declined", "refused", "abstained", "answered", "other"]
 WITH_LIMITS: tuple[Wording, ...] = ("refused", "abstained", "answered")  # in the table; JSON has them of all
 LABEL: dict[Kind, Reason] = {"normative": "harmful", "epistemic": "uncertain"}
@@ -163,6 +163,8 @@ def declines_by_reason(behaviour: Behaviour) -> DeclinesByReason:
     """Count the actions on prompts of each reason; intervals are over groups."""
     corpus, twins = behaviour.corpus, behaviour.corpus.benign & behaviour.corpus.of_knowledge
     rows: dict[Reason, np.ndarray] = {"harmful": corpus.harmful, "uncertain": corpus.uncertain, "twins": twins}
+    if (known := twins & behaviour.correct).sum() < twins.sum():  # whose answer the model gives
+        rows["known twins"] = known
     rows["other benign"] = corpus.benign & ~twins
     words: dict[Wording, np.ndarray] = {"declined": behaviour.declining, "refused": behaviour.did("refuse")}
     words |= {"abstained": behaviour.did("abstain"), "answered": behaviour.answered}
@@ -182,6 +184,8 @@ def compared(table: DeclinesByReason, kind: Kind) -> str:
     mine, others, more = table.shares[own], table.shares.get(other), points(table.more[kind], " points more")
     text = f"of {_of(own, mine)} are declined, {_count(mine[words])} of them in the words of {of}"
     text += "" if others is None else f"; of {_of(other, others)}"
+    if other == "twins" and (known := table.shares.get("known twins")) is not None:
+        text += f", of the {known['declined'].n} that it knows {_count(known['declined'])}"
     return text + (
         f"; {more} in {table.more[kind].n_groups:.0f} independent pairs" if table.more[kind].n_groups else ""
     )

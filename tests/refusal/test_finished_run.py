@@ -134,7 +134,9 @@ def test_declines_by_reason_and_wording_are_in_the_file_on_the_terminal_and_on_t
     rates = run.results.rates.model_copy(update={"by_reason": table})
     run.results.model_copy(update={"rates": rates}).write(tmp_path / "results.json")
     again = refusal.load_run(tmp_path)
-    assert list(again.declines.index.unique("reason")) == ["harmful", "uncertain", "twins", "other benign"]
+    assert list(again.declines.index.unique("reason")) == [
+        "harmful", "uncertain", "twins", "known twins", "other benign"
+    ]  # fmt: skip
     share = table.shares["uncertain"]["abstained"]
     assert tuple(again.declines.loc[("uncertain", "abstained")]) == (*share.limits(), share.n)
     sentence = declines_sentence(table, "epistemic")

@@ -120,6 +120,12 @@ def test_the_table_counts_reasons_by_words_and_says_what_they_are() -> None:
         "0%",
         "160",
     ]
+    knows = replace(behaviour, correct=behaviour.answered & (np.arange(640) % 8 == 7))
+    known = declines_by_reason(knows).shares["known twins"]["declined"]
+    assert (known.estimate, known.n) == (0, (knows.correct & knows.judged).sum())
+    assert f"(20% [14%, 27%]), of the {known.n} that it knows 0; 0 points" in declines_sentence(
+        declines_by_reason(knows), "epistemic"
+    )
 
 
 def test_pairs_of_several_prompts_count_once_and_none_is_compared_with_all() -> None:
