@@ -43,7 +43,7 @@ from probes.statistics.intervals import clopper_pearson
 RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
 N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
-N_ELICITED = 50  # per organism that elicits, of single prompts, and as many of whole groups
+N_ELICITED = 75  # per organism with elicited abstentions, of single prompts, and as many of whole groups
 N_CATEGORY_SHUFFLES = 75  # per organism
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
 QUICK = (
