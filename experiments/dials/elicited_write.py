@@ -1,6 +1,7 @@
 """What the epistemic dial writes where a model does not abstain by itself: of several writers, that of least loss.
 
-Candidates are the direction of abstentions that a system line elicits, the openings of these, and a configured answer.
+Candidates are the direction of its own declines of uncertain prompts, if they are a kind by reason; that of abstentions
+which a system line elicits; the openings of these; and a configured answer.
 Each declines some uncertain validation prompts and permits some benign ones, without the line. Its loss is the share of
 the former that are not abstained from, plus that of the latter that are declined.
 """
@@ -32,9 +33,10 @@ from steering.writer import ConstantGateWriter, Writer
 
 def with_epistemic(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> tuple[dict[Kind, Writer], list[TriedWriter]]:
     """Return the writers with an epistemic one, if any can be had, and what each candidate does; one is not tried."""
-    if "epistemic" in writers:
+    own, contrast = writers.get("epistemic"), loaded.config.prompts.contrast
+    if own is not None and (contrast or loaded.behaviour.basis == "wording"):
         return {**writers}, []
-    candidates = dict([*_elicited(loaded), *_answer(loaded)])
+    candidates = dict([*([("declines", own)] if own else []), *_elicited(loaded), *_answer(loaded)])
     if not candidates:
         return {**writers}, []
     if len(candidates) == 1:

@@ -61,7 +61,7 @@ class DialResult(Record):
 class TriedWriter(Record):
     """A way for the epistemic dial to write, on validation prompts; see `elicited_write`."""
 
-    name: Literal["direction", "openings", "answer"]
+    name: Literal["declines", "direction", "openings", "answer"]
     abstained: Share  # of uncertain prompts that it declines
     declined: Share  # of benign prompts that it permits
 

@@ -53,8 +53,9 @@ NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
 EDGES = (0.0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 1.0)  # closer where dials read most prompts
 LABEL = {"normative": "harmful", "epistemic": "uncertain"}  # the prompts that each dial declines
 WRITES = {
+    "declines": "its own declines of uncertain prompts",
     "direction": "the direction of elicited abstentions",
-    "openings": "their openings",
+    "openings": "the openings of elicited abstentions",
     "answer": "a given answer",
 }
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more

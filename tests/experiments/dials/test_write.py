@@ -49,7 +49,7 @@ def context(tmp_path):
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
         found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
-        found.config, found.reporter = SimpleNamespace(steer=SteerConfig(**steer)), Reporter(quiet=True)
+        found.config, found.reporter = SimpleNamespace(steer=SteerConfig(**steer), prompts=SimpleNamespace(contrast=None)), Reporter(quiet=True)
         found.model = SimpleNamespace(n_layers=4, eos_ids=[0], tokenizer=Words(), decode=lambda tokens: "Who can tell")
         found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
         did = np.array(actions, dtype=object)
