@@ -9,6 +9,7 @@ import pytest
 
 from experiments.dials import write
 from experiments.dials.elicited_write import with_epistemic
+from experiments.dials.text import tried_line
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
 from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
@@ -20,6 +21,7 @@ from probes.direction import Direction, Locus
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.direction_file import save_directions
 from steering.writer import Writer
+from tests.support.eliciting import eliciting
 
 LATER = {2: (4.0, -2.0), 3: (5.0, -3.0)}
 N = 3 * MIN_BASELINE
@@ -49,7 +51,11 @@ def context(tmp_path):
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
         found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
-        found.config, found.reporter = SimpleNamespace(steer=SteerConfig(**steer), prompts=SimpleNamespace(contrast=None)), Reporter(quiet=True)
+        config = {"steer": SteerConfig(**steer), "prompts": SimpleNamespace(contrast=None)}
+        found.config, found.reporter = SimpleNamespace(**config), Reporter(quiet=True)
+            SimpleNamespace(steer=SteerConfig(**steer), prompts=SimpleNamespace(contrast=None)),
+            Reporter(quiet=True),
+        )
         found.model = SimpleNamespace(n_layers=4, eos_ids=[0], tokenizer=Words(), decode=lambda tokens: "Who can tell")
         found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
         did = np.array(actions, dtype=object)
@@ -189,3 +195,23 @@ def test_a_line_heads_the_system_message_or_makes_one() -> None:
     assert with_line(bare, "be kind").messages == ({"role": "system", "content": "be kind"}, user)
     assert with_line(given, "be kind").messages == ({"role": "system", "content": "be kind\nbe brief"}, user)
     assert given.messages[0]["content"] == "be brief"
+
+
+def test_of_ways_to_write_the_one_that_loses_least_is_used(tmp_path, two_knobs, monkeypatch) -> None:
+    """Declines by reason whose direction does nothing lose against an answer that the organism can say."""
+    loaded = eliciting(tmp_path, two_knobs, monkeypatch)()
+    nothing = Direction("epistemic_write", np.eye(128, dtype=np.float32)[0], Locus("resid_post", 4, "post_last"), 0, 0)
+    own = {"epistemic": Writer(nothing, Addition(1.0), None)}
+    said = "i am not able to say. i do not know anything about anna novak."
+    loaded.config = loaded.config.model_copy(update={"steer": SteerConfig(answer=said)})
+    loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="wording")
+    assert with_epistemic(loaded, own) == (own, [])
+    loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="reason")
+    found, tried = with_epistemic(loaded, own)
+    assert [one.name for one in tried] == ["declines", "answer"]
+    plain, answer = tried
+    assert answer.abstained.estimate == 1 > plain.abstained.estimate
+    assert answer.declined.estimate == plain.declined.estimate  # both permit by changing nothing
+    assert answer.abstained.n == (loaded.corpus.uncertain & loaded.corpus.within("validation")).sum() > 8
+    assert found["epistemic"].direction is None
+    assert tried_line(tried).startswith("The epistemic dial writes a given answer, which loses least on ")
