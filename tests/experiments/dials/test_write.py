@@ -53,9 +53,6 @@ def context(tmp_path):
         found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
         config = {"steer": SteerConfig(**steer), "prompts": SimpleNamespace(contrast=None)}
         found.config, found.reporter = SimpleNamespace(**config), Reporter(quiet=True)
-            SimpleNamespace(steer=SteerConfig(**steer), prompts=SimpleNamespace(contrast=None)),
-            Reporter(quiet=True),
-        )
         found.model = SimpleNamespace(n_layers=4, eos_ids=[0], tokenizer=Words(), decode=lambda tokens: "Who can tell")
         found.corpus = SimpleNamespace(within=lambda *parts: np.ones(len(actions), dtype=bool), rated=True)
         did = np.array(actions, dtype=object)
