@@ -86,6 +86,6 @@ def open_elicited(directory: Path, *, clustered: bool) -> ElicitedShuffler | Non
 
 
 def elicited_verdicts(directory: Path, clustered: bool, seeds: range) -> list[str]:
-    """Return the verdict of each shuffle; none where no abstentions were elicited, as there are no labels to shuffle."""
+    """Return the verdict of each shuffle; none where no abstentions were elicited, so that no labels are shuffled."""
     shuffler = open_elicited(directory, clustered=clustered)
     return [] if shuffler is None else [shuffler.verdict(seed) for seed in seeds]
