@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Int
 
-from experiments.dials.results import LARGEST_MARGIN, NONE_WORSE, RiskCertificate, ThresholdCertificate
+from experiments.dials.results import LARGEST_MARGIN, LEAST_RISE, NONE_WORSE, RiskCertificate, ThresholdCertificate
 from experiments.dials.surface import AXES, COST_KEYS, Columns, Risk, Surface, comparable, expected_cost, rates_of
 from experiments.run.corpus import Corpus
 from probes.statistics.certify import (
@@ -139,9 +139,11 @@ def _chosen(
         spent = expected_cost(rates, targets.costs)[allowed]
         return int(allowed[np.argmin(spent.round(9))]), "least cost"
     if targets.limits:
-        none_worse = [comparable(rates[name]) <= most for name, most in targets.ceilings.items()]
-        if none_worse and not within.any() and (safe := order[np.all(none_worse, axis=0)[order]]).size:
-            mistakes = expected_cost(rates, dict.fromkeys(COST_KEYS, 1.0))[safe]
-            return int(safe[np.argmin(mistakes.round(9))]), NONE_WORSE
+        if targets.ceilings and not within.any():
+            above = [comparable(rates[name]) - most for name, most in targets.ceilings.items()]
+            excess = np.max(above, axis=0).clip(min=0).round(9)[order]
+            mistakes = expected_cost(rates, dict.fromkeys(COST_KEYS, 1.0)).round(9)[order]
+            best = np.lexsort((mistakes, excess))[0]  # of equal ones the first in order
+            return int(order[best]), LEAST_RISE if excess[best] else NONE_WORSE
         return int(order[0]), LARGEST_MARGIN
     return int(np.argmin(surface.off)), "nearest 0.5"

@@ -22,6 +22,7 @@ CHECKED = 48  # test prompts that are answered with the dials themselves too
 MOST_PROMPTS = 4000  # test prompts with readings at every token; the page holds them all
 LARGEST_MARGIN = "largest safety margin"  # a value of ThresholdCertificate.rule
 NONE_WORSE = "least mistakes, none worse"
+LEAST_RISE = "least rise"
 RiskRates = dict[str, float | None]  # of each risk of `surface.MEASURED`; null where no prompt is judged
 When = Literal["before", "after"]  # the dials
 POLICIES = {"two_dials": "the dials", "one_dial": "one dial", "system_lines": "a system line", "plain": "no change"}
@@ -111,7 +112,7 @@ class RiskCertificate(Record):
 class ThresholdCertificate(Record):
     """The rule that chose the thresholds, and the certificate of each risk on certification prompts."""
 
-    rule: str  # largest safety margin, least mistakes and none worse, least cost, given, nearest 0.5
+    rule: str  # largest safety margin, least mistakes and none worse, least rise, least cost, given, nearest 0.5
     part: str
     confidence: float
     jointly: list[str]  # limits that hold together

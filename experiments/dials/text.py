@@ -14,6 +14,7 @@ from experiments.charts.specification import DIAL_COLOURS, Chart, Row, fields
 from experiments.dials.results import (
     COUNTED,
     LARGEST_MARGIN,
+    LEAST_RISE,
     NONE_WORSE,
     POLICIES,
     ByCategory,
@@ -44,6 +45,8 @@ RULES = {
     LARGEST_MARGIN: "largest safety margin on the choice prompts",
     NONE_WORSE: "the fewest mistakes on the choice prompts with no rate more than 3 points above the plain model's, as "
     "no setting meets all limits",
+    LEAST_RISE: "the smallest rise of any rate above 3 points over the plain model's, or of the facts lost over their "
+    "limit, on the choice prompts, as no setting meets all limits",
     "least cost": "the cheapest",
     "given": "as given",
     "nearest 0.5": "0.5, as neither limits nor costs are given",

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import Targets, choose_thresholds, reachable_costs, reachable_risks
-from experiments.dials.results import LARGEST_MARGIN, NONE_WORSE
+from experiments.dials.results import LARGEST_MARGIN, LEAST_RISE, NONE_WORSE
 from experiments.dials.surface import AXES, MEASURED, RISKS, Risk, Surface, expected_cost, rates_of, risk_of
 from experiments.run.corpus import Corpus
 from extract.prompts.prompt import Prompt
@@ -112,7 +112,7 @@ def test_too_few_prompts_are_told_with_the_number_it_would_take() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "ceiling", "rule"),
-    [(0.001, 0.3, NONE_WORSE), (0.001, 0.0, LARGEST_MARGIN), (0.001, None, LARGEST_MARGIN), (0.9, 0.3, LARGEST_MARGIN)],
+    [(0.001, 0.3, NONE_WORSE), (0.001, 0.0, LEAST_RISE), (0.001, None, LARGEST_MARGIN), (0.9, 0.3, LARGEST_MARGIN)],
     ids=["none within the limits", "all worse", "no ceilings", "some within the limits"],
 )
 def test_where_no_setting_meets_all_limits_the_fewest_mistakes_with_no_rate_worse(limit, ceiling, rule) -> None:
@@ -121,6 +121,10 @@ def test_where_no_setting_meets_all_limits_the_fewest_mistakes_with_no_rate_wors
     wanted = Targets(dict.fromkeys(RISKS, limit), 0.95, None, ceilings)
     surface, index, certificate = placed(corpus, table, wanted)
     assert certificate.rule == rule
+    if rule == LEAST_RISE:
+        rates = rates_of(surface, risks(table, corpus, "train"))
+        highest = np.max([rates[name] for name in AXES], axis=0)
+        assert 0 < highest[index] == highest.min() < highest.max()
     if rule == NONE_WORSE:
         rates = rates_of(surface, risks(table, corpus, "train"))
         safe = np.all([rates[name] <= ceiling for name in AXES], axis=0)
