@@ -63,7 +63,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     best = choose_locus(loci)
     X, C = store.read(best.layer, best.position), float(best.scores[LOGISTIC].C[0])
     probe = grid.fit(X, name, C=C)
-    score = cross_fitted_scores(X[contrast.rows], contrast, probe, loaded.config.seed, loaded.probe_device)
+    score = cross_fitted_scores(X[contrast.rows], contrast, probe, loaded.config.seed)
     chosen, test = np.isin(contrast.part, CHOICE), contrast.within("test")
     platt = fit_platt(score[chosen], contrast.y[chosen])
     calibrated = platt.probability(score)
@@ -82,7 +82,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
 
 
 def cross_fitted_scores(
-    X: Float[np.ndarray, "rows d_model"], contrast: Contrast, probe: LinearProbe, seed: int, device: str
+    X: Float[np.ndarray, "rows d_model"], contrast: Contrast, probe: LinearProbe, seed: int
 ) -> Float[np.ndarray, " rows"]:
     """Return uncalibrated log-odds of the contrast's rows; training rows are scored by probes without their fold."""
     score, train = probe.decision_function(X), contrast.within("train")
@@ -93,7 +93,7 @@ def cross_fitted_scores(
     for inside, (rows, _) in zip(fitted, splits, strict=True):
         inside[train[rows]] = True
     labels = np.tile(contrast.y, (n_folds, 1))
-    folds = fit_logistic_batch(X, fitted, labels, [probe.C], device=device).scores[:, 0]
+    folds = fit_logistic_batch(X, fitted, labels, [probe.C]).scores[:, 0]
     for own, (_, left_out) in zip(folds, splits, strict=True):
         score[train[left_out]] = own[train[left_out]]
     return score

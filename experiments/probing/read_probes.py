@@ -93,7 +93,7 @@ def fit_grid(
     present = np.array([store.present[store.positions.index(p)] for p in positions])
     ids = [prompt.id for prompt in loaded.prompts]
     try:
-        grid = ProbeGrid.held_out(contrasts, seed=loaded.config.seed, names=ids, device=loaded.probe_device)
+        grid = ProbeGrid.held_out(contrasts, seed=loaded.config.seed, names=ids)
         with loaded.reporter.task(what, len(layers) * len(positions)) as advance:
             loci = StoredLoci(store, layers, positions)
             scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))

@@ -59,7 +59,6 @@ def nested_reads(
     store: ActivationStore,
     contrasts: Sequence[Contrast],
     seed: int,
-    device: str,
     progress: Callable[[], None] = lambda: None,
     most_layers: int = MOST_LAYERS,
 ) -> list[NestedReads]:
@@ -69,7 +68,7 @@ def nested_reads(
         [p for p in POSITIONS if p in store.positions] or [store.positions[0]],
     )
     present = np.array([store.present[store.positions.index(p)] for p in positions])
-    grid = ProbeGrid.cross_validated(contrasts, FOLDS, seed=seed, device=device)
+    grid = ProbeGrid.cross_validated(contrasts, FOLDS, seed=seed)
     loci = StoredLoci(store, layers, positions)
     scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=progress))
     return [_nested(store, grid, at, [s for s in scored if s.contrast == c.name]) for at, c in enumerate(contrasts)]
@@ -143,7 +142,7 @@ def reading_without_saying(loaded: LoadedRun) -> UnspokenReads:
     contrasts = [c for c in label_contrasts(reading.corpus) if c.name in ("normative", "epistemic")]
     if loaded.config.prompts.contrast:
         return UnspokenReads(reason="its two labels are other ways of declining (prompts.contrast)")
-    given = reading.store, contrasts, loaded.config.seed, loaded.probe_device
+    given = reading.store, contrasts, loaded.config.seed
     try:
         with loaded.reporter.task("reading without saying", MOST_LAYERS * len(POSITIONS)) as advance:
             normative, epistemic = nested_reads(*given, progress=lambda: advance(1))
@@ -162,7 +161,7 @@ def own_reads(loaded: LoadedRun, contrast: Contrast) -> dict[str, Estimate]:
             continue
         columns = (column[rows] for column in (contrast.rows, contrast.y, contrast.groups, contrast.part))
         with suppress(ValueError):  # too few groups
-            given = reading.store, [Contrast(name, *columns)], loaded.config.seed, loaded.probe_device
+            given = reading.store, [Contrast(name, *columns)], loaded.config.seed
             (reads,) = nested_reads(*given, most_layers=MOST_LAYERS // 2)
             found[name] = reads.auroc(np.ones(len(rows), dtype=bool))
     return found

@@ -37,12 +37,6 @@ class LoadedRun(RunInputs):
         resolve(self.config.model.name, self.reporter)  # a GGUF file is dequantised behind the run's own bar
         return open_model(ChatModel, self.config.model)
 
-    @property
-    def probe_device(self) -> str:
-        """The device on which probes are fitted: the model's, or the CPU if that device has no float64."""
-        device = self.model.device
-        return str(device) if device.type in ("cpu", "cuda") else "cpu"
-
     @cached_property
     def rendered(self) -> list[Rendered]:
         """The prompts through the model's chat template, in file order; reports remarks on the template."""

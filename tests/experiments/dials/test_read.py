@@ -110,7 +110,7 @@ def test_scores_of_unseen_prompts_do_not_boast() -> None:
     train, others = contrast.within("train"), contrast.within("validation")
     fit = fit_logistic_batch(X, (part == "train")[None], y[None], [1.0])
     probe = LinearProbe(fit.weight[0, 0], float(fit.intercept[0, 0]), 1.0)
-    own, unseen = probe.decision_function(X), cross_fitted_scores(X, contrast, probe, 0, "cpu")
+    own, unseen = probe.decision_function(X), cross_fitted_scores(X, contrast, probe, 0)
     assert ((own[train] > 0) == y[train]).all()  # the control: it looks perfect
     assert np.mean((unseen[train] > 0) == y[train]) < 0.75
     np.testing.assert_array_equal(unseen[others], own[others])
@@ -137,7 +137,7 @@ def unusual(n_groups: int = 40) -> tuple[SimpleNamespace, np.ndarray]:
                             present=np.ones((1, len(labels)), dtype=bool), read=lambda layer, position: X)  # fmt: skip
     run = SimpleNamespace(
         store=store, corpus=Corpus(prompts, groups, part), prompts=prompts, config=SimpleNamespace(seed=0),
-        probe_device="cpu", reporter=Reporter(quiet=True),
+        reporter=Reporter(quiet=True),
     )  # fmt: skip
     return run, X
 

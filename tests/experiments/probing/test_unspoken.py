@@ -58,7 +58,7 @@ def pairs(n: int, rng: np.random.Generator, effect: float, d: int = 12, layers: 
 
 def test_each_fold_is_read_by_a_probe_and_a_locus_chosen_without_it() -> None:
     store, contrast = pairs(60, np.random.default_rng(0), 4.0)
-    (reads,) = nested_reads(store, [contrast], 0, "cpu")  # type: ignore[arg-type]
+    (reads,) = nested_reads(store, [contrast], 0)  # type: ignore[arg-type]
     assert {(locus.layer, locus.position) for locus in reads.loci} == {(3, "post_last")}
     assert (
         len({(group, fold) for group, fold in zip(contrast.groups, reads.fold, strict=True)}) == 60
@@ -68,7 +68,7 @@ def test_each_fold_is_read_by_a_probe_and_a_locus_chosen_without_it() -> None:
     assert 0.9 < found.estimate < found.high
     own = contrast.groups == 7
     flipped = Contrast("epistemic", contrast.rows, contrast.y ^ own, contrast.groups, contrast.part)
-    (other,) = nested_reads(store, [flipped], 0, "cpu")  # type: ignore[arg-type]
+    (other,) = nested_reads(store, [flipped], 0)  # type: ignore[arg-type]
     assert np.array_equal(other.fold, reads.fold)  # pairs have one of each label
     assert np.allclose(
         other.probability[own], reads.probability[own]
@@ -125,7 +125,7 @@ def test_labels_shuffled_within_pairs_are_read_at_half() -> None:
     rng, times, holds = np.random.default_rng(0), 40, 0
     for _ in range(times):
         store, contrast = pairs(40, rng, 0.0, d=8, layers=1)
-        (reads,) = nested_reads(store, [contrast], 0, "cpu")  # type: ignore[arg-type]
+        (reads,) = nested_reads(store, [contrast], 0)  # type: ignore[arg-type]
         found = reads.auroc(np.ones(80, dtype=bool))
         holds += found.low <= 0.5 <= found.high
     assert holds >= 0.9 * times  # 257 of 267 where it was measured
@@ -174,7 +174,7 @@ def test_a_category_has_a_probe_of_its_own_where_it_has_enough_pairs() -> None:
     rows = [{"id": str(k), "text": str(k), "pair": str(contrast.groups[k]), "label": "uncertain" if y else "benign",
              **({"category": "many" if k < 40 else "few"} if y else {})} for k, y in enumerate(contrast.y)]  # fmt: skip
     reading = SimpleNamespace(store=store, prompts=[make_prompt(row, "here") for row in rows])
-    loaded: Any = SimpleNamespace(reading=reading, config=SimpleNamespace(seed=0), probe_device="cpu")
+    loaded: Any = SimpleNamespace(reading=reading, config=SimpleNamespace(seed=0))
     own = own_reads(loaded, contrast)
     assert list(own) == ["many"]
     assert own["many"].n == 40  # twins are of the category of their pair
