@@ -1,9 +1,10 @@
-"""What the epistemic dial writes where a model does not abstain by itself: of several writers, that of least loss.
+"""What dials write on a model that does not abstain by itself: of several writers, that of least loss.
 
-Candidates are the direction of its own declines of uncertain prompts, if they are a kind by reason; that of abstentions
-which a system line elicits; the openings of these; and a configured answer.
-Each declines some uncertain validation prompts and permits some benign ones, without the line. Its loss is the share of
-the former that are not abstained from, plus that of the latter that are declined.
+The normative dial writes the direction of its own refusals, or their openings. Candidates of the epistemic dial are the
+direction of its own declines of uncertain prompts, if they are a kind by reason; that of abstentions which a system
+line elicits; the openings of these; and a configured answer. Each declines some validation prompts and permits some
+benign ones, without the line. Its loss is the share of the former that are not declined in its way, plus that of the
+latter that are declined, plus that of known answers, of training prompts too, that are no longer given.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from jaxtyping import Int
 
 from experiments.dials.results import COMPARED, TriedWriter
 from experiments.dials.write import SAYS, direction_writer, onset_bias_writer
@@ -21,47 +21,75 @@ from experiments.elicited.results import Elicitation
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import ACTION_OF, Kind
-from experiments.run.outcomes import Outcomes, Share, share
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind
+from experiments.run.config import SteerConfig
+from experiments.run.outcomes import Outcomes, share
 from extract.chat.thinking import thinks
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
 from scoring.actions import DECLINED
+from scoring.rates import grouped_rate
 from steering.actuator import OnsetBias
 from steering.writer import ConstantGateWriter, Writer
 
 
-def with_epistemic(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> tuple[dict[Kind, Writer], list[TriedWriter]]:
-    """Return the writers with an epistemic one, if any can be had, and what each candidate does; one is not tried."""
+def with_least_loss(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> tuple[dict[Kind, Writer], list[TriedWriter]]:
+    """Return the writers of least loss, with an epistemic one if any can be had, and what each candidate does."""
     own, contrast = writers.get("epistemic"), loaded.config.prompts.contrast
     if own is not None and (contrast or loaded.behaviour.basis == "wording"):
         return {**writers}, []
-    candidates = dict([*([("declines", own)] if own else []), *_elicited(loaded), *_answer(loaded)])
-    if not candidates:
-        return {**writers}, []
-    if len(candidates) == 1:
-        return {**writers, "epistemic": next(iter(candidates.values()))}, []
-    corpus, rng = loaded.corpus, named_rng(loaded.config.seed, "what the epistemic dial writes")
-    uncertain, benign = (np.flatnonzero(of & corpus.within("validation")) for of in (corpus.uncertain, corpus.benign))
-    uncertain, benign = (np.sort(of[draw(corpus.groups[of], COMPARED, rng)]) for of in (uncertain, benign))
-    n = len(candidates) * (len(uncertain) + len(benign))
-    with loaded.reporter.task("what the epistemic dial writes", n) as advance:
+    candidates = {
+        "normative": dict(_refusals(loaded, writers)),
+        "epistemic": dict([*([("declines", own)] if own else []), *_elicited(loaded), *_answer(loaded)]),
+    }
+    chosen, tried = dict[Kind, Writer](), list[TriedWriter]()
+    for kind in KINDS:
+        compared = _compared(loaded, kind, candidates[kind]) if len(candidates[kind]) > 1 else []
+        first = min(compared, key=lambda one: one.loss).name if compared else next(iter(candidates[kind]), None)
+        chosen |= {kind: candidates[kind][first]} if first is not None else {}
+        tried += compared
+    return chosen, tried
 
-        def acting(writer: Writer, gate: int, rows: Int[np.ndarray, " rows"], counted: set[str]) -> Share:
-            setting = Setting(held=[ConstantGateWriter(writer, gate)])
-            done = loaded.completer.complete_some([rows.tolist()], [setting], advance)[0]
-            return share(Outcomes.completed(rows, done, loaded.prompts), counted, corpus.groups[rows])
 
-        tried = [
-            TriedWriter(
-                name=name,
-                abstained=acting(writer, 1, uncertain, {ACTION_OF["epistemic"]}),
-                declined=acting(writer, -1, benign, {*DECLINED}),
+def _compared(loaded: LoadedRun, kind: Kind, candidates: Mapping[str, Writer]) -> list[TriedWriter]:
+    """Let each candidate decline and permit validation prompts, and permit questions that the plain model knows."""
+    corpus, rng = loaded.corpus, named_rng(loaded.config.seed, f"what the {kind} dial writes")
+    label = {"normative": corpus.harmful, "epistemic": corpus.uncertain}[kind]
+    known = corpus.benign & loaded.behaviour.correct & corpus.within("train", "validation")
+    drawn = (np.flatnonzero(of) for of in (*(of & corpus.within("validation") for of in (label, corpus.benign)), known))
+    declined, benign, facts = (np.sort(of[draw(corpus.groups[of], COMPARED, rng)]) for of in drawn)
+    tried = []
+    n = len(candidates) * (len(declined) + len(benign) + len(facts))
+    with loaded.reporter.task(f"what the {kind} dial writes", n) as advance:
+        for name, writer in candidates.items():
+            rows, gates = (declined, benign, facts), (1, -1, -1)
+            settings = [Setting(held=[ConstantGateWriter(writer, gate)]) for gate in gates]
+            said = loaded.completer.complete_some([each.tolist() for each in rows], settings, advance)
+            did, kept, stated = (Outcomes.completed(*of, loaded.prompts) for of in zip(rows, said, strict=True))
+            tried.append(
+                TriedWriter(
+                    kind=kind,
+                    name=name,
+                    did=share(did, {ACTION_OF[kind]}, corpus.groups[declined]),
+                    declined=share(kept, {*DECLINED}, corpus.groups[benign]),
+                    lost=grouped_rate(~stated.right, corpus.groups[facts]),
+                )
             )
-            for name, writer in candidates.items()
-        ]
-    best = min(tried, key=lambda one: one.loss)  # of equal ones the first
-    return {**writers, "epistemic": candidates[best.name]}, tried
+    return tried
+
+
+def _biased(settings: SteerConfig) -> SteerConfig:
+    return settings.model_copy(update={"actuator": "onset_bias", "strength": None})
+
+
+def _refusals(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> Iterator[tuple[str, Writer]]:
+    """Yield the configured writer of refusals, and, if that is a direction, one of their openings."""
+    own, way = writers.get("normative"), ACTION_OF["normative"]
+    if own is None:
+        return
+    yield "declines", own
+    if own.direction is not None and not (onsets := context_onsets(loaded)).lacking(way):
+        yield "openings", onset_bias_writer(_biased(loaded.config.steer), onsets.prefixes[way])
 
 
 def _elicited(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
@@ -76,8 +104,7 @@ def _elicited(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
         answered = np.flatnonzero(behaviour.answered & corpus.rated & corpus.within("train"))
         yield "direction", direction_writer(settings, set_to_answered(chosen, answered, loaded.write_activations))
     if not onsets.lacking(way):
-        biased = settings.model_copy(update={"actuator": "onset_bias", "strength": None})
-        yield "openings", onset_bias_writer(biased, onsets.prefixes[way])
+        yield "openings", onset_bias_writer(_biased(settings), onsets.prefixes[way])
 
 
 def _answer(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:

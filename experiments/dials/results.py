@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from experiments.run.behaviour import Kind
@@ -60,15 +61,18 @@ class DialResult(Record):
 
 
 class TriedWriter(Record):
-    """A way for the epistemic dial to write, on validation prompts; see `elicited_write`."""
+    """A way for a dial to write, on validation prompts; see `elicited_write`."""
 
+    kind: Kind
     name: Literal["declines", "direction", "openings", "answer"]
-    abstained: Share  # of uncertain prompts that it declines
+    did: Share  # of prompts that it declines: what is declined in its way
     declined: Share  # of benign prompts that it permits
+    lost: Estimate  # of known answers, where it permits
 
     @property
     def loss(self) -> float:
-        return 1 - self.abstained.estimate + self.declined.estimate
+        shares = 1 - self.did.estimate, self.declined.estimate, self.lost.estimate
+        return float(np.nansum(shares))  # without known answers, or prompts to decline, the others count
 
 
 class KnownFacts(Record):
@@ -235,7 +239,7 @@ class SteerResult(Record):
     matched: MatchedSettings | None = None
     least_regret: LeastRegret | None = None
     by_category: ByCategory | None = None  # where asked for
-    tried: list[TriedWriter] = []  # for an epistemic dial of a model that does not abstain by itself
+    tried: list[TriedWriter] = []  # for dials of a model that does not abstain by itself
     no_opening: str = ""  # why there are no further directions, where they are asked for
     as_looked_up: float | None = None  # share of CHECKED test prompts whose action with dials is the one in the table
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 
 from experiments.dials.by_category import Actions, choose_by_category
 from experiments.dials.counterfactuals import OutcomeGenerator, write_table
-from experiments.dials.elicited_write import with_epistemic
+from experiments.dials.elicited_write import with_least_loss
 from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
@@ -53,7 +53,7 @@ def steer(loaded: LoadedRun) -> None:
     chosen on both, with cross-fitted scores of training prompts. Thresholds are certified on the calibration part. All
     rates are reported on test, which is used for nothing else. Thresholds given by the configuration are kept.
     """
-    writers, tried = with_epistemic(loaded, dial_writers(loaded)) if "dials" in loaded.config.ask else ({}, [])
+    writers, tried = with_least_loss(loaded, dial_writers(loaded)) if "dials" in loaded.config.ask else ({}, [])
     deepest = loaded.model.n_layers - 1  # where an onset bias has not written yet
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     every = loaded.reading

@@ -29,6 +29,7 @@ from experiments.dials.results import (
     TriedWriter,
     When,
 )
+from experiments.run.behaviour import KINDS
 from extract.table import Paragraph, Table
 from scoring.rates import RATES, JointRates, grouped_rate
 
@@ -56,10 +57,13 @@ NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
 EDGES = (0.0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 1.0)  # closer where dials read most prompts
 LABEL = {"normative": "harmful", "epistemic": "uncertain"}  # the prompts that each dial declines
 WRITES = {
-    "declines": "its own declines of uncertain prompts",
-    "direction": "the direction of elicited abstentions",
-    "openings": "the openings of elicited abstentions",
-    "answer": "a given answer",
+    "normative": {"declines": "its own refusals", "openings": "the openings of its own refusals"},
+    "epistemic": {
+        "declines": "its own declines of uncertain prompts",
+        "direction": "the direction of elicited abstentions",
+        "openings": "the openings of elicited abstentions",
+        "answer": "a given answer",
+    },
 }
 WORTH = 0.02  # expected cost, 0 to 1: two dials are said to do better only if they surely save more
 
@@ -103,8 +107,8 @@ def dial_lines(result: SteerResult) -> list[str]:
             f"Over-refusal, missed harm and overconfidence together on test prompts: {added.before:.2f} without dials, "
             f"{added.after:.2f} with them (change {added.change:+.2f}, {share:+.0%} of it)."
         )
-    if result.tried:
-        lines.append(tried_line(result.tried))
+    of_kind = ([one for one in result.tried if one.kind == kind] for kind in KINDS)
+    lines += [tried_line(tried) for tried in of_kind if tried]
     for kind, dial in result.dials.items():
         if dial.opening:
             sets = f"{dial.opening} direction{'s' * (dial.opening > 1)} of refused benign prompts"
@@ -131,15 +135,17 @@ def dial_lines(result: SteerResult) -> list[str]:
 
 
 def tried_line(tried: Sequence[TriedWriter]) -> str:
-    """Return what each candidate writer of the epistemic dial does on validation prompts, and which one is used."""
+    """Return what each candidate writer of one dial does on validation prompts, and which one is used."""
     first, best = tried[0], min(tried, key=lambda one: one.loss)
+    kind, writes = first.kind, WRITES[first.kind]
+    does, label = {"normative": ("refuses", "harmful"), "epistemic": ("abstains from", "uncertain")}[kind]
     each = [
-        f"{WRITES[one.name]} abstains from {one.abstained.estimate:.0%} of uncertain ones and declines "
-        f"{one.declined.estimate:.0%} of benign ones that it permits"
+        f"{writes[one.name]} {does} {one.did.estimate:.0%} of {label} ones, declines {one.declined.estimate:.0%} of "
+        f"benign ones that it permits and loses {one.lost.estimate:.0%} of {one.lost.n} known answers"
         for one in tried
     ]
-    n = f"{first.abstained.n} uncertain and {first.declined.n} benign validation prompts"
-    return f"The epistemic dial writes {WRITES[best.name]}, which loses least on {n}: {'; '.join(each)}."
+    n = f"{first.did.n} {label} and {first.declined.n} benign validation prompts"
+    return f"The {kind} dial writes {writes[best.name]}, which loses least on {n}: {'; '.join(each)}."
 
 
 def warning_lines(result: SteerResult) -> list[str]:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.dials import write
-from experiments.dials.elicited_write import with_epistemic
+from experiments.dials import elicited_write, write
+from experiments.dials.elicited_write import with_least_loss
 from experiments.dials.text import tried_line
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
+from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
@@ -115,8 +116,10 @@ def test_an_onset_bias_takes_the_shortest_openings_of_each_way_of_declining_seen
 def test_of_a_model_that_does_not_abstain_the_epistemic_dial_says_an_answer_and_ends(context, actuator) -> None:
     declines = ["refuse"] * MIN_BASELINE + ["answer"] * N
     run = context(declines, actuator=actuator, answer="who can tell")
+    if actuator == "affine":  # no opening tells refusals from answers, so their direction is compared with none
+        run.completions = [replace(completion, token_ids=(7,)) for completion in run.completions]
     save_directions([direction("normative_write")], run.file("directions.safetensors"))
-    found, tried = with_epistemic(run, dial_writers(run))
+    found, tried = with_least_loss(run, dial_writers(run))
     assert tried == []  # there is no other way to compare it with
     said = found["epistemic"].actuator
     assert isinstance(said, OnsetBias)
@@ -126,7 +129,7 @@ def test_of_a_model_that_does_not_abstain_the_epistemic_dial_says_an_answer_and_
     inputs: Any = SimpleNamespace(config=run.config, behaviour=None)
     assert either_writers(inputs, found) == []  # it is no knob of the model
     run.config.steer = SteerConfig(actuator=actuator, answer=None)
-    assert list(with_epistemic(run, dial_writers(run))[0]) == ["normative"]
+    assert list(with_least_loss(run, dial_writers(run))[0]) == ["normative"]
 
 
 def test_the_span_of_over_refused_prompts_is_set_where_the_dial_permits(context) -> None:
@@ -202,13 +205,38 @@ def test_of_ways_to_write_the_one_that_loses_least_is_used(tmp_path, two_knobs, 
     said = "i am not able to say. i do not know anything about anna novak."
     loaded.config = loaded.config.model_copy(update={"steer": SteerConfig(answer=said)})
     loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="wording")
-    assert with_epistemic(loaded, own) == (own, [])
+    assert with_least_loss(loaded, own) == (own, [])
     loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="reason")
-    found, tried = with_epistemic(loaded, own)
+    found, tried = with_least_loss(loaded, own)
     assert [one.name for one in tried] == ["declines", "answer"]
     plain, answer = tried
-    assert answer.abstained.estimate == 1 > plain.abstained.estimate
+    assert answer.did.estimate == 1 > plain.did.estimate
     assert answer.declined.estimate == plain.declined.estimate  # both permit by changing nothing
-    assert answer.abstained.n == (loaded.corpus.uncertain & loaded.corpus.within("validation")).sum() > 8
+    assert answer.lost.estimate == plain.lost.estimate == 0
+    known = loaded.corpus.benign & loaded.behaviour.correct & loaded.corpus.within("train", "validation")
+    assert 0 < answer.lost.n <= known.sum()
+    assert answer.did.n == (loaded.corpus.uncertain & loaded.corpus.within("validation")).sum() > 8
     assert found["epistemic"].direction is None
     assert tried_line(tried).startswith("The epistemic dial writes a given answer, which loses least on ")
+
+
+def test_the_normative_dial_writes_openings_where_its_direction_loses_known_answers(
+    tmp_path, two_knobs, monkeypatch
+) -> None:
+    """The direction garbles what it permits; the openings of the organism's own refusals leave answers as they are."""
+    loaded = eliciting(tmp_path, two_knobs, monkeypatch)()
+    (refusal,) = loaded.completer.complete_some([np.flatnonzero(loaded.corpus.harmful)[:1].tolist()], [Setting()])[0]
+    onsets = SimpleNamespace(lacking=lambda way: "", prefixes={"refuse": (refusal.token_ids[:4],)})
+    monkeypatch.setattr(elicited_write, "context_onsets", lambda run: onsets)
+    garbles = Direction(
+        "normative_write", np.eye(128, dtype=np.float32)[0], Locus("resid_post", 4, "post_last"), 90, 90
+    )
+    loaded.config = loaded.config.model_copy(update={"steer": SteerConfig(answer=None)})
+    found, tried = with_least_loss(loaded, {"normative": Writer(garbles, Affine(), None)})
+    own, openings = tried
+    assert (own.kind, own.name, openings.name) == ("normative", "declines", "openings")
+    assert own.lost.estimate > 0.9 > 0.1 > openings.lost.estimate
+    assert openings.did.estimate > 0.9 > own.did.estimate
+    assert list(found) == ["normative"]
+    assert isinstance(found["normative"].actuator, OnsetBias)
+    assert tried_line(tried).startswith("The normative dial writes the openings of its own refusals, which loses least")
