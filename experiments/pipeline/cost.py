@@ -166,7 +166,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
         *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
-        Step("what the epistemic dial writes", completions=3 * 2 * COMPARED * bool(elicited)),
+        Step("what the dials write", completions=5 * 3 * COMPARED * bool(elicited)),  # so many ways in all, thrice each
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),
