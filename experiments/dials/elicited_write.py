@@ -54,16 +54,15 @@ def with_least_loss(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> tuple[
 def _compared(loaded: LoadedRun, kind: Kind, candidates: Mapping[str, Writer]) -> list[TriedWriter]:
     """Let each candidate decline and permit validation prompts, and permit questions that the plain model knows."""
     corpus, rng = loaded.corpus, named_rng(loaded.config.seed, f"what the {kind} dial writes")
-    label = {"normative": corpus.harmful, "epistemic": corpus.uncertain}[kind]
+    label, validation = {"normative": corpus.harmful, "epistemic": corpus.uncertain}[kind], corpus.within("validation")
     known = corpus.benign & loaded.behaviour.correct & corpus.within("train", "validation")
-    drawn = (np.flatnonzero(of) for of in (*(of & corpus.within("validation") for of in (label, corpus.benign)), known))
-    declined, benign, facts = (np.sort(of[draw(corpus.groups[of], COMPARED, rng)]) for of in drawn)
-    tried = []
-    n = len(candidates) * (len(declined) + len(benign) + len(facts))
+    among = map(np.flatnonzero, (label & validation, corpus.benign & validation, known))
+    rows = [np.sort(each[draw(corpus.groups[each], COMPARED, rng)]) for each in among]
+    declined, benign, facts = rows
+    n, tried = len(candidates) * sum(map(len, rows)), []
     with loaded.reporter.task(f"what the {kind} dial writes", n) as advance:
         for name, writer in candidates.items():
-            rows, gates = (declined, benign, facts), (1, -1, -1)
-            settings = [Setting(held=[ConstantGateWriter(writer, gate)]) for gate in gates]
+            settings = [Setting(held=[ConstantGateWriter(writer, gate)]) for gate in (1, -1, -1)]
             said = loaded.completer.complete_some([each.tolist() for each in rows], settings, advance)
             did, kept, stated = (Outcomes.completed(*of, loaded.prompts) for of in zip(rows, said, strict=True))
             tried.append(
