@@ -1,7 +1,7 @@
 """All that needs a GPU, in one command of at most nine minutes: `make gpu`.
 
 First correctness in bfloat16 and float32 on the GPU (tests/extract/model/test_real_weights.py), then the GPU rows of
-RESULTS.md: extraction and steering at a Llama-3.1-8B shape, the probe grid. It prints rows with device and date.
+RESULTS.md: extraction and steering at a Llama-3.1-8B shape. It prints rows with device and date.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from extract.shipped import ROOT
 
 TESTS = ("tests/extract/model/test_real_weights.py",)
-BENCHMARKS = (("extraction", ()), ("steering", ()), ("probe_grid", ("--device", "cuda")))
+BENCHMARKS = (("extraction", ()), ("steering", ()))
 SECONDS = 9 * 60  # of all together; what does not end within them is told
 
 

@@ -20,7 +20,6 @@ loci, in processor time.
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -116,15 +115,11 @@ def _normal(seed: int) -> Callable[..., torch.Tensor]:
 # -- implementations that fit the 30 probes of a locus -----------------------------------------------------------------
 
 
-def ours(device: str) -> Implementation:
-    """Return our fit of all probes of a locus in one batch."""
-
-    def fit(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
-        scores = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), Cs, device=device).scores
-        held = [of_fold[:, ~inside] for of_fold, inside in zip(scores, train, strict=True)]
-        return np.array([aurocs(f, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
-
-    return fit
+def ours(X: np.ndarray, y: np.ndarray, train: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, HeldOutScores]:
+    """Fit all probes of a locus in one batch."""
+    scores = fit_logistic_batch(X, train, np.tile(y, (len(train), 1)), Cs).scores
+    held = [of_fold[:, ~inside] for of_fold, inside in zip(scores, train, strict=True)]
+    return np.array([aurocs(f, y[~inside]) for f, inside in zip(held, train, strict=True)]), held
 
 
 def loop(one: Callable[[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]) -> Implementation:
@@ -184,12 +179,10 @@ def _others() -> dict[str, Implementation]:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def measure(quick: bool, device: str) -> dict[str, float]:
+def measure(quick: bool) -> dict[str, float]:
     """Time all implementations on both kinds of activations, print tables, and return the figures."""
-    if device == "cuda" and not torch.cuda.is_available():
-        sys.exit("--device cuda needs a GPU, and torch finds none; leave the option out to measure on the CPU")
     plan, others = (QUICK if quick else FULL), _others()
-    both = [_measure_kind(kind, plan, device, others) for kind in KINDS]
+    both = [_measure_kind(kind, plan, others) for kind in KINDS]
     names = ("sklearn_loop", "sklearn_converged", *others)
     figures = {f"ratio_vs_{name}": both[0][f"ratio_vs_{name}"] for name in names}
     figures |= {f"ratio_{kind}": of["ratio_vs_sklearn_loop"] for kind, of in zip(KINDS, both, strict=True)}
@@ -198,8 +191,8 @@ def measure(quick: bool, device: str) -> dict[str, float]:
     figures |= {key: max(of[key] for of in both) for key in both[0] if key.endswith("_difference")}
     large = LARGE_QUICK if quick else LARGE
     size = "quick" if quick else "full"
-    (_, peak), (seconds, large_peak) = in_process("memory", size, device)
-    figures |= in_process("one_thread", size, "cpu")
+    (_, peak), (seconds, large_peak) = in_process("memory", size)
+    figures |= in_process("one_thread", size)
     hours = seconds * PLANNED_LOCI / 3600
     print(f"\na locus of {len(large.y)} prompts x {large.d_model}: {seconds:.1f} s; {PLANNED_LOCI}: {hours:.2g} h\n")
     return figures | {
@@ -210,17 +203,17 @@ def measure(quick: bool, device: str) -> dict[str, float]:
     }
 
 
-def _measure_kind(kind: Kind, plan: Plan, device: str, others: dict[str, Implementation]) -> dict[str, float]:
-    source, fit_ours = Source(kind, plan), ours(device)
+def _measure_kind(kind: Kind, plan: Plan, others: dict[str, Implementation]) -> dict[str, float]:
+    source = Source(kind, plan)
     middle = plan.sampled[len(plan.sampled) // 2]
     seconds: dict[str, list[float]] = defaultdict(list)
     figures: dict[str, float] = {}
     ours_there = 0.0
     shape = f"{len(plan.y)} prompts x {plan.d_model}, {plan.n_loci} loci of {5 * len(plan.Cs)} fits"
-    print(f"\n{kind}: {shape} (ours: {device})")
+    print(f"\n{kind}: {shape}")
     for locus in itertools.product(range(plan.n_layers), range(plan.n_positions)):
         X = source.locus(*locus)
-        took, found = timed(fit_ours, X, plan)
+        took, found = timed(ours, X, plan)
         seconds["ours"].append(took)
         if locus not in plan.sampled:
             continue
@@ -268,4 +261,4 @@ def _differences(found: Result, reference: Result) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main("probe_grid", measure, device=("cpu", "cuda"))
+    main("probe_grid", measure)

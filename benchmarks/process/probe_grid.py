@@ -6,10 +6,8 @@ import ctypes
 import json
 import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from benchmarks.probe_grid import (
     FULL,
@@ -30,13 +28,13 @@ from benchmarks.process.child import peak_beyond_mb
 ROUNDS = 3  # of one thread each; ours and the loop in turns, and the median ratio of all rounds and loci
 
 
-def memory(size: str, device: str) -> list[tuple[float, float]]:
+def memory(size: str) -> list[tuple[float, float]]:
     """Fit one locus of the grid and of the large grid; return seconds, and MB beyond the locus."""
     plans = (FULL, LARGE) if size == "full" else (QUICK, LARGE_QUICK)
-    return [_seconds_and_peak(plan, device) for plan in plans]
+    return [_seconds_and_peak(plan) for plan in plans]
 
 
-def one_thread(size: str, device: str) -> dict[str, float]:
+def one_thread(size: str) -> dict[str, float]:
     """Return median ratios to the loop over scikit-learn for both kinds of activations, and seconds of a large locus.
 
     In processor time, which other processes hardly affect; on an idle core it is the time by the clock.
@@ -46,12 +44,10 @@ def one_thread(size: str, device: str) -> dict[str, float]:
     for kind in KINDS:
         source = Source(kind, plan)
         loci = [source.locus(*locus) for locus in plan.sampled for _ in range(ROUNDS)]
-        ratios = [
-            _processor_seconds(loop(sklearn_fit), X, plan) / _processor_seconds(ours(device), X, plan) for X in loci
-        ]
+        ratios = [_processor_seconds(loop(sklearn_fit), X, plan) / _processor_seconds(ours, X, plan) for X in loci]
         figures[f"ratio_{kind}_one_thread"] = float(np.median(ratios))
     X = Source("activation_like", large).locus(0, 0)
-    return figures | {"large_seconds_one_thread": _processor_seconds(ours(device), X, large)}
+    return figures | {"large_seconds_one_thread": _processor_seconds(ours, X, large)}
 
 
 def _processor_seconds(fit: Implementation, X: np.ndarray, plan: Plan) -> float:
@@ -61,26 +57,18 @@ def _processor_seconds(fit: Implementation, X: np.ndarray, plan: Plan) -> float:
     return time.process_time() - before
 
 
-def _seconds_and_peak(plan: Plan, device: str) -> tuple[float, float]:
+def _seconds_and_peak(plan: Plan) -> tuple[float, float]:
     X, seconds = Source("activation_like", plan).locus(0, 0), []
     plan.train  # the folds, made once outside the timing  # noqa: B018
 
     def work() -> None:
-        seconds.append(timed(ours(device), X, plan)[0])
+        seconds.append(timed(ours, X, plan)[0])
 
     ctypes.CDLL(None).malloc_trim(0)  # else free heap memory would hide the memory of the fit
-    peak = _peak_mb(work, device)
+    peak = peak_beyond_mb(work)
     return seconds[0], peak
 
 
-def _peak_mb(work: Callable[[], object], device: str) -> float:
-    if device == "cpu":
-        return peak_beyond_mb(work)
-    torch.cuda.reset_peak_memory_stats()
-    work()
-    return torch.cuda.max_memory_allocated() / 1e6
-
-
 if __name__ == "__main__":
-    part, size, device = sys.argv[1:]
-    print(json.dumps({"memory": memory, "one_thread": one_thread}[part](size, device)))
+    part, size = sys.argv[1:]
+    print(json.dumps({"memory": memory, "one_thread": one_thread}[part](size)))

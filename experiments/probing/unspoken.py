@@ -85,7 +85,7 @@ def _nested(store: ActivationStore, grid: ProbeGrid, at: int, scored: Sequence[L
         for inside, rows in zip(fitted, (*(rows for rows, _ in fold.inner), fold.train), strict=True):
             inside[rows] = True
         C, labels = float(locus.scores[LOGISTIC].C[k]), np.tile(contrast.y, (len(fitted), 1))
-        *inner, own = fit_logistic_batch(X, fitted, labels, [C], device=grid.device).scores[:, 0]
+        *inner, own = fit_logistic_batch(X, fitted, labels, [C]).scores[:, 0]
         left_out = [rows for _, rows in fold.inner]
         scores = np.concatenate([score[rows] for score, rows in zip(inner, left_out, strict=True)])
         platt = fit_platt(scores, contrast.y[np.concatenate(left_out)])

@@ -78,10 +78,10 @@ class Design:
     inverse_scale: Float[Tensor, "sets features"]  # 1 / standard deviation over each training set; 0 where constant
 
     @classmethod
-    def of(cls, X: np.ndarray, train: np.ndarray, device: str | torch.device) -> Design:
+    def of(cls, X: np.ndarray, train: np.ndarray) -> Design:
         """Centre and scale activations, (samples, features), of all training sets, (sets, samples) bool."""
-        wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(device, torch.float64, copy=True)
-        inside = _double(train, device)
+        wide = torch.as_tensor(np.require(X, requirements=("C", "W"))).to(torch.float64, copy=True)
+        inside = _double(train)
         used = inside.sum(dim=0) / inside.sum()
         mean = used @ wide
         wide -= mean
@@ -147,19 +147,18 @@ def make_problem(
     sample_weight: Float[np.ndarray, " samples"] | None,
 ) -> Problem:
     """Make the problem of every training set and C; without sample weights both classes count equally."""
-    device = design.X.device
-    inside, target = _double(train, device), _double(train & y, device)
+    inside, target = _double(train), _double(train & y)
     if sample_weight is None:
         n, positive = (side.sum(dim=1, keepdim=True) for side in (inside, target))
         weight = torch.where(target > 0, n / (2 * positive), n / (2 * (n - positive)))
     else:
-        weight = _double(sample_weight, device)
-    penalty = torch.tensor(list(Cs), dtype=torch.float64, device=device).repeat(len(train))[:, None]
+        weight = _double(sample_weight)
+    penalty = torch.tensor(list(Cs), dtype=torch.float64).repeat(len(train))[:, None]
     return Problem(
         inverse_scale=design.inverse_scale.repeat_interleave(len(Cs), dim=0),
         cost=(inside * weight).repeat_interleave(len(Cs), dim=0) * penalty,
         target=target.repeat_interleave(len(Cs), dim=0),
-        following=_following(len(train), Cs).to(device),
+        following=_following(len(train), Cs),
     )
 
 
@@ -171,8 +170,8 @@ def _following(n_sets: int, Cs: Sequence[float]) -> Integer[Tensor, " fits"]:
     return torch.as_tensor(np.where(after < 0, -1, starts + after).ravel())
 
 
-def _double(values: np.ndarray, device: str | torch.device) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64, device=device)
+def _double(values: np.ndarray) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def _inverse_scales(X: Tensor, inside: Tensor, square: Tensor, offset: Tensor) -> Tensor:

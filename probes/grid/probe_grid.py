@@ -180,7 +180,6 @@ class ProbeGrid:
             Those above the FIRST smallest are tried one by one, while the largest so far is taken.
         estimators: further probes with scikit-learn's interface, by name, fitted fold by fold.
         names: names of all samples, for error messages; None uses their indices.
-        device: the device on which the logistic problems are solved.
 
     Raises:
         ValueError: two contrasts have one name, an estimator has the name of a built-in probe, or a sample has no name.
@@ -191,7 +190,6 @@ class ProbeGrid:
     Cs: tuple[float, ...] = CS
     estimators: Mapping[str, BaseEstimator] = field(default_factory=dict)
     names: Sequence[str] | None = None
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "Cs", tuple(sorted(self.Cs)))
@@ -273,7 +271,7 @@ class ProbeGrid:
         train[0, rows] = True
         C = self.Cs[0] if C is None else C
         X = self._samples(as_array(X), chosen, "X")
-        fits = fit_logistic_batch(X, train, chosen.y[None], [C], device=self.device)
+        fits = fit_logistic_batch(X, train, chosen.y[None], [C])
         return LinearProbe(fits.weight[0, 0], float(fits.intercept[0, 0]), C)
 
     def _samples(self, X: np.ndarray, contrast: Contrast, where: str) -> np.ndarray:
@@ -321,7 +319,7 @@ class ProbeGrid:
         scores = np.empty((len(train), 0, len(X)))
         for k in (0, *range(FIRST, len(self.Cs))):
             tried = self.Cs[k : max(k + 1, FIRST)]
-            scores = np.hstack([scores, fit_logistic_batch(X, train, y, tried, device=self.device).scores])
+            scores = np.hstack([scores, fit_logistic_batch(X, train, y, tried).scores])
             means = (_inner_aurocs(inner, contrast, fold).mean(axis=0) for fold, inner, _ in _by_fold(scores, folds))
             if all(simplest_of_the_best(by_C) < scores.shape[1] - 1 for by_C in means):
                 break

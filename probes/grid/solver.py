@@ -3,7 +3,7 @@
 The fits of a locus (training folds x labels x C) share their activations, so Newton's method runs on all of them
 together. Each Newton system is solved by conjugate gradients in float32 for a float64 residual, which gives float64
 accuracy at the cost of float32 products; with more samples than dimensions it is preconditioned by the leading
-eigenvectors of X'X. Runs on a CPU with torch's threads, or on a torch device with float64.
+eigenvectors of X'X. Runs on the CPU with torch's threads: a GPU gained nothing (docs/notes/first-run-on-a-gpu.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Real
 from sklearn.exceptions import ConvergenceWarning
 
@@ -39,7 +38,6 @@ def fit_logistic_batch(
     *,
     sample_weight: Float[np.ndarray, " samples"] | None = None,
     tol: float = 3e-5,
-    device: str | torch.device = "cpu",
 ) -> Fits:
     """Fit an L2-regularised logistic regression for every training set and every C.
 
@@ -55,16 +53,15 @@ def fit_logistic_batch(
         Cs: inverse penalties.
         sample_weight: the c_i, the same in every set; None: n / (2 n_class), as with `class_weight="balanced"`.
         tol: limit of the error bound above; ConvergenceWarning if rounding or too many steps leave one above it.
-        device: where to compute; it must support float64, which Apple's `mps` does not.
 
     Raises:
         ValueError: a set lacks a class, a C or a sample's weight is not positive, a sample is not finite, or `mps`.
     """
-    _check(X, train, y, Cs, sample_weight, device)
-    fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol, device)
+    _check(X, train, y, Cs, sample_weight)
+    fits, unfinished = _fit(X, train, y, Cs, sample_weight, tol)
     for i in np.flatnonzero(unfinished.any(axis=1)) if len(train) > 1 else ():
         # Its samples are too far from those of other sets; fitted alone, they have their own centre and scale.
-        alone, unfinished[[i]] = _fit(X, train[[i]], y[[i]], Cs, sample_weight, tol, device)
+        alone, unfinished[[i]] = _fit(X, train[[i]], y[[i]], Cs, sample_weight, tol)
         for field, values in vars(fits).items():
             values[i] = getattr(alone, field)[0]
     if unfinished.any():
@@ -85,21 +82,20 @@ def _fit(
     Cs: Sequence[float],
     sample_weight: np.ndarray | None,
     tol: float,
-    device: str | torch.device,
 ) -> tuple[Fits, Bool[np.ndarray, "sets Cs"]]:
-    design = Design.of(X, train, device)
+    design = Design.of(X, train)
     problem = make_problem(design, train, y, Cs, sample_weight)
     w, b, error, unfinished = newton(design, problem, tol, alone=len(train) == 1)
     shape = len(train), len(Cs)
     u, b = (w * problem.inverse_scale).reshape(*shape, -1), b.reshape(shape)
     weight = u / design.scale
     fits = Fits(
-        weight=weight.cpu().numpy(),
-        intercept=(b - weight @ design.mean).cpu().numpy(),
-        scores=(u @ design.X.T + b[..., None]).cpu().numpy(),
-        error=error.reshape(shape).cpu().numpy(),
+        weight=weight.numpy(),
+        intercept=(b - weight @ design.mean).numpy(),
+        scores=(u @ design.X.T + b[..., None]).numpy(),
+        error=error.reshape(shape).numpy(),
     )
-    return fits, unfinished.reshape(shape).cpu().numpy()
+    return fits, unfinished.reshape(shape).numpy()
 
 
 def _check(
@@ -108,10 +104,7 @@ def _check(
     y: np.ndarray,
     Cs: Sequence[float],
     sample_weight: np.ndarray | None,
-    device: str | torch.device,
 ) -> None:
-    if torch.device(device).type == "mps":
-        raise ValueError("logistic probes are judged in float64, which the device 'mps' has not; use device='cpu'")
     if not len(Cs) or not all(0 < C < np.inf for C in Cs):
         raise ValueError(f"every C must be positive and finite, got {list(Cs)}")
     if len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):

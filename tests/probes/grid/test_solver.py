@@ -287,9 +287,6 @@ def test_errors_name_what_is_wrong() -> None:
         fit_logistic_batch(X, train[:1], Y[:1], [])
     with pytest.raises(ValueError, match=r"weights must be positive and finite; the smallest is 0\.0"):
         fit_logistic_batch(X, train[:1], Y[:1], [1.0], sample_weight=np.arange(40.0))
-    X, y = _plain(40, 5)
-    with pytest.raises(ValueError, match="float64, which the device 'mps' has not; use device='cpu'"):
-        fit_logistic_batch(X, np.ones((1, 40), dtype=bool), y[None], [1.0], device="mps")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
