@@ -57,7 +57,7 @@ NAMES = {"two_dials": "two dials", "one_dial": "one dial"}
 EDGES = (0.0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 1.0)  # closer where dials read most prompts
 LABEL = {"normative": "harmful", "epistemic": "uncertain"}  # the prompts that each dial declines
 WRITES = {
-    "normative": {"declines": "its own refusals", "openings": "the openings of its own refusals"},
+    "normative": {"declines": "the direction of its own refusals", "openings": "the openings of its own refusals"},
     "epistemic": {
         "declines": "its own declines of uncertain prompts",
         "direction": "the direction of elicited abstentions",
@@ -138,13 +138,13 @@ def tried_line(tried: Sequence[TriedWriter]) -> str:
     """Return what each candidate writer of one dial does on validation prompts, and which one is used."""
     first, best = tried[0], min(tried, key=lambda one: one.loss)
     kind, writes = first.kind, WRITES[first.kind]
-    does, label = {"normative": ("refuses", "harmful"), "epistemic": ("abstains from", "uncertain")}[kind]
+    label, did = {"normative": ("harmful", "refused"), "epistemic": ("uncertain", "abstained from")}[kind]
     each = [
-        f"{writes[one.name]} {does} {one.did.estimate:.0%} of {label} ones, declines {one.declined.estimate:.0%} of "
-        f"benign ones that it permits and loses {one.lost.estimate:.0%} of {one.lost.n} known answers"
+        f"with {writes[one.name]} {one.did.estimate:.0%} of the {label} ones are {did}, {one.declined.estimate:.0%} of "
+        f"the permitted benign ones declined, {one.lost.estimate:.0%} of known answers lost"
         for one in tried
     ]
-    n = f"{first.did.n} {label} and {first.declined.n} benign validation prompts"
+    n = f"{first.did.n} {label} and {first.declined.n} benign validation prompts and {first.lost.n} known answers"
     return f"The {kind} dial writes {writes[best.name]}, which loses least on {n}: {'; '.join(each)}."
 
 

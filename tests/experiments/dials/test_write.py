@@ -9,16 +9,19 @@ import pytest
 
 from experiments.dials import elicited_write, write
 from experiments.dials.elicited_write import with_least_loss
+from experiments.dials.results import TriedWriter
 from experiments.dials.text import tried_line
 from experiments.dials.write import dial_writers, either_writers, onset_bias_writer, orthonormal
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, MIN_BASELINE
 from experiments.run.completion_file import Completion
 from experiments.run.config import SteerConfig
+from experiments.run.outcomes import Share
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, with_line
 from probes.direction import Direction, Locus
+from probes.statistics.intervals import Estimate
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.direction_file import save_directions
 from steering.writer import Writer
@@ -218,6 +221,15 @@ def test_of_ways_to_write_the_one_that_loses_least_is_used(tmp_path, two_knobs, 
     assert answer.did.n == (loaded.corpus.uncertain & loaded.corpus.within("validation")).sum() > 8
     assert found["epistemic"].direction is None
     assert tried_line(tried).startswith("The epistemic dial writes a given answer, which loses least on ")
+
+
+def test_a_writer_s_loss_counts_what_is_not_declined_what_is_declined_and_known_answers_that_are_lost() -> None:
+    def tried(did: float, declined: float, lost: float) -> float:
+        shares = {"did": Share(did, 0, 1, 9), "declined": Share(declined, 0, 1, 9), "lost": Estimate(lost, 0, 1, 9)}
+        return TriedWriter(kind="normative", name="declines", **shares).loss
+
+    assert tried(0.9, 0.125, 0.5) == pytest.approx(0.725)
+    assert tried(np.nan, 0.125, np.nan) == pytest.approx(0.125)  # no prompt to decline, nothing known
 
 
 def test_the_normative_dial_writes_openings_where_its_direction_loses_known_answers(
