@@ -252,3 +252,8 @@ def test_the_normative_dial_writes_openings_where_its_direction_loses_known_answ
     assert list(found) == ["normative"]
     assert isinstance(found["normative"].actuator, OnsetBias)
     assert tried_line(tried).startswith("The normative dial writes the openings of its own refusals, which loses least")
+    knows_nothing = np.zeros(len(loaded.prompts), dtype=bool)
+    loaded.__dict__["behaviour"] = replace(loaded.behaviour, correct=knows_nothing)
+    _, tried = with_least_loss(loaded, {"normative": Writer(garbles, Affine(), None)})
+    assert [one.lost.n for one in tried] == [0, 0]
+    assert "nan" not in tried_line(tried)
