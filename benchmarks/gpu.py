@@ -20,7 +20,7 @@ import torch
 from extract.shipped import ROOT
 
 TESTS = ("tests/extract/model/test_real_weights.py",)
-BENCHMARKS = (("extraction", ()), ("steering", ()))
+BENCHMARKS = ("extraction", "steering")
 SECONDS = 9 * 60  # of all together; what does not end within them is told
 
 
@@ -30,10 +30,10 @@ def measure(quick: bool) -> bool:
     checked = _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS], ends)
     print(f"correctness: {'passed' if checked else 'FAILED'}", flush=True)
     done = [checked]
-    for name, options in BENCHMARKS:
+    for name in BENCHMARKS:
         with tempfile.TemporaryDirectory() as folder:
             found = Path(folder) / "figures.json"
-            command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(found), *options]
+            command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(found)]
             done.append(_run(command + ["--quick"] * quick, ends))
             print(_row(name, json.loads(found.read_text())["figures"]) if done[-1] else f"{name}: FAILED", flush=True)
     return all(done)

@@ -141,7 +141,7 @@ def tried_line(tried: Sequence[TriedWriter]) -> str:
     label, did = {"normative": ("harmful", "refused"), "epistemic": ("uncertain", "abstained from")}[kind]
     each = [
         f"with {writes[one.name]} {one.did.estimate:.0%} of the {label} ones are {did}, {one.declined.estimate:.0%} of "
-        f"the permitted benign ones declined"
+        "the permitted benign ones declined"
         + (f", {one.lost.estimate:.0%} of known answers lost" if one.lost.n else "")
         for one in tried
     ]

@@ -162,11 +162,13 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
             f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual, kept=True
         )
 
-    elicited = dials and size.elicited and "one-or-two" in config.ask and config.elicit.when != "never"
+    rarely = bool(dials and size.elicited)
+    elicited = rarely and "one-or-two" in config.ask and config.elicit.when != "never"
+    ways = rarely * (2 + (4 if elicited else 2))  # to write, that are compared: of the normative dial, and of the other
     tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
         *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
-        Step("what the dials write", completions=5 * 3 * COMPARED * bool(elicited)),  # so many ways in all, thrice each
+        Step("what the dials write", completions=ways * 3 * COMPARED),
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),

@@ -91,6 +91,7 @@ def quiet_libraries() -> None:
 
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    for name in ("transformers", "bitsandbytes"):  # the latter is imported by peft where it is installed
+    # peft imports bitsandbytes where it is installed; the hub's client says each of its attempts without a network
+    for name in ("transformers", "bitsandbytes", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)

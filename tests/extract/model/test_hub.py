@@ -38,6 +38,8 @@ import json, sys, time
 time.sleep = lambda seconds: None  # the hub's client waits between its retries
 from extract.errors import UserError
 from extract.model.loading import load_model
+from extract.model.loading_options import quiet_libraries
+quiet_libraries()  # as every command does
 said = {}
 for name in sys.argv[1:]:
     try:
@@ -76,6 +78,7 @@ def opened(endpoint: str, home: Path, names: list[str], token: str | None = None
     said = json.loads(done.stdout.splitlines()[-1])
     assert sorted(said) == sorted(names)
     assert not [message for message in said.values() if "\n" in message]
+    assert "Retrying" not in done.stderr  # the one line says it
     return said
 
 
