@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from experiments.dials.counterfactuals import OutcomeGenerator
 from experiments.dials.results import COMPARED, TriedWriter
 from experiments.dials.write import SAYS, direction_writer, onset_bias_writer
 from experiments.dissociation.elicited_measure import set_to_answered
@@ -20,7 +21,6 @@ from experiments.elicited.condition import under
 from experiments.elicited.results import Elicitation
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.config import SteerConfig
 from experiments.run.outcomes import Outcomes, share
@@ -30,7 +30,7 @@ from probes.statistics.two_phase import draw
 from scoring.actions import DECLINED
 from scoring.rates import grouped_rate
 from steering.actuator import OnsetBias
-from steering.writer import ConstantGateWriter, Writer
+from steering.writer import Writer
 
 
 def with_least_loss(loaded: LoadedRun, writers: Mapping[Kind, Writer]) -> tuple[dict[Kind, Writer], list[TriedWriter]]:
@@ -59,12 +59,19 @@ def _compared(loaded: LoadedRun, kind: Kind, candidates: Mapping[str, Writer]) -
     among = map(np.flatnonzero, (label & validation, corpus.benign & validation, known))
     rows = [np.sort(each[draw(corpus.groups[each], COMPARED, rng)]) for each in among]
     declined, benign, facts = rows
-    n, tried = len(candidates) * sum(map(len, rows)), []
+    wanted = np.zeros((len(corpus), 2), dtype=bool)  # by outcome: declined, permitted
+    wanted[declined, 0], wanted[[*benign, *facts], 1] = True, True
+    n, tried = len(candidates) * int(wanted.sum()), []
     with loaded.reporter.task(f"what the {kind} dial writes", n) as advance:
         for name, writer in candidates.items():
-            settings = [Setting(held=[ConstantGateWriter(writer, gate)]) for gate in (1, -1, -1)]
-            said = loaded.completer.complete_some([each.tolist() for each in rows], settings, advance)
-            did, kept, stated = (Outcomes.completed(*of, loaded.prompts) for of in zip(rows, said, strict=True))
+            generator = OutcomeGenerator(loaded, [(name, writer)], dead_band=False)
+            table = generator.start([np.zeros(len(corpus))])
+            advance(int((wanted & table.known).sum()))
+            table = generator.generate(table, wanted, advance)
+            did, kept, stated = (
+                Outcomes.of(each, table.actions[each, place], table.right[each, place])
+                for each, place in zip(rows, (0, 1, 1), strict=True)
+            )
             tried.append(
                 TriedWriter(
                     kind=kind,

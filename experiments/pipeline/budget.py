@@ -139,11 +139,11 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     planned = planned_run(config, inputs.directory, until, reporter)
     stages = Manifest(inputs.file("manifest.json")).read()["stages"]
     spent = sum(stages[name]["seconds"] for name in ANSWERING if name in stages) / 60
-    expected = planned.plan(QUESTIONING).minutes(planned.machine)[1]
+    expected = planned.plan(QUESTIONING, answered=inputs).minutes(planned.machine)[1]
     slower = max(1.0, spent / expected)  # the machine is slower than it was measured
 
     def lasts(tried: RunConfig) -> float:
-        plan = replace(planned, config=tried).plan(ANSWERING, behaviour=inputs.behaviour)
+        plan = replace(planned, config=tried).plan(ANSWERING, answered=inputs)
         return slower * plan.minutes(planned.machine)[1]
 
     level = look_level(looks(inputs), config.dissociate.alpha)

@@ -37,8 +37,9 @@ ASSUMED_OF_PEAKS = (
 )
 ASSUMED_OF_MODEL = (
     "the quickest passes measured on random weights of the model's shape, a tenth slower at the high end; answers of "
-    "60 % to all of max_new_tokens; the highest cost of every step (a model that declines less takes less), with the "
-    "null's candidates chosen by first-order effects (it takes longer where these mislead). "
+    "60 % to all of max_new_tokens (once there are some, as long as these); the highest cost of every step (a model "
+    "that declines less takes less), with the null's candidates chosen by first-order effects (it takes longer where "
+    "these mislead). "
 )
 NOT_COUNTED = "Not counted: loading the model, writing files, judges other than rules."
 PAIR_OF_PROMPTS = 4e4  # FLOP of the probes of all contrasts at a locus, for each pair of prompts (measured on a 0.5B)
@@ -60,6 +61,7 @@ class Step:
     settings: int = 1  # completions that share the prefill of their prompt
     kept: bool = False  # whether that prefill is kept from the pass that captured the activations
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
+    declining: float | None = None  # share of the completions that decline; None: none at the high end, half at the low
     products: float = 0.0  # FLOP of what is not a pass
 
 
@@ -85,6 +87,7 @@ class RunSize:
     answered_sorts: int = 2  # from which interventions are drawn: benign ones with a known answer and without, or more
     of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
     elicited: int = 0  # prompts that are asked again under a line, where the model hardly abstains by itself
+    lengths: tuple[float, float] | None = None  # tokens of a plain decline and of an answer on average, once there are
 
 
 def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
@@ -159,16 +162,23 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
         """Count all outcomes, and those that results usually rest on: two a prompt (1.3 to 2.5 where measured)."""
         usual = None if config.steer.outcomes == "all" or config.steer.by else 2 * n * times
         return Step(
-            f"every outcome of {what}", completions=each * n * times, settings=each, usual_completions=usual, kept=True
+            f"every outcome of {what}",
+            completions=each * n * times,
+            settings=each,
+            usual_completions=usual,
+            kept=True,
+            declining=0.5,  # every outcome but one declines
         )
 
     rarely = bool(dials and size.elicited)
     elicited = rarely and "one-or-two" in config.ask and config.elicit.when != "never"
     ways = rarely * (2 + (4 if elicited else 2))  # to write, that are compared: of the normative dial, and of the other
+    trials = 3 * COMPARED * ways
+    free = 2 * COMPARED * rarely * (3 if elicited else 2)  # permits by openings, of prompts that begin with none
     tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
         *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
-        Step("what the dials write", completions=ways * 3 * COMPARED),
+        Step("what the dials write", completions=trials, usual_completions=trials - free, declining=1 / 3),
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),
         Step("test prompts under system lines", completions=len(given) * size.test),
@@ -315,6 +325,7 @@ class Batches:
     completions: int
     prompt_tokens: float  # of a prompt, on average
     max_new_tokens: int
+    lengths: tuple[float, float] | None = None  # see `RunSize`
 
 
 @dataclass(frozen=True)
@@ -323,18 +334,19 @@ class Utilization:
 
     products: float  # share of the machine's peak
     reading: float  # share of its bandwidth
-    answers: float  # length of the answers, as a share of the allowed length
+    answers: float  # length of the answers, as a share of the allowed length, where none are there yet
+    declining: float  # share of the answers that are as short as declines, where answers are there
     overlapping: bool  # whether products, reading and starting overlap
     screened: bool  # whether first-order effects choose which candidates of the null are measured
     repeats: int  # beginnings of the onset prefixes
 
 
-FAST = Utilization(0.6, 0.8, 0.5, overlapping=True, screened=True, repeats=1)
-SLOW = Utilization(0.25, 0.4, 1.0, overlapping=False, screened=False, repeats=4)
+FAST = Utilization(0.6, 0.8, 0.5, 0.5, overlapping=True, screened=True, repeats=1)
+SLOW = Utilization(0.25, 0.4, 1.0, 0.0, overlapping=False, screened=False, repeats=4)
 # On the real model tried so far first-order effects agreed with exact ones; where they do not, the null takes up to as
 # much longer as there are more candidates than are kept.
-SHORT_ANSWERS = Utilization(1.0, 1.0, 0.6, overlapping=False, screened=True, repeats=3)
-LONG_ANSWERS = Utilization(0.9, 1.0, 1.0, overlapping=False, screened=True, repeats=4)
+SHORT_ANSWERS = Utilization(1.0, 1.0, 0.6, 0.5, overlapping=False, screened=True, repeats=3)
+LONG_ANSWERS = Utilization(0.9, 1.0, 1.0, 0.0, overlapping=False, screened=True, repeats=4)
 
 
 def minutes(steps: Sequence[Step], model: Footprint, machine: Machine, batches: Batches) -> tuple[float, float]:
@@ -354,12 +366,16 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
         starting = model.n_layers * machine.launch[0 if used.overlapping else 1]
         return max(products, reading, starting) if used.overlapping else products + reading + starting
 
-    def answering(rows: float, settings: int, *, kept: bool) -> float:
+    def answering(rows: float, step: Step, settings: int) -> float:
         """Time a batch of prompts that is read once, if it is not kept, and answered under each setting."""
-        new = used.answers * batches.max_new_tokens
-        seen = rows * (batches.prompt_tokens + new / 2) * model.cache
-        reading = 0.0 if kept else forward(rows * batches.prompt_tokens, rows)
-        return reading + settings * new * forward(rows, rows, seen)
+        new, going = used.answers * batches.max_new_tokens, 1.0
+        if batches.lengths:  # the last of a batch goes on to the limit, the others end before
+            share = used.declining if step.declining is None else step.declining
+            new = batches.max_new_tokens
+            going = (share * batches.lengths[0] + (1 - share) * batches.lengths[1]) / new
+        seen = rows * going * (batches.prompt_tokens + new / 2) * model.cache
+        reading = 0.0 if step.kept else forward(rows * batches.prompt_tokens, rows)
+        return reading + settings * new * forward(rows * going, rows * going, seen)
 
     spent = 0.0
     for step in steps:
@@ -376,8 +392,8 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
         completions, settings = (step.completions, step.settings) if usually is None else (usually, 1)
         if completions:  # each setting answers a batch of prompts by itself
             full, rest = divmod(completions / settings, batches.completions)
-            spent += full * answering(batches.completions, settings, kept=step.kept)
-            spent += answering(rest, settings, kept=step.kept) if rest else 0.0
+            spent += full * answering(batches.completions, step, settings)
+            spent += answering(rest, step, settings) if rest else 0.0
     return spent
 
 

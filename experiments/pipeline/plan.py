@@ -8,14 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.elicited.condition import abstains_rarely, asked_rows
 from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
 from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
-from experiments.run.behaviour import KINDS, Behaviour, write_samples
+from experiments.run.behaviour import KINDS, write_samples
 from experiments.run.config import RunConfig
 from experiments.run.corpus import TESTED, Corpus, divide
+from experiments.run.inputs import RunInputs
 from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
@@ -61,8 +63,9 @@ class RunPrompts:
     def positions(self) -> tuple[str, ...]:
         return position_names(self.rendered)
 
-    def size(self, n_layers: int, kinds: int = len(KINDS), behaviour: Behaviour | None = None) -> RunSize:
+    def size(self, n_layers: int, kinds: int = len(KINDS), answered: RunInputs | None = None) -> RunSize:
         """Return the numbers that the cost depends on, of a model that declines in so many ways, or as it did."""
+        behaviour = None if answered is None else answered.behaviour
         corpus, test = self.corpus, self.corpus.within("test")
         unanswered = corpus.harmful | corpus.uncertain
         declinable = int((unanswered & corpus.within("validation", "test")).sum())
@@ -91,7 +94,15 @@ class RunPrompts:
             answered_sorts=2 if behaviour is None else 4,
             of_groups=self.of_groups,
             elicited=len(asked_rows(corpus)) if absent else 0,
+            lengths=None if answered is None else mean_lengths(answered),
         )
+
+
+def mean_lengths(run: RunInputs) -> tuple[float, float]:
+    """Return the tokens of a decline and of another answer, on average; where there are none, of all."""
+    tokens, declining = np.array([len(said.token_ids) for said in run.completions]), run.behaviour.declining
+    short, long = (tokens[rows].mean() if rows.any() else tokens.mean() for rows in (declining, ~declining))
+    return float(short), float(long)
 
 
 def model_shape(config: RunConfig, reporter: Reporter) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
@@ -127,10 +138,10 @@ class RunEstimate:
         """The machines that it is estimated for."""
         return {"here": self.machine} | ({} if self.machine.width == A100.width else {"on a GPU": A100})
 
-    def plan(self, done: Collection[str] = (), kinds: int = len(KINDS), behaviour: Behaviour | None = None) -> Plan:
+    def plan(self, done: Collection[str] = (), kinds: int = len(KINDS), answered: RunInputs | None = None) -> Plan:
         """Return the plan without stages that are done, of a model that declines in so many ways, or as it did."""
         config, model, wanted = self.config, self.model, self.config.extract
-        size = self.given.size(model.n_layers, kinds, behaviour)
+        size = self.given.size(model.n_layers, kinds, answered)
         streams = len(wanted.layers or range(model.n_layers)) * (
             len(wanted.positions or self.given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
         )
@@ -273,7 +284,8 @@ class Plan:
         usual = TOKENS_ON_GPU if machine.width == A100.width else TOKENS_ON_CPU
         settings = self.config.generate
         read = self.config.extract.token_budget or usual
-        return Batches(read, settings.batch_size, self.size.prompt_tokens, settings.max_new_tokens)
+        size = self.size
+        return Batches(read, settings.batch_size, size.prompt_tokens, settings.max_new_tokens, size.lengths)
 
 
 def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory: int) -> str:

@@ -164,9 +164,11 @@ def _plan_lines(
     planned: RunEstimate, directory: Path, states: Sequence[StageState], with_workers: bool
 ) -> Iterator[tuple[str, str]]:
     from experiments.pipeline.machine import gigabytes
+    from experiments.run.inputs import RunInputs
 
     done = [state.name for state in states if state.state == "done"]
-    plan = planned.plan(done)
+    answered = RunInputs(planned.config, directory) if "respond" in done else None
+    plan = planned.plan(done, answered=answered)
     labels = ", ".join(f"{n:,} {label} of {groups:,}" for label, (n, groups) in planned.by_label.items())
     n = planned.model.parameters
     size = f"{n / 1e9:.1f} B" if n >= 1e9 else f"{n / 1e6:.1f} M"
@@ -179,7 +181,7 @@ def _plan_lines(
     for where, machine in planned.machines.items():
         name = machine.name if where == "here" else f"{machine.name}, by its data sheet"
         yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
-        if where == "here" and (fewer := planned.time_with_fewer_kinds(done)):
+        if where == "here" and not answered and (fewer := planned.time_with_fewer_kinds(done)):
             yield "otherwise", f"{fewer}, which its answers will show"
     if costly:
         yield "most of it", plan.slowest(planned.machine)

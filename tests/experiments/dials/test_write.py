@@ -210,6 +210,8 @@ def test_of_ways_to_write_the_one_that_loses_least_is_used(tmp_path, two_knobs, 
     loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="wording")
     assert with_least_loss(loaded, own) == (own, [])
     loaded.__dict__["behaviour"] = replace(loaded.behaviour, basis="reason")
+    plainly = loaded.completer.complete_some([range(len(loaded.prompts))], [Setting()])[0]
+    loaded.__dict__["completions"] = plainly  # of the model: an answer is permitted by leaving it as it is
     found, tried = with_least_loss(loaded, own)
     assert [one.name for one in tried] == ["declines", "answer"]
     plain, answer = tried

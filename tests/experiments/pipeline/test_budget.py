@@ -26,6 +26,7 @@ from experiments.pipeline.budget import (
 )
 from experiments.pipeline.graph import continued
 from experiments.pipeline.machine import Machine
+from experiments.pipeline.plan import mean_lengths
 from experiments.pipeline.results import write_results
 from experiments.pipeline.stages import run
 from experiments.probing.stage import candidate_layers
@@ -271,11 +272,16 @@ def test_the_questions_are_fitted_to_the_answers(
     assert fitted.generate == cut.generate
     assert run(fitted, tmp_path, until="respond", model=two_knobs) == []  # the answers stay
 
+    tokens = np.array([len(said.token_ids) for said in RunInputs(cut, tmp_path).completions])
+    declining = RunInputs(cut, tmp_path).behaviour.declining
+    assert mean_lengths(RunInputs(cut, tmp_path)) == (tokens[declining].mean(), tokens[~declining].mean())
+
     answers_all = RunInputs(with_value(cut, "budget.minutes", 1e6), tmp_path)
     nothing = np.full(len(answers_all.prompts), "answer", dtype=object)
     answers_all.__dict__["behaviour"] = replace(answers_all.behaviour, actions=nothing)
     fitted = fit_questions(answers_all, "report", Reporter(quiet=True))
     assert set(fitted.ask) == {"word-or-intent", "dials"}  # there is time for all
+    assert mean_lengths(answers_all) == (tokens.mean(), tokens.mean())  # no decline among them
     assert fitted.budget is not None
     assert "one-or-two is not begun: its power is 0%." in fitted.budget.left_out
 

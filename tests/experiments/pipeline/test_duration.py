@@ -72,6 +72,22 @@ def test_a_batch_that_is_not_full_costs_what_it_holds() -> None:
     assert six > 2.9 * one  # six batches of ten instead of two
 
 
+def test_once_there_are_answers_others_are_taken_to_be_as_long() -> None:
+    """The last of a batch goes on to the limit: each of 100 passes reads the weights, of fewer and fewer rows."""
+    measured = replace(BATCHES, lengths=(10.0, 60.0))
+    products = replace(MACHINE, bandwidth=inf)
+    say, prefill = Step("say", completions=50), 2e9 * 50 * 20 / 1e14
+    low, high = (60 * end for end in minutes([say], MODEL, products, measured))
+    assert low == pytest.approx((2e9 * 50 * 35 / 1e14 + prefill) / FAST.products)
+    assert high == pytest.approx((2e9 * 50 * 60 / 1e14 + prefill) / SLOW.products)
+    half = replace(say, declining=0.5)
+    assert 60 * minutes([half], MODEL, products, measured)[1] == pytest.approx(low * FAST.products / SLOW.products)
+    reading = replace(MACHINE, flops=inf)
+    alive = 50 * 0.6 * (20 + 100 / 2) * 2 * 10 * 200 * 2  # rows, tokens seen on average, keys and values of all layers
+    passes = (2e9 + 100 * (2e9 + alive)) / (SLOW.reading * 1e12)
+    assert 60 * minutes([say], MODEL, reading, measured)[1] == pytest.approx(passes)
+
+
 @pytest.mark.parametrize("config", ["quickstart", "chat-model"])
 @pytest.mark.parametrize("kinds", [0, 1, 2])
 def test_of_a_measured_model_the_range_is_at_most_a_factor_of_two(config: str, kinds: int) -> None:
