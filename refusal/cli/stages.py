@@ -183,6 +183,8 @@ def _plan_lines(
         yield f"time {where}", f"{plan.time(machine)} of the model's passes ({name})" if costly else f"seconds ({name})"
         if where == "here" and not answered and (fewer := planned.time_with_fewer_kinds(done)):
             yield "otherwise", f"{fewer}, which its answers will show"
+    if (budget := planned.config.budget) is not None and not budget.answered:
+        yield "budget", f"{budget.minutes:g} minutes: the questions are cut to what the answers leave of it"
     if costly:
         yield "most of it", plan.slowest(planned.machine)
     yield "memory", plan.memory(planned.machine)

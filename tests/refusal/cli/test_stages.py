@@ -48,6 +48,16 @@ def test_it_is_cut_to_an_hour_unless_told_otherwise_and_the_cut_is_kept(cli, tmp
     assert json.loads(out) == {"written": str(run / "activations.h5")}
 
 
+def test_a_dry_run_says_that_a_budget_cuts_the_questions_later(cli, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("experiments.pipeline.budget.measured_speed", lambda *given: given[4])
+    (tmp_path / "few.jsonl").write_text("\n".join(some_prompts(8)) + "\n")
+    few = ("--set", f"prompts.path={tmp_path / 'few.jsonl'}", "--out", str(tmp_path / "run"))
+    given = ("run", "configs/quickstart.yaml", "--dry-run", *few)
+    out = printed(cli(*given, "--budget", "0.2m"))
+    assert "budget          0.2 minutes: the questions are cut to what the answers leave of it" in out
+    assert "budget   " not in printed(cli(*given, "--budget", "9000h"))
+
+
 def test_processes_that_split_layers_write_into_directories_of_their_own(monkeypatch, tmp_path) -> None:
     config = load_config(Path("configs/quickstart.yaml"))
     split = config.model_copy(update={"model": config.model.model_copy(update={
