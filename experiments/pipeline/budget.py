@@ -64,14 +64,16 @@ CUTS_OF_ANSWERS = """
     generate.max_new_tokens=32 generate.limit=300 generate.max_new_tokens=24 generate.limit=200 generate.limit=130
     generate.limit=90 generate.limit=60 generate.limit=40 generate.limit=28 generate.limit=20
 """
+# Fewer layers come last: of the layers tried, the null tries the `KEPT` best alone, so that they save little, and the 0.5B's
+# direction at layer 18 does what those at every third layer do not (docs/untouched-models.md).
 CUTS_OF_QUESTIONS = """
     dissociate.variants=false triggers.attributed=8 triggers.patched=16 triggers.erased=20
     dissociate.n_null_generation=5 dissociate.positions=["post_last"] dissociate.n_null_onset=99
-    steer.system_lines=[] steer.one_dial=false dissociate.every=2 dissociate.n_null_generation=0
-    triggers.attributed=0 triggers.patched=0 triggers.erased=0 dissociate.n_side_effects=24 dissociate.n_null_onset=39
-    dissociate.every=3 dissociate.n_selection=8 dissociate.n_onset=20 dissociate.n_side_effects=12
-    dissociate.n_null_onset=19 dissociate.every=4 dissociate.n_selection=4 dissociate.n_onset=8
-    dissociate.n_side_effects=6 elicit.n_null_transfer=0 elicit.n_choose=24 elicit.n_transfer=12
+    steer.system_lines=[] steer.one_dial=false dissociate.n_null_generation=0 triggers.attributed=0 triggers.patched=0
+    triggers.erased=0 elicit.n_null_transfer=0 dissociate.n_side_effects=24 dissociate.n_null_onset=39
+    dissociate.n_selection=8 dissociate.n_onset=20 dissociate.n_side_effects=12 dissociate.every=2
+    dissociate.n_null_onset=19 dissociate.n_selection=4 dissociate.n_onset=8 dissociate.n_side_effects=6
+    elicit.n_choose=24 elicit.n_transfer=12 dissociate.every=3 dissociate.every=4
 """
 LADDER, QUESTIONS_LADDER = (
     [(key, json.loads(value)) for key, value in (cut.split("=") for cut in cuts.split())]
