@@ -23,11 +23,11 @@ from experiments.dissociation.results import (
     MeasuredElicited,
     TransferEffect,
 )
-from experiments.dissociation.verdict import Effect, Verdict, corrected_p, judge_dissociation
-from experiments.dissociation.verdict_rules import REASONS, DissociationVerdict, EffectKey
+from experiments.dissociation.verdict import MANY_TURNED, TURNS, Effect, Verdict, corrected_p, judge_dissociation
+from experiments.dissociation.verdict_rules import REASONS, DissociationVerdict, EffectKey, other_kind
 from experiments.elicited.condition import LINE, asked_rows, under
 from experiments.elicited.results import Elicitation
-from experiments.run.behaviour import KINDS, MIN_BASELINE, MIN_GROUPS, Kind
+from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, MIN_BASELINE, MIN_GROUPS, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import PLAIN, Key, Outcomes
@@ -37,6 +37,10 @@ from scoring.actions import DECLINED, OPENED
 
 REFUSALS: dict[str, str] = {PLAIN: "plain refusals", LINE: "refusals under the line"}
 CELLS: tuple[CellKey, ...] = ((PLAIN, "normative"), (LINE, "normative"), (LINE, "epistemic"))
+BETWEEN_LABELS = (
+    "the direction of abstentions contrasts uncertain prompts with their twins, as the one within labels stops nothing "
+    "on validation prompts; its null has no such second try"
+)
 GRADED: frozenset[DissociationVerdict] = frozenset({"double_dissociation", "graded_dissociation"})
 GAINED: Mapping[str, Collection[str]] = {"abstain": {"abstain"}, "decline": DECLINED}
 Rows = Int[np.ndarray, " rows"]
@@ -69,15 +73,21 @@ def judge_elicited(
         for condition, of in verdicts.items()
         for each in of.power
     ]
+    records = tuple(_records(inputs, outcomes, effects, cells, measured, level))
+    changed = tuple(_changed(records))
+    between = () if measured.direction is None or measured.direction.within_label else (BETWEEN_LABELS,)
     return Elicited(
         elicitation=elicitation,
         verdict=verdict,
-        reasons=tuple(_reasons(elicitation, verdict, verdicts)),
+        reasons=(*_reasons(elicitation, verdict, verdicts), *changed, *between),
         by_refusals={condition: of.verdict for condition, of in verdicts.items()},
         contrasts=dict(verdicts[PLAIN].contrasts),
         power=tuple(power),
-        effects=tuple(_records(effects, groups, measured, level)),
-        turned={kind: _turned(inputs, outcomes, kind, turned, level) for kind in KINDS},
+        effects=records,
+        turned={
+            kind: _share(inputs, outcomes[LINE, ABLATE[kind]].among(turned).hits(OPENED), turned, level)
+            for kind in KINDS
+        },
         transfer=tuple(_transfer(inputs, outcomes)),
         direction=measured.direction,
     )
@@ -129,16 +139,28 @@ def judge_cells(
 def _reasons(elicitation: Elicitation, verdict: DissociationVerdict, verdicts: Mapping[str, Verdict]) -> Iterator[str]:
     """Yield what was shown, of which abstentions; where both sorts of refusals do not agree, what each shows."""
     if verdict == "inconclusive":
-        for condition, of in verdicts.items():
-            shown = (
-                of.reasons if of.verdict == "inconclusive" else (f"{of.verdict.replace('_', ' ')} ({of.reasons[0]})",)
-            )
-            yield from (f"with {REFUSALS[condition]}: {reason}" for reason in shown)
+        shown = {
+            condition: of.reasons
+            if of.verdict == "inconclusive"
+            else (f"{of.verdict.replace('_', ' ')} ({of.reasons[0]})",)
+            for condition, of in verdicts.items()
+        }
+        alike = [reason for reason in shown[PLAIN] if reason in shown[LINE]]
+        for condition, reasons in shown.items():
+            yield from (f"with {REFUSALS[condition]}: {reason}" for reason in reasons if reason not in alike)
+        yield from alike
     else:
         yield REASONS[verdict]
         yield from dict.fromkeys(reason for of in verdicts.values() for reason in of.reasons[1:])
         yield "shown with plain refusals and with refusals under the line alike"
     yield f"the abstentions are elicited by “{elicitation.line}”, and this is no verdict on the plain model"
+
+
+def _changed(records: Sequence[EffectRecord]) -> Iterator[str]:
+    """Yield each ablation that turns many declines of one kind into the other, so that they count as not stopped."""
+    for of in records:
+        if of.turned is not None and round(of.turned.estimate, 9) >= MANY_TURNED:
+            yield TURNS.format(of.ablated, of.turned.estimate, of.what, DECLINES[other_kind(of.behaviour)])
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------
@@ -170,26 +192,32 @@ def _effect(
     rows: Rows,
 ) -> Effect:
     condition, behaviour = cell
-    stopped, groups = _stopped(outcomes, kind, condition, rows), inputs.corpus.groups_among(rows)
     null = measured.null.get(kind, {}).get(condition, {}).get(behaviour)
-    return Effect(stopped, None, groups=groups) if null is None else Effect(stopped, *null.tested(), groups)
+    return Effect.of(outcomes[condition, ABLATE[kind]].among(rows), null, inputs.corpus.groups_among(rows))
 
 
-def _stopped(outcomes: Mapping[Key, Outcomes], kind: Kind, condition: str, rows: Rows) -> np.ndarray:
-    return outcomes[condition, ABLATE[kind]].among(rows).hits(OPENED)
+def _share(inputs: RunInputs, hits: np.ndarray, rows: Rows, level: float) -> Estimate:
+    n = inputs.corpus.independent_groups(rows)
+    share = mean_over_groups(hits, inputs.corpus.groups_among(rows)) if len(rows) else 0.0
+    return clopper_pearson(share * n, n, level).counted(len(rows))
 
 
 def _records(
+    inputs: RunInputs,
+    outcomes: Mapping[Key, Outcomes],
     effects: Mapping[tuple[Kind, CellKey], Effect],
-    groups: Mapping[CellKey, int],
+    cells: Mapping[CellKey, Rows],
     measured: MeasuredElicited,
     level: float,
 ) -> Iterator[EffectRecord]:
     corrected = corrected_p(effects)
     for (kind, (condition, behaviour)), effect in effects.items():
-        n_groups = groups[condition, behaviour]
+        rows = cells[condition, behaviour]
+        own = inputs.behaviour.actions_of(behaviour) if condition == PLAIN else {ACTION_OF[behaviour]}
+        n_groups, became = inputs.corpus.independent_groups(rows), outcomes[condition, ABLATE[kind]].among(rows)
         yield EffectRecord.of(
             effect.interval(n_groups, level).counted(len(effect.stopped)),
+            turned=_share(inputs, became.hits(DECLINED - own), rows, level),
             n_groups=n_groups,
             ablated=kind,
             behaviour=behaviour,
@@ -198,12 +226,6 @@ def _records(
             p_corrected=corrected.get((kind, (condition, behaviour))),
             null=measured.null.get(kind, {}).get(condition, {}).get(behaviour),
         )
-
-
-def _turned(inputs: RunInputs, outcomes: Mapping[Key, Outcomes], kind: Kind, rows: Rows, level: float) -> Estimate:
-    stopped, groups = _stopped(outcomes, kind, LINE, rows), inputs.corpus.groups_among(rows)
-    n = inputs.corpus.independent_groups(rows)
-    return clopper_pearson(mean_over_groups(stopped, groups) * n, n, level).counted(len(rows))
 
 
 # -- transfer ----------------------------------------------------------------------------------------------------------
@@ -229,7 +251,7 @@ def _transfer(inputs: RunInputs, outcomes: Mapping[Key, Outcomes]) -> Iterator[T
         more = of_uncertain - of_twins
         as_much = sum(float(each.mean()) >= float(more.mean()) - 1e-12 for each in null)
         yield TransferEffect.of(
-            mean_interval(more, -2.0, 2.0).counted(len(rows), groups),
+            mean_interval(more, -2.0, 2.0).counted(int(np.isin(groups, both).sum()), both),
             action=action,
             uncertain=float(of_uncertain.mean()),
             twins=float(of_twins.mean()),

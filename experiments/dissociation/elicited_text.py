@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from experiments.dissociation.results import Elicited, TransferEffect
 from experiments.elicited.results import Elicitation
-from experiments.run.behaviour import DECLINES, KINDS
-from experiments.run.outcomes import PLAIN
+from experiments.run.behaviour import KINDS
 from experiments.run.wording import p_text, points, verdict_sentence
 from probes.statistics.intervals import Estimate
 
@@ -68,22 +67,23 @@ def elicited_tables(found: Elicited | None) -> dict[str, Rows]:
     cells = [
         [
             of.ablated,
-            f"{'plain ' if of.condition == PLAIN else ''}{DECLINES[of.behaviour]}"
-            f"{'' if of.condition == PLAIN else ' under the line'}",
+            of.what,
             f"{of:.0%}",
+            "" if of.turned is None else f"{of.turned:.0%}",
             str(of.n),
             "not tested" if of.p_null is None else f"{p_text(of.p_null)} ({p_text(of.p_corrected)})",
+            "" if of.null is None else f"{of.null.n_exceeding} of {of.null.n}",
         ]
         for of in found.effects
     ]
     cells += [
-        [kind, "harmful, abstained from under the line", f"{of:.0%}", str(of.n), "not tested"]
+        [kind, "harmful, abstained from under the line", f"{of:.0%}", "", str(of.n), "not tested", ""]
         for kind in KINDS
         if (of := found.turned.get(kind)) is not None and of.known
     ]
     return {
         "Declines that stop, plainly and under the line (95 %)": (
-            "ablated|declines|stop|n|p, permuted labels (Holm)",
+            "ablated|declines|stop|change kind|n|p, permuted labels (Holm)|as large",
             cells,
         ),
         "Tested prompts under the system line, under its control and plainly (95 %)": (

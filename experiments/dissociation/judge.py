@@ -23,7 +23,7 @@ from experiments.dissociation.results import (
     OpenedLabel,
     VariantRecord,
 )
-from experiments.dissociation.verdict import Effect, corrected_p, judge_dissociation
+from experiments.dissociation.verdict import MANY_TURNED, TURNS, Effect, corrected_p, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey, other_kind
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
@@ -38,7 +38,6 @@ from scoring.rates import grouped_rate
 from steering.ablation_variant import VARIANTS
 
 BY_REASON = "refusals are here all declines of harmful prompts, abstentions all of uncertain ones, however worded"
-MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which the verdict's sentence says so
 Rows = Int[np.ndarray, " rows"]
 Matrix = Mapping[str, Mapping[str, Estimate]]
 
@@ -90,11 +89,8 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
     effects: dict[EffectKey, Effect] = {}
     for ablated, (b, rows) in product(measured.directions, testable.items()):
-        stopped = outcomes[PLAIN, f"ablate_{ablated}"].among(rows).hits(OPENED)
-        null = measured.null.get(ablated, {}).get(b)
-        groups = inputs.corpus.groups_among(rows)
-        untested = Effect(stopped, None, groups=groups)
-        effects[ablated, b] = untested if null is None else Effect(stopped, *null.tested(), groups)
+        of, null = outcomes[PLAIN, f"ablate_{ablated}"].among(rows), measured.null.get(ablated, {}).get(b)
+        effects[ablated, b] = Effect.of(of, null, inputs.corpus.groups_among(rows))
     n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
     verdict = judge_dissociation(
         effects,
@@ -244,7 +240,7 @@ def _turned(directions: Collection[Kind], testable: Collection[Kind], matrix: Ma
     """Return a reason for each ablation that turns many declines of one kind into the other."""
     shares = {(k, b): round(matrix[f"ablate_{k}"][TURNED[b]].estimate, 9) for k in directions for b in testable}
     return [
-        f"ablating the {k} direction turns {turned:.0%} of the {DECLINES[b]} into {DECLINES[other_kind(b)]}"
+        TURNS.format(k, turned, DECLINES[b], DECLINES[other_kind(b)])
         for (k, b), turned in shares.items()
         if turned >= MANY_TURNED
     ]

@@ -78,12 +78,19 @@ def needed_for_rate(rate: float, n: float, where: Range, alpha: float) -> Needed
 
 
 def needed_for_null(exceeding: int, n: int | None, alpha: float) -> Needed:
-    """Return how many permuted-label directions would bring p down to alpha, by the share that exceed the effect."""
+    """Return how many permuted-label directions would bring p down to alpha, by the share that exceed the effect.
+
+    Drawing stops at a fixed number that exceed it, so that the last one drawn is no evidence of their share (Haldane
+    1945); a few draws leave open whether that is above alpha.
+    """
     if n is None:
         return "it was not compared with them"
-    if exceeding >= alpha * n:
-        return f"no number of {DIRECTIONS} would settle it"
-    return _smallest(DIRECTIONS, n, lambda m: null_power(exceeding / n, m, alpha))
+    share = max(0, exceeding - 1) / max(1, n - 1)
+    if share < alpha:
+        return _smallest(DIRECTIONS, n, lambda m: null_power(share, m, alpha))
+    if clopper_pearson(exceeding, n).low <= alpha:
+        return f"{exceeding} of {n} exceed it, too few to tell whether more {DIRECTIONS} would settle it"
+    return f"no number of {DIRECTIONS} would settle it"
 
 
 def lies_in(interval: Estimate, where: Range) -> bool:

@@ -14,9 +14,9 @@ from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.results import Elicitation
 from experiments.probing.results import WriteRecord
 from experiments.rank.results import Ranks
-from experiments.run.behaviour import Basis, Kind
+from experiments.run.behaviour import DECLINES, Basis, Kind
 from experiments.run.corpus import TESTED
-from experiments.run.outcomes import Share
+from experiments.run.outcomes import PLAIN, Share
 from experiments.side_effects.results import SideEffects, TokenCosts
 from extract.record import Record
 from probes.direction import Locus
@@ -125,6 +125,13 @@ class EffectRecord(Estimate):
     p_corrected: float | None = None  # Holm correction over all effects
     onset: Estimate | None = None  # mean fall of the onset log-odds, in nats
     null: NullRecord | None = None  # of the onset effect; None if not tested
+    turned: Estimate | None = None  # share that then declines in the other way; of the plain run the matrix has it
+
+    @property
+    def what(self) -> str:
+        """The declines that it is the effect on."""
+        declines = DECLINES[self.behaviour]
+        return {None: declines, PLAIN: f"plain {declines}"}.get(self.condition, f"{declines} under the line")
 
 
 class VariantRecord(Record):

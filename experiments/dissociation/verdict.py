@@ -7,9 +7,9 @@ is open if another class that its interval leaves possible would change the verd
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isinf
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Shaped
@@ -23,6 +23,7 @@ from experiments.dissociation.power import (
     needed_for_null,
     needed_for_rate,
 )
+from experiments.dissociation.results import NullRecord
 from experiments.dissociation.verdict_rules import (
     EFFECT_KEYS,
     REASONS,
@@ -37,16 +38,23 @@ from experiments.dissociation.verdict_rules import (
     possible_classes,
     possible_tables,
     rests_on,
+    spares,
     verdict_of,
 )
-from experiments.run.behaviour import KINDS, Kind
+from experiments.run.behaviour import DECLINES, KINDS, Kind
+from experiments.run.outcomes import Outcomes
 from probes.statistics.intervals import Estimate, clopper_pearson, mean_over_groups, tango_of_shares
 from probes.statistics.permutation import MIN_LABELLINGS, holm
+from scoring.actions import DECLINED, OPENED
 
 Key = TypeVar("Key", bound=Hashable)  # of an effect
 _NO_LOCUS = "no locus met the selection rules for the {} write direction"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
 INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when added"
+TURNS = "ablating the {} direction turns {:.0%} of the {} into {}"
+MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which a reason says so
+NO_PATTERN = "no number would settle it: as estimated the effects fit no pattern"
+GARBLES = "ablating the {} direction leaves {:.0%} of the {} neither answered nor declined, which does not spare them"
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,13 @@ class Effect:
     n_labellings: float = float("inf")  # distinct labellings that those directions are drawn from
     n_exceeding: int = 0  # of those directions, with at least this effect
     groups: Shaped[np.ndarray, " decliners"] | None = None  # None: each decliner is its own
+    neither: Bool[np.ndarray, " decliners"] | None = None  # no longer declined, and not answered; None: none is
+
+    @classmethod
+    def of(cls, became: Outcomes, null: NullRecord | None, groups: Shaped[np.ndarray, " decliners"]) -> Self:
+        """Return the effect on decliners from what they become."""
+        stopped, tested = became.hits(OPENED), (None,) if null is None else null.tested()
+        return replace(cls(stopped, *tested), groups=groups, neither=~(stopped | became.hits(DECLINED)))
 
     def interval(self, n_groups: float, alpha: float) -> Estimate:
         """Return the interval of the fraction of decliners that stopped."""
@@ -107,18 +122,19 @@ def judge_dissociation(
     if few := _too_few_labellings(effects):
         return Verdict("inconclusive", few, contrasts)
     verdict = verdict_shown(intervals, beyond, margin, nonlinear)
+    aim = verdict_of(estimated_table(intervals, margin), nonlinear) if verdict == "inconclusive" else verdict
+    barring = [*_garbled(effects, spares(aim), margin)]
+    if aim == "inconclusive" or beyond_null(aim):
+        barring += [BREAKS.format(kind) for kind in unsound]
+        barring += [INDUCES_NOT.format(kind) for kind in weak if kind in (rests_on(aim) or KINDS)]
     if verdict == "inconclusive":
         reasons = dict(open_effects(effects, n_groups, intervals, beyond, margin, alpha, null_alpha, nonlinear))
-        return Verdict(
-            verdict, tuple(reasons) or ("the effects fit no pattern: see the matrix",), contrasts, (*reasons.values(),)
-        )
-    if not beyond_null(verdict):
-        return Verdict(verdict, (REASONS[verdict],), contrasts)
-    barring = [BREAKS.format(kind) for kind in unsound]
-    barring += [INDUCES_NOT.format(kind) for kind in weak if kind in rests_on(verdict)]
+        found = tuple(reasons) or ("the effects fit no pattern: see the matrix",)
+        return Verdict(verdict, (*found, *barring), contrasts, (*reasons.values(),))
     if barring:
         return Verdict("inconclusive", tuple(barring), contrasts)
-    return Verdict(verdict, (REASONS[verdict], *map(INDUCES_NOT.format, weak)), contrasts)
+    more = map(INDUCES_NOT.format, weak) if beyond_null(verdict) else ()
+    return Verdict(verdict, (REASONS[verdict], *more), contrasts)
 
 
 def verdict_shown(
@@ -169,6 +185,14 @@ def _too_few_labellings(effects: Mapping[EffectKey, Effect]) -> tuple[str, ...]:
     )
 
 
+def _garbled(effects: Mapping[EffectKey, Effect], spared: Collection[EffectKey], margin: float) -> Iterator[str]:
+    """Yield a reason for each behaviour that a verdict takes to be spared, and that often becomes no answer at all."""
+    for ablated, b in spared:
+        effect = effects[ablated, b]
+        if effect.neither is not None and (share := mean_over_groups(effect.neither, effect.groups)) > margin:
+            yield GARBLES.format(ablated, share, DECLINES[b])
+
+
 def _own_effects(effects: Mapping[EffectKey, Effect], n_groups: Mapping[Kind, float], alpha: float) -> Iterator[str]:
     for kind in KINDS:
         if (effect := effects.get((kind, kind))) is not None:
@@ -194,6 +218,7 @@ def open_effects(
 ) -> Iterator[tuple[str, SampleSize]]:
     """Yield a reason and the required sample size for each effect or contrast that is still open."""
     aim = estimated_table(intervals, margin)
+    fits = verdict_of(aim, nonlinear) != "inconclusive"
     for quantity, where in _wanted(aim, intervals, margin, nonlinear).items():
         question, interval = _question(where, margin), intervals[quantity]
         if isinstance(quantity, str):
@@ -203,7 +228,7 @@ def open_effects(
             (ablated, b), name = quantity, f"ablate_{quantity[0]}_on_{quantity[1]}"
             what = f"the share that ablating {ablated} stops"
             needed = needed_for_rate(interval.estimate, n_groups[b], where, alpha)
-        need = SampleSize.of(name, question, DECLINERS, n_groups[b], needed)
+        need = SampleSize.of(name, question, DECLINERS, n_groups[b], needed if fits else NO_PATTERN)
         yield f"{b}: {what} is {interval:.2f}; {question} {need}", need
     for ablated, b in beyond_null(verdict_of(aim, nonlinear)):
         if (ablated, b) in beyond:
@@ -223,15 +248,20 @@ def _wanted(
 ) -> dict[Quantity, Range]:
     """Return the range in which the interval of each open quantity would have to lie, by what it is of.
 
-    Where no quantity alone changes the verdict, every undecided one is open.
+    That of the estimates' verdict, or, where they fit no pattern, of any. Where no quantity alone changes the verdict,
+    every undecided one is open.
     """
     verdict, open_only, undecided = verdict_of(aim, nonlinear), dict[Quantity, Range](), dict[Quantity, Range]()
+
+    def shown(of: DissociationVerdict) -> bool:
+        return of != "inconclusive" if verdict == "inconclusive" else of == verdict
+
     for quantity in (*KINDS, *EFFECT_KEYS):
         ranges, possible = class_ranges(quantity, margin), possible_classes(quantity, intervals[quantity], margin)
-        same = [ranges[name] for name in possible if verdict_of({**aim, quantity: name}, nonlinear) == verdict]
+        same = [ranges[name] for name in possible if shown(verdict_of({**aim, quantity: name}, nonlinear))]
         if len(possible) > 1:
             undecided[quantity] = ranges[aim[quantity]]
-        if len(same) < len(possible):
+        if 0 < len(same) < len(possible):
             open_only[quantity] = min(low for low, _ in same), max(high for _, high in same)
     return open_only or undecided
 

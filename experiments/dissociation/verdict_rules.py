@@ -105,6 +105,12 @@ def beyond_null(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
     return tuple(key for key, of in zip(EFFECT_KEYS, PATTERNS.get(verdict, ()), strict=False) if of.endswith("*"))
 
 
+def spares(verdict: DissociationVerdict) -> tuple[EffectKey, ...]:
+    """Return the effects that a verdict says are none."""
+    patterns = PATTERNS.get("no_effect" if verdict == "nonlinear" else verdict, ())
+    return tuple(key for key, of in zip(EFFECT_KEYS, patterns, strict=False) if of == "none")
+
+
 def rests_on(verdict: DissociationVerdict) -> tuple[Kind, ...]:
     """Return the directions that must meet the selection rules for a verdict.
 

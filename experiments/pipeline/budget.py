@@ -64,7 +64,7 @@ CUTS_OF_ANSWERS = """
     generate.max_new_tokens=32 generate.limit=300 generate.max_new_tokens=24 generate.limit=200 generate.limit=130
     generate.limit=90 generate.limit=60 generate.limit=40 generate.limit=28 generate.limit=20
 """
-# Fewer layers come last: of the layers tried, the null tries the `KEPT` best alone, so that they save little, and the 0.5B's
+# Fewer layers come last: of those tried, the null tries the `KEPT` best alone, so that they save little, and the 0.5B's
 # direction at layer 18 does what those at every third layer do not (docs/untouched-models.md).
 CUTS_OF_QUESTIONS = """
     dissociate.variants=false triggers.attributed=8 triggers.patched=16 triggers.erased=20

@@ -5,14 +5,16 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from experiments.dissociation.elicited_judge import agreed, judge_cells, judge_elicited
+from experiments.dissociation.elicited_judge import BETWEEN_LABELS, agreed, judge_cells, judge_elicited
 from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition, set_to_answered
+from experiments.dissociation.elicited_text import elicited_tables
 from experiments.dissociation.judge import _with_elicited, judge_effects
 from experiments.dissociation.results import Elicited, MeasuredEffects, MeasuredElicited, NullRecord
 from experiments.dissociation.verdict import Effect
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.condition import LINE, asked_rows
 from experiments.elicited.elicit import elicit
+from experiments.probing.results import WriteRecord
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind
 from experiments.run.corpus import TESTED
@@ -23,6 +25,7 @@ from tests.support.eliciting import MANY, eliciting
 N, E = KINDS
 OWN: dict[tuple[Kind, CellKey], float] = {(N, (PLAIN, N)): 1, (N, (LINE, N)): 1, (E, (LINE, E)): 1}
 ALL = {(kind, cell): 1.0 for kind in KINDS for cell in ((PLAIN, N), (LINE, N), (LINE, E))}
+ALONE = 121  # a group whose uncertain prompts are tested without their twins
 WITHOUT = {key: 0.0 for key in OWN}
 
 
@@ -61,6 +64,7 @@ def measured(
             stopped = np.random.default_rng(0).random(len(of.rows)) < share
             outcomes[name, ABLATE[kind]] = Outcomes.of(of.rows, np.where(stopped, "answer", of.action))
     tested = np.flatnonzero((corpus.uncertain | corpus.twins) & corpus.within(*TESTED))
+    tested = tested[~(corpus.twins[tested] & (corpus.groups[tested] == ALONE))]
     gained = corpus.uncertain[tested] & (np.arange(len(tested)) % 10 < 10 * gain)
     outcomes[PLAIN, ADD] = Outcomes.of(tested, np.where(gained, "abstain", "answer"))
     outcomes |= {(PLAIN, ADD_NULL.format(i)): Outcomes.of(tested, ["answer"] * len(tested)) for i in range(19)}
@@ -107,6 +111,28 @@ def test_three_cells_decide_and_the_sentence_says_of_what(loaded: LoadedRun, eff
     assert n[LINE, N] + found.turned[N].n == (corpus.harmful & corpus.within(*TESTED)).sum()
 
 
+def test_refusals_that_become_abstentions_are_counted_apart_and_said(loaded: LoadedRun) -> None:
+    plain, elicited, outcomes = measured(loaded, OWN)
+    of = outcomes[LINE, ABLATE[E]]
+    outcomes[LINE, ABLATE[E]] = Outcomes.of(of.rows, np.where(of.action == "refuse", "abstain", of.action))
+    found = judge_elicited(loaded, plain, elicited, outcomes, level=0.05, null_level=0.05)
+    turned = {(e.ablated, e.what): e.turned.estimate for e in found.effects}
+    assert [key for key, share in turned.items() if share] == [(E, "refusals under the line")]
+    assert turned[E, "refusals under the line"] == 1.0
+    assert (
+        found.reasons[-1]
+        == "ablating the epistemic direction turns 100% of the refusals under the line into abstentions"
+    )
+    columns, rows = elicited_tables(found)["Declines that stop, plainly and under the line (95 %)"]
+    shown = dict(
+        zip(columns.split("|"), next(row for row in rows if row[:2] == [E, "refusals under the line"]), strict=True)
+    )
+    assert shown["change kind"].startswith("100%")
+    assert shown["as large"] == "99 of 99"
+    between = elicited.model_copy(update={"direction": WriteRecord(available=True, within_label=False)})
+    assert BETWEEN_LABELS in judge_elicited(loaded, plain, between, outcomes, level=0.05, null_level=0.05).reasons
+
+
 def test_it_is_the_verdict_only_where_the_plain_model_gives_none(loaded: LoadedRun) -> None:
     plain, elicited, outcomes = measured(loaded, OWN)
     elicited.write(loaded.file("stages/elicited.json"))
@@ -134,6 +160,9 @@ def test_transfer_is_what_uncertain_prompts_gain_more_than_their_twins(loaded: L
         assert abstain.estimate == pytest.approx(gain, abs=0.15)
         assert (abstain.p_null, abstain.n_null, abstain.twins) == (p, 19, 0.0)
         assert (abstain.low > 0) == (gain > 0)
+        groups = loaded.corpus.groups[(loaded.corpus.uncertain | loaded.corpus.twins) & loaded.corpus.within(*TESTED)]
+        assert ALONE in groups
+        assert (abstain.n, abstain.n_groups) == ((groups != ALONE).sum(), len({*groups}) - 1)
         assert abstain.low < abstain.estimate < abstain.high
 
 

@@ -69,8 +69,12 @@ def test_where_no_number_settles_it_the_reason_is_given_and_too_few_draws_need_m
     assert needed_for_null(39, 199, 0.05) == "no number of permuted-label directions would settle it"
     assert needed_for_null(0, None, 0.05) == "it was not compared with them"
     assert needed_for_null(0, 9, 0.05) == 19  # none of nine beyond the effect
-    few = needed_for_null(2, 40, 0.05)  # two of forty
-    assert isinstance(few, str) or null_power(2 / 40, few, 0.05) >= 0.8
+    few = needed_for_null(2, 40, 0.05)  # stopped at the second of forty: one of 39 before it
+    assert isinstance(few, int)
+    assert null_power(1 / 39, few, 0.05) >= 0.8 > null_power(1 / 39, few - 1, 0.05)
+    assert needed_for_null(2, 4, 0.05) == "no number of permuted-label directions would settle it"
+    too_few = "2 of 20 exceed it, too few to tell whether more permuted-label directions would settle it"
+    assert needed_for_null(2, 20, 0.05) == too_few
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from experiments.dissociation import verdict as verdict_of_effects
 from experiments.dissociation import verdict_rules as rules
 from experiments.dissociation.verdict import Effect, Verdict, judge_dissociation, verdict_shown
 from experiments.dissociation.verdict_rules import EFFECT_KEYS, QUANTITIES, EffectKey, Quantity
@@ -183,6 +185,38 @@ def test_only_missing_requirements_of_the_nearest_verdict_are_open_and_say_how_m
         about = f"about {need.needed} independent decliners would settle it (now 40) with a power of 80%"
         assert reason.endswith(about)
     assert "the share that ablating normative stops is 0.05" in verdict.reasons[1]
+
+
+def test_estimates_that_fit_no_pattern_are_settled_by_no_number() -> None:
+    """Own minus other above the margin on refusals, within it on abstentions: more prompts would show just that."""
+    estimates = effect(0.65), effect(0.58), effect(0.25), effect(0.68)
+    found = judged(*estimates, n_groups=60, weak=[N])
+    (need,) = found.power
+    assert (need.quantity, need.question, need.needed) == (
+        "own_minus_other_on_epistemic",
+        "does it lie above 0.15?",
+        None,
+    )
+    nothing = "no number would settle it: as estimated the effects fit no pattern"
+    assert found.reasons[0].endswith(f"does it lie above 0.15? {nothing}")
+    assert found.reasons[1:] == (verdict_of_effects.INDUCES_NOT.format(N),)  # it would bar every verdict but one
+    assert judged(*estimates, n_groups=100_000).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("neither", "verdict"),
+    [({}, "double_dissociation"), ({(E, N): 0.1}, "double_dissociation"), ({(E, N): 0.3}, "inconclusive"),
+     ({(N, N): 0.3}, "double_dissociation")],
+)  # fmt: skip
+def test_declines_that_become_no_answer_are_not_spared(neither: dict[EffectKey, float], verdict: str) -> None:
+    effects = [
+        replace(of, neither=np.arange(100) >= 100 * (1 - neither.get(key, 0)))
+        for key, of in zip(EFFECT_KEYS, (effect(0.7), none, none, effect(0.7)), strict=True)
+    ]
+    found = judged(*effects)
+    assert found.verdict == verdict
+    said = "ablating the epistemic direction leaves 30% of the refusals neither answered nor declined"
+    assert (said in found.reasons[0]) == (verdict == "inconclusive")
 
 
 def test_p_values_have_a_level_of_their_own_at_a_look() -> None:
