@@ -35,7 +35,7 @@ from experiments.pipeline.machine import (
 from experiments.pipeline.plan import RunEstimate, RunPrompts, estimate
 from experiments.probing.read_probes import check_folds
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS, Behaviour, Kind
+from experiments.run.behaviour import KINDS, MIN_BASELINE, Behaviour, Kind
 from experiments.run.config import BudgetConfig, Question, RunConfig, with_value
 from experiments.run.corpus import PARTS, Corpus, check_parts
 from experiments.run.inputs import RunInputs
@@ -134,7 +134,8 @@ def fit_answers(config: RunConfig, directory: Path, until: str, minutes: float, 
 def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfig:
     """Choose what the questions of an answered run leave out, so that it ends within its budget; tells what, and why.
 
-    A question whose power is too small is not begun. Nor are those of least power, where all do not fit.
+    A question whose power is too small is not begun. Nor are those of least power, where all do not fit; first of them
+    whether the refusals are one or two, if the model shows one alone.
     """
     config, budget = inputs.config, inputs.config.budget
     assert budget is not None
@@ -150,7 +151,9 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
 
     level = look_level(looks(inputs), config.dissociate.alpha)
     power = question_powers(config, inputs.corpus, inputs.behaviour, level)
-    begun = sorted((q for q in config.ask if power[q] >= LEAST_POWER), key=lambda question: -power[question])
+    lone = any(len(inputs.behaviour.decliners(kind, *PARTS)) < MIN_BASELINE for kind in KINDS)
+    wanted = [question for question in config.ask if power[question] >= LEAST_POWER]
+    begun = sorted(wanted, key=lambda question: (lone and question == "one-or-two", -power[question]))
     most, elicit = USED * budget.minutes - spent, [config.elicit.when]
     if abstains_rarely(inputs.behaviour):  # rather nothing elicited than a question left out, or one without power
         n = decliner_groups(inputs.corpus, None, "epistemic")

@@ -287,6 +287,17 @@ def test_the_questions_are_fitted_to_the_answers(
 
 
 @dataclass(frozen=True)
+class TenEach:
+    """Ten minutes for each question."""
+
+    config: RunConfig
+    machine: None = None
+
+    def plan(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(minutes=lambda _: (0.0, 10.0 * len(self.config.ask)))
+
+
+@dataclass(frozen=True)
 class PlannedRun:
     """Ten minutes of questions, and twenty more where abstentions are elicited."""
 
@@ -296,6 +307,22 @@ class PlannedRun:
     def plan(self, *_: object, **__: object) -> SimpleNamespace:
         elicited = self.config.elicit.when == "auto" and "one-or-two" in self.config.ask
         return SimpleNamespace(minutes=lambda _: (0.0, 10.0 + 20.0 * elicited))
+
+
+@pytest.mark.parametrize("abstains", [False, True])
+def test_one_or_two_is_left_out_first_where_the_model_declines_in_one_way_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstains: bool
+) -> None:
+    monkeypatch.setattr("experiments.pipeline.budget.planned_run", lambda config, *_: TenEach(config))
+    cut = BudgetConfig(minutes=25, of="", left_out=())
+    inputs = RunInputs(load_config(QUICK).model_copy(update={"budget": cut}), tmp_path)
+    actions = np.where(inputs.corpus.harmful, "refuse", "answer").astype(object)
+    actions[inputs.corpus.uncertain & (np.arange(len(actions)) % 2 == 0) & abstains] = "abstain"
+    actions[inputs.corpus.benign & (np.arange(len(actions)) % 2 == 0)] = "refuse"  # the dials have something to gain
+    inputs.__dict__["behaviour"] = Behaviour(inputs.corpus, actions, np.zeros(len(actions), dtype=bool))
+    fitted = fit_questions(inputs, "report", Reporter(quiet=True))
+    assert len(fitted.ask) == 2
+    assert ("one-or-two" in fitted.ask) == abstains
 
 
 @pytest.mark.parametrize(
