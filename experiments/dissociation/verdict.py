@@ -239,8 +239,11 @@ def open_effects(
             needed_for_null(effect.n_exceeding, effect.n_null, null_alpha),
         )
         need = SampleSize.of(f"null_{ablated}_on_{b}", question, DIRECTIONS, effect.n_null or 0, needed)
-        reason = f"{b}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null})"
-        yield reason + (f"; {need}" if effect.n_null is not None else ""), need
+        if effect.p_null is None:
+            yield f"{b}: {whose} was not compared with that of permuted-label directions", need
+        else:
+            beyond_which = f"{b}: {whose} is not beyond that of permuted-label directions (p = {effect.p_null:.3g})"
+            yield beyond_which + (f"; {need}" if effect.n_null is not None else ""), need
 
 
 def _wanted(

@@ -236,6 +236,16 @@ def test_too_few_null_draws_are_an_open_effect() -> None:
     assert verdict.reasons[0].endswith(f"(p = 0.1); {would}")
 
 
+def test_an_effect_without_a_null_is_said_to_be_untested() -> None:
+    untested = replace(FULL, p_null=None)
+    verdict = judged(untested, none, none, FULL)
+    assert (verdict.verdict, verdict.reasons) == (
+        "inconclusive",
+        ("normative: its effect was not compared with that of permuted-label directions",),
+    )
+    assert verdict.power[0].obstacle == "it was not compared with them"
+
+
 def test_an_effect_whose_estimate_alone_is_full_leaves_a_reason() -> None:
     verdict = judged(effect(0.76), effect(0.95), none, none)  # 0.76 is full, and its interval shows partial too
     assert verdict.verdict == "inconclusive"
