@@ -126,7 +126,8 @@ def judge_dissociation(
     barring = [*_garbled(effects, spares(aim), margin)]
     if aim == "inconclusive" or beyond_null(aim):
         barring += [BREAKS.format(kind) for kind in unsound]
-        barring += [INDUCES_NOT.format(kind) for kind in weak if kind in (rests_on(aim) or KINDS)]
+        lacking = [kind for kind in weak if kind in (rests_on(aim) or KINDS)]
+        barring += [INDUCES_NOT.format(" and the ".join(lacking))] if lacking else []
     if verdict == "inconclusive":
         reasons = dict(open_effects(effects, n_groups, intervals, beyond, margin, alpha, null_alpha, nonlinear))
         found = tuple(reasons) or ("the effects fit no pattern: see the matrix",)
