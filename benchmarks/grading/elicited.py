@@ -54,7 +54,7 @@ class ElicitedShuffler:
             for name, behaviour in CELLS:
                 cell, here = (name, behaviour), conditions[name]
                 rows, rule = here.decliners(behaviour)[:MAX_DECLINERS], DrawingRule(N_NULL, config.alpha)
-                did = here.loaded.completer.actions(rows.tolist(), edits=here.edits(kind, direction))
+                did = here.loaded.completer.actions(rows.tolist(), edits=here.edits(kind, direction, behaviour))
                 null = NullRecord.of(float(falls[cell][0]), self.null[kind, cell], rule=rule)
                 of_rows = here.loaded.corpus.groups_among(rows)
                 effects[kind, cell] = Effect(acted(did).hits(OPENED), *null.tested(), of_rows)

@@ -1,8 +1,9 @@
 """Measures both directions on refusals, and on abstentions and refusals under a line that elicits (elicited_judge.py).
 
 A direction is fitted where its behaviour is: the normative one on the plain run, the epistemic one under the line,
-within labels, so that the line cancels. In the other condition it is set to the mean of *that* condition's answered
-prompts: the mean of its own is off the distribution of the streams there, which alone could undo or feign an effect.
+within labels, so that the line cancels. In the other cells it is set to the mean of *their* answered prompts, of that
+condition and label: the mean of its own is off the distribution of the streams there, which alone could undo or feign
+an effect. It is that of validation prompts, since on training prompts a direction is fitted to what declines there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from experiments.probing.stage import choose_write, context_onsets, traced
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import ACTION_OF, KINDS, Kind
+from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
 from extract.model.edit import Edit
@@ -83,16 +84,22 @@ class RunCondition:
         corpus = self.loaded.corpus
         return np.flatnonzero(corpus.harmful & self.loaded.behaviour.did("abstain") & corpus.within(*TESTED))
 
-    def here(self, kind: Kind, direction: Direction) -> Direction:
-        """Return a direction with its class means in this condition; see `set_to_answered`."""
-        if FITTED_IN[kind] == self.name:
-            return direction
-        corpus = self.loaded.corpus
-        answered = np.flatnonzero(self.loaded.behaviour.answered & corpus.rated & corpus.within("train"))
-        return set_to_answered(direction, answered, self.loaded.write_activations)
+    def edits(self, kind: Kind, direction: Direction, behaviour: Kind) -> list[Edit]:
+        """Return the ablation of a kind's direction in the cell of a behaviour."""
+        return ablation(self.here(kind, direction, behaviour), self.loaded.config.dissociate.variant)
 
-    def edits(self, kind: Kind, direction: Direction) -> list[Edit]:
-        return ablation(self.here(kind, direction), self.loaded.config.dissociate.variant)
+    def here(self, kind: Kind, direction: Direction, behaviour: Kind) -> Direction:
+        """Return a direction with the class means of its cell; see `set_to_answered`.
+
+        Where too few validation prompts of the cell's label are answered, they are those of every label.
+        """
+        if (FITTED_IN[kind], kind) == (self.name, behaviour):
+            return direction
+        corpus, of = self.loaded.corpus, self.loaded.behaviour
+        answered = of.answered & corpus.rated & corpus.within("validation")
+        own = answered & of.sides(behaviour)[0]
+        rows = np.flatnonzero(own if own.sum() >= MIN_STRATUM else answered)
+        return set_to_answered(direction, rows, self.loaded.write_activations)
 
     def outcomes(self, rows: Rows, named: Mapping[str, Sequence[Edit]], task: str) -> dict[Key, Outcomes]:
         """Return the outcomes of some prompts under named edits, by the run's rows."""
@@ -173,19 +180,21 @@ def _no_power(line: RunCondition) -> str:
 
 def _ablated(conditions: Sequence[RunCondition], directions: Directions) -> dict[Key, Outcomes]:
     """Ablate directions on all that is declined in each condition; what the normative one does plainly is known."""
-    done = dict[Key, Outcomes]()
-    for condition in conditions:
-        of_line = condition.name == LINE
-        declined = [condition.decliners("normative")]
-        declined += [condition.decliners("epistemic"), condition.turned] if of_line else []
+    plain, line = conditions
+    declined: list[tuple[RunCondition, Kind, Rows]] = [
+        (plain, "normative", plain.decliners("normative")),
+        (line, "normative", np.union1d(line.decliners("normative"), line.turned)),
+        (line, "epistemic", line.decliners("epistemic")),
+    ]
+    done = list[dict[Key, Outcomes]]()
+    for condition, behaviour, rows in declined:
         named = {
-            ABLATE[kind]: condition.edits(kind, direction)
+            ABLATE[kind]: condition.edits(kind, direction, behaviour)
             for kind, direction in directions.items()
-            if of_line or kind == "epistemic"
+            if condition is line or kind == "epistemic"
         }
-        rows = np.unique(np.concatenate(declined))
-        done |= condition.outcomes(rows, named, f"declines ({condition.name}), directions ablated")
-    return done
+        done.append(condition.outcomes(rows, named, f"{DECLINES[behaviour]} ({condition.name}), directions ablated"))
+    return joined(done)
 
 
 def _other_half(
@@ -211,27 +220,31 @@ class CellEffects:
     """Measures how much directions lower the onset log-odds of some decliners of every cell."""
 
     conditions: Sequence[RunCondition]
-    scorers: Mapping[str, OnsetEffects]  # by condition
+    scorers: Mapping[CellKey, OnsetEffects]
 
     @classmethod
     def of(cls, conditions: Sequence[RunCondition]) -> CellEffects:
         """Prepare at most `n_onset` tested decliners of each cell, where onset prefixes are known."""
-        return cls(conditions, {condition.name: _scorer(condition) for condition in conditions})
+        return cls(conditions, {(c.name, b): scorer for c in conditions for b, scorer in _scorers(c)})
 
     def falls(self, kind: Kind, tried: Sequence[Direction]) -> dict[CellKey, Float[np.ndarray, " directions"]]:
         """Return the mean fall of each cell's log-odds under each direction of a kind, in nats."""
-        edits = {c.name: [c.edits(kind, direction) for direction in tried] for c in self.conditions}
-        falls = {name: self.scorers[name].falls(each) for name, each in edits.items()}
-        return {(name, b): fall for name, by_behaviour in falls.items() for b, fall in by_behaviour.items()}
+        named = {condition.name: condition for condition in self.conditions}
+        return {
+            (name, b): scorer.falls([named[name].edits(kind, direction, b) for direction in tried])[b]
+            for (name, b), scorer in self.scorers.items()
+        }
 
 
-def _scorer(condition: RunCondition) -> OnsetEffects:
+def _scorers(condition: RunCondition) -> Iterator[tuple[Kind, OnsetEffects]]:
     loaded, rng = condition.loaded, named_rng(condition.loaded.config.seed, "onset decliners", condition.name)
     behaviours: tuple[Kind, ...] = KINDS if condition.name == LINE else ("normative",)
     rows = {b: condition.decliners(b) for b in behaviours if not condition.onsets.lacking(ACTION_OF[b])}
     most = loaded.config.dissociate.n_onset
-    some = {b: np.sort(rng.permutation(own)[:most]) for b, own in rows.items() if len(own)}
-    return OnsetEffects(loaded.model, loaded.rendered, some, condition.onsets)
+    for b, own in rows.items():
+        if len(own):
+            some = np.sort(rng.permutation(own)[:most])
+            yield b, OnsetEffects(loaded.model, loaded.rendered, {b: some}, condition.onsets)
 
 
 def _nulls(

@@ -1,4 +1,4 @@
-"""Elicited abstentions: two sorts of refusals must show one verdict, each direction set to its condition's answers."""
+"""Elicited abstentions: two sorts of refusals must show one verdict, each direction set to its cell's answers."""
 
 from typing import get_args
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.dissociation.elicited_judge import BETWEEN_LABELS, agreed, judge_cells, judge_elicited
-from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition, set_to_answered
+from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition
 from experiments.dissociation.elicited_text import elicited_tables
 from experiments.dissociation.judge import _with_elicited, judge_effects
 from experiments.dissociation.results import Elicited, MeasuredEffects, MeasuredElicited, NullRecord
@@ -16,7 +16,7 @@ from experiments.elicited.condition import LINE, asked_rows
 from experiments.elicited.elicit import elicit
 from experiments.probing.results import WriteRecord
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.behaviour import KINDS, Kind
+from experiments.run.behaviour import KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import TESTED
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, read_outcomes, write_outcomes
 from probes.direction import Direction, Locus
@@ -166,25 +166,29 @@ def test_transfer_is_what_uncertain_prompts_gain_more_than_their_twins(loaded: L
         assert abstain.low < abstain.estimate < abstain.high
 
 
-def test_what_is_edited_is_set_to_the_answered_prompts_of_its_condition(loaded: LoadedRun) -> None:
+def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: LoadedRun) -> None:
     vector = np.eye(128, dtype=np.float32)[3]
     direction = Direction("epistemic_write", vector, Locus("resid_post", 4, "post_last"), 5.0, 2.0, {}, {4: (7.0, 3.0)})
     streams = np.random.default_rng(0).normal(size=(len(loaded.prompts), 128))
     loaded.__dict__["write_activations"] = lambda layer: streams
     plain, line = RunCondition.plain(loaded), RunCondition.of_line(loaded, MANY)
-    assert line.here(E, direction) is direction
-    assert plain.here(N, direction) is direction
-    corpus = loaded.corpus
-    answered = np.flatnonzero(loaded.behaviour.answered & corpus.rated & corpus.within("train"))
-    moved, mean = plain.here(E, direction), loaded.write_activations(4)[answered][:, 3].mean()
-    assert (moved.mean_negative, moved.mean_positive) == pytest.approx((mean, mean + 3.0), rel=1e-4)
-    assert moved.later_means[4] == pytest.approx((mean + 4.0, mean), rel=1e-4)
-    under_line = line.here(N, direction).mean_negative
-    assert under_line != pytest.approx(mean, rel=1e-3)
-    under = line.loaded
-    trained = np.flatnonzero(under.behaviour.answered & under.corpus.within("train"))
-    own = set_to_answered(direction, trained, under.write_activations)
-    assert under_line == own.mean_negative
+    assert line.here(E, direction, E) is direction
+    assert plain.here(N, direction, N) is direction
+    under, of_label = line.loaded, list[bool]()
+    for condition, kind, behaviour, label in (
+        (plain, E, N, loaded.corpus.harmful),
+        (line, N, E, under.corpus.uncertain),
+        (line, N, N, under.corpus.harmful),
+        (line, E, N, under.corpus.harmful),
+    ):
+        of, streams = condition.loaded, condition.loaded.write_activations(4)
+        known = of.behaviour.answered & of.corpus.rated & of.corpus.within("validation")
+        of_label.append((known & label).sum() >= MIN_STRATUM)
+        own = known & label if of_label[-1] else known
+        moved, mean = condition.here(kind, direction, behaviour), streams[own][:, 3].mean()
+        assert (moved.mean_negative, moved.mean_positive) == pytest.approx((mean, mean + 3.0), rel=1e-4)
+        assert moved.later_means[4] == pytest.approx((mean + 4.0, mean), rel=1e-4)
+    assert of_label == [False, True, False, False]  # no harmful prompt is answered here
     assert len(line.turned)
     assert not np.isin(line.turned, line.decliners(N)).any()
     mirrored = line.mirrored
