@@ -188,6 +188,8 @@ def _ablated(conditions: Sequence[RunCondition], directions: Directions) -> dict
     ]
     done = list[dict[Key, Outcomes]]()
     for condition, behaviour, rows in declined:
+        if not len(rows):
+            continue
         named = {
             ABLATE[kind]: condition.edits(kind, direction, behaviour)
             for kind, direction in directions.items()
