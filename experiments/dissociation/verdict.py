@@ -54,6 +54,7 @@ INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when 
 TURNS = "ablating the {} direction turns {:.0%} of the {} into {}"
 MANY_TURNED = 0.2  # share of declines that turn into the other kind, from which a reason says so
 NO_PATTERN = "no number would settle it: as estimated the effects fit no pattern"
+BARRED = "by the effects alone, {}; what follows keeps it from a verdict"
 GARBLES = "ablating the {} direction leaves {:.0%} of the {} neither answered nor declined, which does not spare them"
 
 
@@ -133,7 +134,7 @@ def judge_dissociation(
         found = tuple(reasons) or ("the effects fit no pattern: see the matrix",)
         return Verdict(verdict, (*found, *barring), contrasts, (*reasons.values(),))
     if barring:
-        return Verdict("inconclusive", tuple(barring), contrasts)
+        return Verdict("inconclusive", (BARRED.format(REASONS[verdict]), *barring), contrasts)
     more = map(INDUCES_NOT.format, weak) if beyond_null(verdict) else ()
     return Verdict(verdict, (REASONS[verdict], *more), contrasts)
 
