@@ -3,7 +3,8 @@
 A direction is fitted where its behaviour is: the normative one on the plain run, the epistemic one under the line,
 within labels, so that the line cancels. In the other cells it is set to the mean of *their* answered prompts, of that
 condition and label: the mean of its own is off the distribution of the streams there, which alone could undo or feign
-an effect. It is that of validation prompts, since on training prompts a direction is fitted to what declines there.
+an effect. They are prompts that it is not fitted on, so that its null, which permutes the labels that it is fitted to,
+stays exact: of its own label validation prompts alone, of the other one training prompts, too.
 """
 
 from __future__ import annotations
@@ -91,14 +92,15 @@ class RunCondition:
     def here(self, kind: Kind, direction: Direction, behaviour: Kind) -> Direction:
         """Return a direction with the class means of its cell; see `set_to_answered`.
 
-        Where too few validation prompts of the cell's label are answered, they are those of every label.
+        Where too few prompts of the cell's label are answered, they are validation prompts of every label.
         """
         if (FITTED_IN[kind], kind) == (self.name, behaviour):
             return direction
         corpus, of = self.loaded.corpus, self.loaded.behaviour
-        answered = of.answered & corpus.rated & corpus.within("validation")
-        own = answered & of.sides(behaviour)[0]
-        rows = np.flatnonzero(own if own.sum() >= MIN_STRATUM else answered)
+        answered = of.answered & corpus.rated
+        parts = ("validation",) if kind == behaviour else ("train", "validation")
+        own = answered & of.sides(behaviour)[0] & corpus.within(*parts)
+        rows = np.flatnonzero(own if own.sum() >= MIN_STRATUM else answered & corpus.within("validation"))
         return set_to_answered(direction, rows, self.loaded.write_activations)
 
     def outcomes(self, rows: Rows, named: Mapping[str, Sequence[Edit]], task: str) -> dict[Key, Outcomes]:

@@ -182,9 +182,10 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: Loade
         (line, E, N, under.corpus.harmful),
     ):
         of, streams = condition.loaded, condition.loaded.write_activations(4)
-        known = of.behaviour.answered & of.corpus.rated & of.corpus.within("validation")
-        of_label.append((known & label).sum() >= MIN_STRATUM)
-        own = known & label if of_label[-1] else known
+        parts = ("validation",) if kind == behaviour else ("train", "validation")  # on which it is not fitted
+        known = of.behaviour.answered & of.corpus.rated
+        of_label.append((known & label & of.corpus.within(*parts)).sum() >= MIN_STRATUM)
+        own = known & label & of.corpus.within(*parts) if of_label[-1] else known & of.corpus.within("validation")
         moved, mean = condition.here(kind, direction, behaviour), streams[own][:, 3].mean()
         assert (moved.mean_negative, moved.mean_positive) == pytest.approx((mean, mean + 3.0), rel=1e-4)
         assert moved.later_means[4] == pytest.approx((mean + 4.0, mean), rel=1e-4)
