@@ -5,8 +5,16 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from experiments.dissociation.elicited_judge import BETWEEN_LABELS, agreed, judge_cells, judge_elicited
-from experiments.dissociation.elicited_measure import ABLATE, ADD, ADD_NULL, CellKey, RunCondition
+from experiments.dissociation.elicited_judge import BETWEEN_LABELS, CELLS, agreed, judge_cells, judge_elicited
+from experiments.dissociation.elicited_measure import (
+    ABLATE,
+    ADD,
+    ADD_NULL,
+    CellEffects,
+    CellKey,
+    RunCondition,
+    _ablated,
+)
 from experiments.dissociation.elicited_text import elicited_tables
 from experiments.dissociation.judge import _with_elicited, judge_effects
 from experiments.dissociation.results import Elicited, MeasuredEffects, MeasuredElicited, NullRecord
@@ -19,6 +27,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import TESTED
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, read_outcomes, write_outcomes
+from extract.model.edit import Edit
 from probes.direction import Direction, Locus
 from tests.support.eliciting import MANY, eliciting
 
@@ -195,6 +204,40 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: Loade
     mirrored = line.mirrored
     assert not np.isin(mirrored.decliners(E), line.decliners(E)).any()
     assert mirrored.onsets.prefixes["refuse"] == ()  # of completions of one token, which answers share
+
+
+def test_every_cell_is_ablated_with_its_own_edits(loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the outcomes and in the onset effects alike, which the null has, too."""
+    given, scored = dict[tuple[Kind, CellKey], str](), dict[tuple[Kind, CellKey], str]()
+    both = {of.name: of for of in (RunCondition.plain(loaded), RunCondition.of_line(loaded, MANY))}
+    for seed, of in enumerate(both.values()):
+        streams = np.random.default_rng(seed).normal(size=(len(of.loaded.prompts), 128))
+        monkeypatch.setitem(of.loaded.__dict__, "write_activations", lambda layer, own=streams: own)
+    locus = Locus("resid_post", 4, "post_last")
+    by_kind = {kind: Direction(kind, np.eye(128, dtype=np.float32)[i], locus, 5.0, 2.0) for i, kind in enumerate(KINDS)}
+    wanted = {(kind, (name, b)): both[name].edits(kind, by_kind[kind], b)[0].key for kind in KINDS for name, b in CELLS}
+
+    def outcomes(self: RunCondition, rows: np.ndarray, named: dict[str, list[Edit]], task: str) -> dict[Key, Outcomes]:
+        b = N if self.loaded.corpus.harmful[rows].all() else E
+        kind_of = {name: kind for kind, name in ABLATE.items()}
+        given.update({(kind_of[name], (self.name, b)): edits[0].key for name, edits in named.items()})
+        return {}
+
+    class Scorer:
+        def __init__(self, cell: CellKey) -> None:
+            self.cell = cell
+
+        def falls(self, trials: list[list[Edit]]) -> dict[Kind, np.ndarray]:
+            scored[now, self.cell] = trials[0][0].key
+            return {self.cell[1]: np.zeros(len(trials))}
+
+    monkeypatch.setattr(RunCondition, "outcomes", outcomes)
+    _ablated([*both.values()], by_kind)
+    for now in KINDS:
+        CellEffects([*both.values()], {cell: Scorer(cell) for cell in CELLS}).falls(now, [by_kind[now]])
+    assert len({*wanted.values()}) > 4
+    assert scored == wanted
+    assert given == {key: edit for key, edit in wanted.items() if key != (N, (PLAIN, N))}  # what it does there is known
 
 
 @pytest.mark.simulation
