@@ -73,7 +73,7 @@ def open_elicited(directory: Path, *, clustered: bool) -> ElicitedShuffler | Non
     )
     if not found.elicited:
         return None
-    effects = CellEffects.of((RunCondition.plain(loaded), RunCondition.of_line(loaded, found.line)))
+    effects = CellEffects.of((RunCondition.plain(loaded), RunCondition.of_line(loaded, found)))
     rng, null = named_rng(config.seed, "null of elicited shuffles", clustered), dict[tuple[Kind, CellKey], np.ndarray]()
     for kind, own in zip(KINDS, effects.conditions, strict=True):
         samples = write_samples(own.loaded.behaviour, kind)

@@ -17,9 +17,9 @@ from experiments.dials.counterfactuals import OutcomeGenerator
 from experiments.dials.results import COMPARED, TriedWriter
 from experiments.dials.write import SAYS, direction_writer, onset_bias_writer
 from experiments.dissociation.elicited_measure import set_to_answered
-from experiments.elicited.condition import under
+from experiments.elicited.condition import fitted_direction, under
 from experiments.elicited.results import Elicitation
-from experiments.probing.stage import choose_write, context_onsets
+from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.config import SteerConfig
@@ -103,12 +103,13 @@ def _elicited(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
     path, settings, way = loaded.file("stages/elicit.json"), loaded.config.steer, ACTION_OF["epistemic"]
     if not Elicitation.succeeded(path):
         return
-    condition, behaviour, corpus = under(loaded, Elicitation.read(path).line), loaded.behaviour, loaded.corpus
-    onsets = context_onsets(condition)
-    chosen = None if settings.actuator == "onset_bias" else choose_write(condition, "epistemic", onsets).chosen
-    if chosen is not None:
+    found, behaviour, corpus = Elicitation.read(path), loaded.behaviour, loaded.corpus
+    condition = under(loaded, found.line)
+    if settings.actuator != "onset_bias" and found.direction.available:
         answered = np.flatnonzero(behaviour.answered & corpus.rated & corpus.within("train"))
-        yield "direction", direction_writer(settings, set_to_answered(chosen, answered, loaded.write_activations))
+        chosen = set_to_answered(fitted_direction(condition), answered, loaded.write_activations)
+        yield "direction", direction_writer(settings, chosen)
+    onsets = context_onsets(condition)
     if not onsets.lacking(way):
         yield "openings", onset_bias_writer(_biased(settings), onsets.prefixes[way])
 

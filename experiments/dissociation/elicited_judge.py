@@ -75,7 +75,8 @@ def judge_elicited(
     ]
     records = tuple(_records(inputs, outcomes, effects, cells, measured, level))
     changed = tuple(_changed(records))
-    between = () if measured.direction is None or measured.direction.within_label else (BETWEEN_LABELS,)
+    written = elicitation.direction
+    between = (BETWEEN_LABELS,) if written.available and not written.within_label else ()
     return Elicited(
         elicitation=elicitation,
         verdict=verdict,
@@ -89,7 +90,6 @@ def judge_elicited(
             for kind in KINDS
         },
         transfer=tuple(_transfer(inputs, outcomes)),
-        direction=measured.direction,
     )
 
 

@@ -26,9 +26,9 @@ from experiments.dissociation.onset_null import (
 )
 from experiments.dissociation.power import LEAST_POWER, own_effect_power
 from experiments.dissociation.results import MeasuredElicited, NullRecord
-from experiments.elicited.condition import LINE, Rows, asked_rows, paired_rows, under
+from experiments.elicited.condition import LINE, Rows, asked_rows, fitted_direction, paired_rows, under
 from experiments.elicited.results import Elicitation
-from experiments.probing.stage import choose_write, context_onsets, traced
+from experiments.probing.stage import choose_write, context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
 from experiments.responses.setting import Setting
@@ -40,7 +40,6 @@ from probes.direction import Direction
 from probes.statistics.seeds import named_rng
 from probes.statistics.sequential import DrawingRule
 from steering.ablation import ablation, addition
-from steering.direction_file import save_directions
 
 FITTED_IN: dict[Kind, str] = {"normative": PLAIN, "epistemic": LINE}  # the condition in which a direction is fitted
 ABLATE: dict[Kind, str] = {"normative": "ablate_normative", "epistemic": "ablate_elicited"}  # interventions
@@ -64,9 +63,11 @@ class RunCondition:
         return cls(PLAIN, loaded, np.arange(len(loaded.prompts)), context_onsets(loaded))
 
     @classmethod
-    def of_line(cls, run: LoadedRun, line: str) -> RunCondition:
-        """Return the run under a line."""
-        loaded = under(run, line)
+    def of_line(cls, run: LoadedRun, found: Elicitation) -> RunCondition:
+        """Return the run under the line that was found."""
+        loaded = under(run, found.line)
+        if found.direction.available and not found.direction.within_label:
+            loaded.behaviour = replace(loaded.behaviour, by_label=frozenset({"epistemic"}))
         return cls(LINE, loaded, asked_rows(run.corpus), context_onsets(loaded))
 
     @property
@@ -147,23 +148,22 @@ def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElic
         return MeasuredElicited(
             reason="by reason the plain model has both kinds of declines, and the verdict is on them"
         ), {}
-    conditions = RunCondition.plain(loaded), RunCondition.of_line(loaded, elicitation.line)
-    line = conditions[1]
-    if reason := _no_power(line) or line.onsets.lacking(ACTION_OF["epistemic"]):
+    conditions = RunCondition.plain(loaded), RunCondition.of_line(loaded, elicitation)
+    line, written = conditions[1], elicitation.direction
+    if reason := _no_power(line):
         return MeasuredElicited(reason=f"under the line {reason}"), {}
-    written = choose_write(line.loaded, "epistemic", line.onsets)
-    if written.chosen is None:
-        return MeasuredElicited(reason=f"no direction of the elicited abstentions: {written.record.reason}"), {}
-    directions: Directions = {"normative": setup.directions["normative"], "epistemic": written.chosen}
-    save_directions([traced(line.loaded, written.chosen)], line.loaded.file("directions.safetensors"))
+    if not written.available:
+        return MeasuredElicited(reason=f"no direction of the elicited abstentions: {written.reason}"), {}
+    directions: Directions = {
+        "normative": setup.directions["normative"],
+        "epistemic": fitted_direction(line.loaded),
+    }
     outcomes = [_ablated(conditions, directions)]
     other = _other_half(conditions, directions)
     null, drawn = _nulls(conditions, directions)
     outcomes += [*([_ablated(*other)] if other else []), _added(conditions[0], directions["epistemic"], drawn)]
     unsound, weak = that_miss_rules(directions)
-    measured = MeasuredElicited(
-        parts=PARTS if other else TESTED, unsound=unsound, weak=weak, null=null, direction=written.record
-    )
+    measured = MeasuredElicited(parts=PARTS if other else TESTED, unsound=unsound, weak=weak, null=null)
     return measured, joined(outcomes)
 
 

@@ -12,7 +12,6 @@ from pydantic import Field
 from experiments.dissociation.power import SampleSize
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.results import Elicitation
-from experiments.probing.results import WriteRecord
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import DECLINES, Basis, Kind
 from experiments.run.corpus import TESTED
@@ -152,7 +151,6 @@ class MeasuredElicited(Record):
     unsound: tuple[Kind, ...] = ()
     weak: tuple[Kind, ...] = ()
     null: dict[Kind, dict[str, dict[Kind, NullRecord]]] = {}  # by ablated direction, condition, then behaviour
-    direction: WriteRecord | None = None  # the one that is fitted under the line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +176,6 @@ class Elicited(Record):
     effects: tuple[EffectRecord, ...] = ()  # of both directions in each cell
     turned: dict[Kind, Estimate] = {}  # share of harmful prompts abstained from under the line that a direction stops
     transfer: tuple[TransferEffect, ...] = ()
-    direction: WriteRecord | None = None  # the one that is fitted under the line
 
 
 class Dissociation(Record):

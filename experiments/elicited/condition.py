@@ -15,7 +15,9 @@ from experiments.run.behaviour import MIN_BASELINE, Behaviour, write_samples
 from experiments.run.corpus import TESTED, Corpus
 from experiments.run.inputs import RunInputs
 from extract.prompts.prompt import with_line
+from probes.direction import Direction
 from probes.statistics.two_phase import draw
+from steering.direction_file import load_directions
 
 LINE, CONTROL = "line", "control"  # conditions of outcomes, beside PLAIN
 FOLDER = "elicited"  # of the run directory: answers and activations under the line
@@ -42,6 +44,11 @@ def under(run: Run, line: str) -> Run:
     corpus = Corpus(tuple(prompts), run.corpus.groups[rows], run.corpus.part[rows])
     condition.__dict__ |= {"prompts": prompts, "corpus": corpus}
     return condition
+
+
+def fitted_direction(condition: RunInputs) -> Direction:
+    """Return the direction of abstentions fitted under a line, where one is available (`Elicitation.direction`)."""
+    return load_directions(condition.file("directions.safetensors"))["epistemic_write"]
 
 
 def known_twins(run: RunInputs) -> Bool[np.ndarray, " prompts"]:

@@ -20,6 +20,8 @@ from experiments.elicited.condition import (
     under,
 )
 from experiments.elicited.results import ActionShare, Elicitation, TriedLine
+from experiments.probing.results import WriteRecord
+from experiments.probing.stage import choose_write, context_onsets, traced
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.basis import more_of_pairs
 from experiments.run.behaviour import MIN_BASELINE, MIN_GROUPS, Behaviour, write_samples
@@ -37,12 +39,13 @@ from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
 from scoring.actions import ANSWERED, DECLINED
 from scoring.rates import grouped_rate
+from steering.direction_file import save_directions
 
 ACTIONS = {"abstain": {"abstain"}, "refuse": {"refuse"}, "answer": ANSWERED}
 
 
 def elicit(loaded: LoadedRun) -> None:
-    """Write stages/elicit.json, the answers and activations under the line, and outcomes under line and control."""
+    """Write stages/elicit.json, outcomes under line and control, and the line's answers, activations and direction."""
     reason = needless(loaded.config, loaded.behaviour)
     found, outcomes = (Elicitation(needed=False, reason=reason), dict[Key, Outcomes]()) if reason else _elicited(loaded)
     ids = [prompt.id for prompt in loaded.prompts]
@@ -94,7 +97,15 @@ def _elicited(loaded: LoadedRun) -> tuple[Elicitation, dict[Key, Outcomes]]:
         f"under “{chosen.line}” the model abstains from {n['uncertain']} of tested uncertain prompts, from "
         f"{n['twin']} of their known twins" + (f"; {found.reason}" if found.reason else "")
     )
-    return found, outcomes
+    return found if found.reason else found.model_copy(update={"direction": _fitted(condition)}), outcomes
+
+
+def _fitted(condition: LoadedRun) -> WriteRecord:
+    """Fit and choose the direction of the elicited abstentions, and save it under the line's folder."""
+    written = choose_write(condition, "epistemic", context_onsets(condition))
+    if written.chosen is not None:
+        save_directions([traced(condition, written.chosen)], condition.file("directions.safetensors"))
+    return written.record
 
 
 # -- choosing the line -------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.probing.results import WriteRecord
 from experiments.run.outcomes import Share
 from extract.record import Record
 from probes.statistics.intervals import Estimate
@@ -42,6 +43,7 @@ class Elicitation(Record):
     shares: tuple[ActionShare, ...] = ()
     above_twins: Estimate | None = None  # abstained under the line: uncertain prompts minus twins
     above_control: Estimate | None = None  # uncertain prompts declined, in whatever words: line minus control
+    direction: WriteRecord = WriteRecord(available=False)  # of the abstentions, fitted under the line
 
     @property
     def elicited(self) -> bool:

@@ -95,11 +95,13 @@ def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
     if not size.elicited or given.when == "never":
         return []
     tried = len(given.lines) * 2 * given.n_choose
+    trials = 2 * config.dissociate.n_selection * _candidates(config, size)  # and with permuted labels
     return [
         Step("trying system lines", completions=min(tried, len(given.lines) * size.elicited)),
         Step("activations under the line", size.elicited, size.read_tokens),
         Step("answers under the line", completions=size.elicited, kept=True),
         Step("answers under the control line", completions=min(3 * given.n_control, size.elicited)),
+        *_choosing("direction under the line: ", "bypass and induce", trials, config),
     ]
 
 
@@ -114,7 +116,6 @@ def _elicited(config: RunConfig, size: RunSize) -> list[Step]:
     onset, declined = 3 * given.n_onset, 2 * (2 * n // 3) + n // 3  # of uncertain, twins and harmful, a third each
     added = 2 * asked.n_transfer * (1 + asked.n_null_transfer)
     return [
-        *_choosing("direction under the line: ", "bypass and induce", 2 * tried, config),
         Step("declines under the line", completions=declined, usual_completions=declined // 2, settings=2, kept=True),
         *_choosing("other half under the line: ", "bypass and induce", 2 * tried, config, least=2 * one * kept),
         *_choosing(
@@ -175,9 +176,7 @@ def _steer(config: RunConfig, size: RunSize) -> list[Step]:
     ways = rarely * (2 + (4 if elicited else 2))  # to write, that are compared: of the normative dial, and of the other
     trials = 3 * COMPARED * ways
     free = 2 * COMPARED * rarely * (3 if elicited else 2)  # permits by openings, of prompts that begin with none
-    tried = 2 * config.dissociate.n_selection * _candidates(config, size)
     return [
-        *(_choosing("direction that the epistemic dial may write: ", "onsets", tried, config) if elicited else []),
         Step("what the dials write", completions=trials, usual_completions=trials - free, declining=1 / 3),
         outcomes("the two gates", both, 1),
         *([outcomes(f"one dial{where}", alone, places)] if compared else []),

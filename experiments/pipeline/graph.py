@@ -46,7 +46,8 @@ STAGES = tuple(  # each after those it reads
             "elicit",
             "respond",
             "seed prompts extract elicit one-or-two selection",
-            "stages/elicit.json outcomes.parquet/elicit.parquet elicited/completions.jsonl elicited/activations.h5",
+            "stages/elicit.json outcomes.parquet/elicit.parquet elicited/completions.jsonl elicited/activations.h5 "
+            "elicited/directions.safetensors",
         ),
         ("uncertainty", "respond", "seed sampling", "uncertainty.jsonl prompts_by_model.jsonl stages/uncertainty.json"),
         (
@@ -74,7 +75,7 @@ STAGES = tuple(  # each after those it reads
             "elicited",
             "effects elicit",
             "seed measuring elicit one-or-two",
-            "stages/elicited.json outcomes.parquet/elicited.parquet elicited/directions.safetensors",
+            "stages/elicited.json outcomes.parquet/elicited.parquet",
         ),
         ("dissociate", "effects elicited", "verdict", "stages/dissociate.json"),
         (

@@ -22,6 +22,7 @@ from experiments.dissociation.verdict import Effect
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.elicited.condition import LINE, asked_rows
 from experiments.elicited.elicit import elicit
+from experiments.elicited.results import Elicitation
 from experiments.probing.results import WriteRecord
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, MIN_STRATUM, Kind
@@ -138,8 +139,11 @@ def test_refusals_that_become_abstentions_are_counted_apart_and_said(loaded: Loa
     )
     assert shown["change kind"].startswith("100%")
     assert shown["as large"] == "99 of 99"
-    between = elicited.model_copy(update={"direction": WriteRecord(available=True, within_label=False)})
-    assert BETWEEN_LABELS in judge_elicited(loaded, plain, between, outcomes, level=0.05, null_level=0.05).reasons
+    asked = Elicitation.read(path := loaded.file("stages/elicit.json"))
+    asked.model_copy(update={"direction": WriteRecord(available=True, within_label=False)}).write(path)
+    between = judge_elicited(loaded, plain, elicited, outcomes, level=0.05, null_level=0.05)
+    asked.write(path)  # other tests read it
+    assert (BETWEEN_LABELS in found.reasons, BETWEEN_LABELS in between.reasons) == (False, True)
 
 
 def test_it_is_the_verdict_only_where_the_plain_model_gives_none(loaded: LoadedRun) -> None:
@@ -180,7 +184,7 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: Loade
     direction = Direction("epistemic_write", vector, Locus("resid_post", 4, "post_last"), 5.0, 2.0, {}, {4: (7.0, 3.0)})
     streams = np.random.default_rng(0).normal(size=(len(loaded.prompts), 128))
     loaded.__dict__["write_activations"] = lambda layer: streams
-    plain, line = RunCondition.plain(loaded), RunCondition.of_line(loaded, MANY)
+    plain, line = RunCondition.plain(loaded), RunCondition.of_line(loaded, Elicitation(line=MANY))
     assert line.here(E, direction, E) is direction
     assert plain.here(N, direction, N) is direction
     under, of_label = line.loaded, list[bool]()
@@ -209,7 +213,7 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: Loade
 def test_every_cell_is_ablated_with_its_own_edits(loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the outcomes and in the onset effects alike, which the null has, too."""
     given, scored = dict[tuple[Kind, CellKey], str](), dict[tuple[Kind, CellKey], str]()
-    both = {of.name: of for of in (RunCondition.plain(loaded), RunCondition.of_line(loaded, MANY))}
+    both = {of.name: of for of in (RunCondition.plain(loaded), RunCondition.of_line(loaded, Elicitation(line=MANY)))}
     for seed, of in enumerate(both.values()):
         streams = np.random.default_rng(seed).normal(size=(len(of.loaded.prompts), 128))
         monkeypatch.setitem(of.loaded.__dict__, "write_activations", lambda layer, own=streams: own)

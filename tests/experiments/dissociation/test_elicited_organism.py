@@ -51,6 +51,7 @@ def test_the_knob_that_only_the_line_turns_is_found_and_shuffles_find_none(tmp_p
         > 0.3
         > abs(cosine(written.vector, planted["normative"]))
     )
+    assert written.locus == found.elicited.elicitation.direction.locus
     dialled = SteerResult.read(tmp_path / "stages/steer.json")
     tried = {one.name: one for one in dialled.tried if one.kind == "epistemic"}
     assert {"direction", "openings"} <= set(tried)
