@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.simulations.clustered import SETTINGS, Setting, clustered_labels, clustered_stream, groups_of
 from benchmarks.table import main
-from experiments.probing.selection import LocusSelection, Screen, confirmed, screening
+from experiments.probing.selection import Candidate, LocusSelection, Screen, confirmed, screening
 from experiments.probing.write_directions import WriteFitter
 from experiments.run.behaviour import WriteSamples
 from probes.contrast import Contrast
@@ -79,7 +79,7 @@ class ModelFreeSelection(LocusSelection):
 
     def __init__(self, streams: list[np.ndarray], readouts: np.ndarray, decliners: np.ndarray, benign: np.ndarray):
         self._streams, self._readouts, self._max_kl = streams, readouts, 0.6
-        self._rows = decliners, benign
+        self._rows, self.likely = (decliners, benign), 0.0
         self._answers = SimpleNamespace(divergences=self._nats)  # type: ignore[assignment]
 
     def effect(self, direction: Direction, rows: np.ndarray) -> float:
@@ -109,10 +109,10 @@ class NoisyScreen(Screen):
     def __init__(self, streams, readouts, decliners, benign, noise):  # type: ignore[no-untyped-def]
         object.__setattr__(self, "model", ModelFreeSelection(streams, readouts + noise, decliners, benign))
 
-    def estimate(self, direction: Direction) -> tuple[float, float]:
-        """Return the estimated bypass and induce."""
+    def estimate(self, direction: Direction) -> Candidate:
+        """Return the candidate with its bypass and induce as estimated."""
         (found,) = self.model._effects([direction])  # type: ignore[attr-defined]
-        return found.bypass_floored, found.induce
+        return found
 
 
 def write_direction(setting: Setting, rng: np.random.Generator) -> dict[str, float]:

@@ -125,6 +125,7 @@ class WriteRecord(Record):
     mean_positive: float | None = None
     mean_negative: float | None = None
     kl_tokens: int = 0
+    likely: float | None = None  # log-odds from which a decline counts as likely, where one is to be induced
     candidates: tuple[CandidateRecord, ...] = ()
     screening: ScreeningRecord | None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -44,12 +45,17 @@ class Candidate:
     bypass_floored: float = UNMEASURED  # the same, with probabilities of declining below `RARE` raised to `RARE`
     induce: float = UNMEASURED  # mean log-odds of declining either way, answered benign prompts under addition
     kl: Divergence = UNMEASURED_KL  # of benign prompts under ablation, over their first tokens
+    likely: float = 0.0  # log-odds from which a decline counts as likely; see `likely_from`
+
+    @property
+    def induces(self) -> bool:
+        return self.induce >= self.likely
 
     def discarded(self, max_kl: float) -> Discarded | None:
         """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
         if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
             return "not_finite"
-        return "kl" if self.kl.worst_step > max_kl else "induce" if self.induce < 0 else None
+        return "kl" if self.kl.worst_step > max_kl else None if self.induces else "induce"
 
     def record(self, max_kl: float) -> CandidateRecord:
         return CandidateRecord(
@@ -88,13 +94,24 @@ def select(candidates: Sequence[Candidate], max_kl: float) -> tuple[Candidate, b
     return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)
 
 
+def likely_from(decliners: Float[np.ndarray, " decliners"], benign: Float[np.ndarray, " benign"]) -> float:
+    """Return the log-odds at which a decline is half as likely as on prompts that the model declines, from theirs.
+
+    That is 0 where it is sure of its declines, as Arditi et al. have it. A model may decline by the likeliest of many
+    openings, none of which is likelier than not, and then no edit can reach 0, as its own declines do not. Where they
+    hardly differ from benign prompts, it is half the way from those to them.
+    """
+    half = float(-np.log1p(2 * np.exp(-decliners.mean())))
+    return min(0.0, max(half, float(decliners.mean() + benign.mean()) / 2))
+
+
 def floored(bypass: Float[np.ndarray, " decliners"]) -> float:
     """Return the mean onset log-odds, with probabilities of declining below `RARE` raised to `RARE`."""
     return float(np.maximum(bypass, FLOOR).mean())
 
 
 Choice = tuple[Candidate, bool]  # and whether it meets the selection rules
-Estimate = Callable[[Direction], tuple[float, float]]  # bypass and induce of a candidate
+Estimate = Callable[[Direction], Candidate]  # to first order, its KL unmeasured
 Question = tuple[Literal["effects", "kl"], Sequence[Candidate]]  # what a search wants to know next of which ones
 Search = Generator[Question, list[Candidate], Choice]
 
@@ -108,11 +125,11 @@ def search(directions: Sequence[Direction], max_kl: float, estimate: Estimate | 
     measured = list[Candidate]()
     for portion, promising in _portions(directions, estimate):
         tried = yield "effects", [Candidate(direction) for direction in portion]
-        tried.sort(key=lambda candidate: float(np.nan_to_num(candidate.bypass_floored, nan=np.inf)))
-        inducing = [c for c in tried if c.induce >= 0]
+        tried.sort(key=_bypass_floored)
+        inducing = [c for c in tried if c.induces]
         with_kl = yield from _within_kl(inducing, max_kl)
         if not any(c.discarded(max_kl) is None for c in with_kl):
-            with_kl += yield from _within_kl([c for c in tried if c.induce < 0 or np.isnan(c.induce)], max_kl)
+            with_kl += yield from _within_kl([c for c in tried if not c.induces], max_kl)
         measured += with_kl
         enough = (None,) if promising else (None, "induce")
         if any(candidate.discarded(max_kl) in enough for candidate in measured):
@@ -147,12 +164,15 @@ def _portions(directions: Sequence[Direction], estimate: Estimate | None) -> Ite
     if estimate is None:
         yield list(directions), False
         return
-    estimates = ((*estimate(direction), direction) for direction in directions)
-    estimated = sorted(estimates, key=lambda each: float(np.nan_to_num(each[0], nan=np.inf)))
+    estimated = sorted(map(estimate, directions), key=_bypass_floored)
     for promising in (True, False):
-        group = [direction for _, induce, direction in estimated if (induce >= 0) == promising]
+        group = [each.direction for each in estimated if each.induces == promising]
         for start in range(0, len(group), KEPT):
             yield group[start : start + KEPT], promising
+
+
+def _bypass_floored(candidate: Candidate) -> float:
+    return float(np.nan_to_num(candidate.bypass_floored, nan=np.inf))
 
 
 def _within_kl(tried: Sequence[Candidate], max_kl: float) -> Generator[Question, list[Candidate], list[Candidate]]:
@@ -175,21 +195,22 @@ class Screen:
     benign: Sensitivity
     variant: Variant
 
-    def estimate(self, direction: Direction) -> tuple[float, float]:
-        """Return the estimated bypass, floored as `candidate.floored` does, and the estimated induce, in log-odds."""
+    def estimate(self, direction: Direction) -> Candidate:
+        """Return the candidate with its bypass and induce as estimated."""
         change, r = np.zeros(len(self.decliners.log_odds)), direction.vector
         for layer, amount in amounts(direction, self.variant).items():
             effect = self.decliners.adding if self.variant.form == "additive" else self.decliners.setting
             change = change + effect(layer, r, amount)
         gap = direction.mean_positive - direction.mean_negative
         added = self.benign.log_odds + self.benign.adding(direction.locus.layer, r, gap)
-        return floored(self.decliners.log_odds + change), float(added.mean())
+        own, likely = self.decliners.log_odds + change, likely_from(self.decliners.log_odds, self.benign.log_odds)
+        return Candidate(direction, float(own.mean()), floored(own), float(added.mean()), likely=likely)
 
 
 def screening(screen: Screen, candidates: Sequence[Candidate]) -> ScreeningRecord:
     """Compare first-order with exact effects of measured candidates."""
-    estimated = np.array([screen.estimate(candidate.direction) for candidate in candidates])
-    exact = np.array([(candidate.bypass_floored, candidate.induce) for candidate in candidates])
+    estimates = [screen.estimate(candidate.direction) for candidate in candidates]
+    estimated, exact = (np.array([(one.bypass_floored, one.induce) for one in of]) for of in (estimates, candidates))
     bypass, induce = (_correlation(estimated[:, i], exact[:, i]) for i in range(2))
     agrees = all(value is not None and value >= LEAST_CORRELATION for value in (bypass, induce))
     return ScreeningRecord(bypass_correlation=bypass, induce_correlation=induce, used=agrees and len(candidates) > KEPT)
@@ -251,10 +272,13 @@ class LocusSelection:
     def candidates(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
         return self._with_kl(self._effects(directions, advance), advance)
 
-    def choose_each(self, draws: Sequence[Sequence[Direction]], screen: Screen | None = None) -> list[Choice]:
+    def choose_each(
+        self, draws: Sequence[Sequence[Direction]], screen: Screen | None = None, advance: Steps = no_progress
+    ) -> list[Choice]:
         """Return for each list of directions what `search` chooses; all lists share their forward passes."""
         estimate = None if screen is None else screen.estimate
-        return run_searches([search(each, self._max_kl, estimate) for each in draws], self._effects, self._with_kl)
+        searches = [search(each, self._max_kl, estimate) for each in draws]
+        return run_searches(searches, partial(self._effects, advance=advance), partial(self._with_kl, advance=advance))
 
     def screen(self, directions: Sequence[Direction]) -> Screen:
         """Return the first-order estimates of directions at the layers of these, from one backward pass a prompt."""
@@ -263,9 +287,17 @@ class LocusSelection:
         decliners = self._decliners.sensitivity(self._onset, where, layers, first_token=first)
         return Screen(decliners, self._benign.sensitivity(EITHER, where, layers, first_token=first), self._variant)
 
+    @cached_property
+    def likely(self) -> float:
+        """The log-odds from which a decline counts as likely."""
+        return likely_from(self._decliners.log_odds()[self._onset], self._benign.log_odds()[EITHER])
+
     def _effects(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
         measured = zip(directions, self._bypass(directions, advance), self._induce(directions, advance), strict=True)
-        return [Candidate(d, float(own.mean()), floored(own), float(induced)) for d, own, induced in measured]
+        return [
+            Candidate(d, float(own.mean()), floored(own), float(induced), likely=self.likely)
+            for d, own, induced in measured
+        ]
 
     def _with_kl(self, candidates: Sequence[Candidate], advance: Steps = no_progress) -> list[Candidate]:
         nats, steps = self._answers.divergences([self._ablation(c.direction) for c in candidates], advance)

@@ -142,6 +142,7 @@ def choose_write(loaded: LoadedRun, kind: Kind, onsets: Onsets, screened: bool |
         mean_positive=best.direction.mean_positive,
         mean_negative=best.direction.mean_negative,
         kl_tokens=config.kl_tokens,
+        likely=best.likely,
         candidates=tuple(candidate.record(config.max_kl) for candidate in chosen.candidates),
         screening=agreement,
     )
@@ -177,7 +178,9 @@ def _chosen(
     if not (fitted := fitter.fit()):
         return None
     if screened is not None:
-        best, usable = selection.choose_each([fitted], selection.screen(fitted) if screened else None)[0]
+        screen = selection.screen(fitted) if screened else None
+        with loaded.reporter.task(f"choosing the write locus ({kind}, other half)", None) as advance:
+            best, usable = selection.choose_each([fitted], screen, advance)[0]
         return _Chosen(samples, best, usable, [best], None)
     steps = len(fitted) * validation.steps
     with loaded.reporter.task(f"choosing the write locus ({kind})", steps) as advance:

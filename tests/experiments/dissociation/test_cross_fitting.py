@@ -89,13 +89,15 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
 def test_the_other_half_chooses_as_the_runs_own_directions_were_without_asking_again(screened, monkeypatch) -> None:
     fitted, asked = [direction("a"), direction("b")], list[Any]()
 
-    def choose_each(draws: Any, screen: Any) -> Any:
+    def choose_each(draws: Any, screen: Any, advance: Any) -> Any:
         asked.append((draws, screen))
+        advance(3)
         return [(SimpleNamespace(direction=fitted[1]), True)]
 
+    loaded: Any = SimpleNamespace(reporter=Reporter(quiet=True))
     selection: Any = SimpleNamespace(choose_each=choose_each, screen=lambda of: ("first order", of))
     monkeypatch.setattr(stage, "write_fitter", lambda *_, **__: SimpleNamespace(fit=lambda: fitted))
-    chosen = stage._chosen(Any, "normative", Any, selection, Any, screened)  # type: ignore[arg-type]
+    chosen = stage._chosen(loaded, "normative", Any, selection, Any, screened)  # type: ignore[arg-type]
     assert chosen is not None
     assert (chosen.best.direction, chosen.usable, chosen.screened) == (fitted[1], True, None)
     assert asked == [([fitted], ("first order", fitted) if screened else None)]

@@ -29,6 +29,10 @@ DIRECTIONS = [
 ]
 
 
+def estimated(direction: Direction, bypass: float, induce: float) -> Candidate:
+    return Candidate(direction, bypass_floored=float(bypass), induce=float(induce))
+
+
 class Model:
     """Candidates with given effects; counts what is measured."""
 
@@ -47,8 +51,8 @@ class Model:
         self.calls += 1
         return [replace(c, kl=Divergence(*[float(self.kl[c.direction.locus.layer])] * 4)) for c in candidates]
 
-    def estimate(self, direction: Direction) -> tuple[float, float]:
-        return float(self.bypass[direction.locus.layer]), float(self.induce[direction.locus.layer])
+    def estimate(self, direction: Direction) -> Candidate:
+        return estimated(direction, self.bypass[direction.locus.layer], self.induce[direction.locus.layer])
 
     def every(self) -> list[Candidate]:
         return self.divergence(self.effects(DIRECTIONS))
@@ -88,8 +92,8 @@ def test_with_true_estimates_the_choice_is_as_good_as_the_exhaustive_one() -> No
 )
 def test_the_next_are_measured_where_the_best_miss_a_rule(induce: np.ndarray, kl: np.ndarray, chosen: int) -> None:
     model = Model(np.arange(N, dtype=float), induce, kl)
-    estimated = search(DIRECTIONS, MAX_KL, lambda d: (float(d.locus.layer), 1.0))
-    ((found, usable),) = run_searches([estimated], model.effects, model.divergence)
+    begun = search(DIRECTIONS, MAX_KL, lambda d: estimated(d, d.locus.layer, 1.0))
+    ((found, usable),) = run_searches([begun], model.effects, model.divergence)
     assert (found.direction.locus.layer, usable) == (chosen, True)
     assert model.effects_of == list(range(2 * KEPT))
     none = Model(np.arange(N, dtype=float), np.ones(N), np.ones(N))
@@ -130,9 +134,8 @@ class _Given(Screen):
     def __init__(self, estimates: np.ndarray) -> None:
         object.__setattr__(self, "given", estimates)
 
-    def estimate(self, direction: Direction) -> tuple[float, float]:
-        bypass, induce = self.given[direction.locus.layer]  # type: ignore[attr-defined]
-        return float(bypass), float(induce)
+    def estimate(self, direction: Direction) -> Candidate:
+        return estimated(direction, *self.given[direction.locus.layer])  # type: ignore[attr-defined]
 
 
 def test_first_order_is_used_only_where_it_ranks_as_exact_effects_do() -> None:

@@ -1,13 +1,14 @@
 """Write directions: the loci of fitting and of writing, and the selection among candidates."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from experiments.probing.selection import FLOOR, Candidate, LocusSelection, Validation, select
+from experiments.probing.selection import FLOOR, Candidate, LocusSelection, Validation, likely_from, select
 from experiments.probing.stage import write_fitter
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
 from experiments.responses import batched_edits as blocks
@@ -152,6 +153,20 @@ def test_the_least_bypass_that_breaks_no_rule_is_chosen() -> None:
     assert select([*broken, *good], max_kl=0.3)[0] is broken[1]  # the control: it is the rule that kept it out
 
 
+def test_a_decline_is_likely_from_half_of_what_it_is_on_declined_prompts() -> None:
+    """Even odds where the model is sure of its declines; where its likeliest opening is one of many, less."""
+    benign = np.array([-8.0, -12.0])
+    assert likely_from(np.array([9.0, 12.0]), benign) == pytest.approx(0, abs=1e-3)
+    for p in (0.9, 0.5, 0.2):
+        assert 1 / (1 + np.exp(-likely_from(np.full(3, np.log(p / (1 - p))), benign))) == pytest.approx(p / 2)
+    assert likely_from(np.array([-3.0]), np.array([-3.4])) == pytest.approx(-3.2)  # as unlikely as on benign prompts
+    assert likely_from(np.array([5.0]), np.array([1.0])) == 0
+    weak = candidate(-3, induce=-1.9)
+    rules = [replace(weak, likely=likely).discarded(0.1) for likely in (0.0, -1.8, -1.9, -2.4)]
+    assert rules == ["induce", "induce", None, None]
+    assert select([weak, replace(weak, likely=-2.4)], 0.1)[0].likely == -2.4
+
+
 @pytest.mark.parametrize(
     ("candidates", "chosen", "usable"),
     [
@@ -211,7 +226,7 @@ def fake_selection(bypass: np.ndarray, induce: np.ndarray, kl: np.ndarray) -> tu
         measured.extend(layers)
         return kl[layers][:, None, None], np.ones((1, 1), dtype=bool)
 
-    selection.__dict__.update(_max_kl=0.1, _answers=SimpleNamespace(divergences=divergences),
+    selection.__dict__.update(_max_kl=0.1, likely=0.0, _answers=SimpleNamespace(divergences=divergences),
                               _ablation=lambda d: [d.locus.layer],
                               _bypass=lambda ds, advance=None: bypass[[d.locus.layer for d in ds]],
                               _induce=lambda ds, advance=None: induce[[d.locus.layer for d in ds]])  # fmt: skip
@@ -275,5 +290,7 @@ def test_the_planted_direction_is_chosen_at_its_layer_over_others(tmp_path: Path
     assert of_null.direction is select([c for c in found if c.direction in null], 0.1)[0].direction
     assert best.bypass < -3
     assert best.induce > 3
+    assert best.likely == pytest.approx(selection.screen(directions).estimate(directions[0]).likely, abs=1e-4)
+    assert best.likely == pytest.approx(0, abs=0.1)  # it is sure of its declines
     others = [c.bypass for c in found if c.direction.name != "planted" and c.discarded(0.1) is None]
     assert all(bypass > best.bypass + 3 for bypass in others)
