@@ -210,6 +210,13 @@ def test_what_is_edited_is_set_to_the_answered_prompts_of_its_cell(loaded: Loade
     assert mirrored.onsets.prefixes["refuse"] == ()  # of completions of one token, which answers share
 
 
+@pytest.mark.parametrize(("available", "within"), [(True, True), (True, False), (False, False)])
+def test_permuted_labels_contrast_what_the_direction_under_the_line_does(loaded: LoadedRun, available, within) -> None:
+    written = WriteRecord(available=available, within_label=within)
+    line = RunCondition.of_line(loaded, Elicitation(line=MANY, direction=written))
+    assert line.loaded.behaviour.by_label == ({E} if available and not within else set())
+
+
 def test_every_cell_is_ablated_with_its_own_edits(loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the outcomes and in the onset effects alike, which the null has, too."""
     given, scored = dict[tuple[Kind, CellKey], str](), dict[tuple[Kind, CellKey], str]()
