@@ -39,12 +39,6 @@ FIGURES: dict[str, dict[str, str]] = {
         "memory_few_mb": LESS,
         "memory_many_mb": LESS,
     },
-    "products": {
-        "share_of_512_rows": MORE,
-        "ratio_vs_linear": MORE,
-        "share_of_completions": MORE,
-        "tokens_per_s": RATE,
-    },
     "probe_grid": {
         "ratio_activation_like": MORE,
         "ratio_isotropic": MORE,

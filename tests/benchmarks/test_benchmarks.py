@@ -48,7 +48,6 @@ KEYS = {
         "seconds_to_first_line", "minutes", "prompts_read", "prompts_answered", "independent_refusals_tested",
         "power_own_effect",
     },
-    "products": {"share_of_512_rows", "ratio_vs_linear", "share_of_completions", "tokens_per_s"},
     "store": {f"{what}_per_locus_{d}" for what in ("ms", "processor_ms") for d in (128, 896)},
     "startup": {f"seconds_{what}" for what in ("help", "score", "generate", "rerun", "imports", "lazy_imports")} | {
         "ratio_generate_vs_imports", "ratio_generate_vs_lazy_imports",
