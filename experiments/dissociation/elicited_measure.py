@@ -21,6 +21,7 @@ from experiments.dissociation.onset_null import (
     NullDirectionSampler,
     OnsetEffects,
     in_parts,
+    may_break_more,
     sequential_null,
     that_miss_rules,
 )
@@ -162,7 +163,7 @@ def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElic
     other = _other_half(conditions, directions)
     null, drawn = _nulls(conditions, directions)
     outcomes += [*([_ablated(*other)] if other else []), _added(conditions[0], directions["epistemic"], drawn)]
-    unsound, weak = that_miss_rules(directions)
+    unsound, weak = that_miss_rules(directions, *([other[1]] if other else []))
     measured = MeasuredElicited(parts=PARTS if other else TESTED, unsound=unsound, weak=weak, null=null)
     return measured, joined(outcomes)
 
@@ -204,16 +205,14 @@ def _ablated(conditions: Sequence[RunCondition], directions: Directions) -> dict
 def _other_half(
     conditions: Sequence[RunCondition], directions: Directions
 ) -> tuple[list[RunCondition], dict[Kind, Direction]] | None:
-    """Return the conditions with halves exchanged, and the directions of these; None if they miss more rules."""
+    """Return the conditions with halves exchanged, and the directions of these; None if they may break the model."""
     mirrored, chosen = [condition.mirrored for condition in conditions], dict[Kind, Direction]()
     for kind, condition in zip(KINDS, mirrored, strict=True):
         screened = bool(directions[kind].provenance.get("screened"))
         if (direction := choose_write(condition.loaded, kind, condition.onsets, screened).chosen) is None:
             return None
         chosen[kind] = direction
-    missing, known = that_miss_rules(chosen), that_miss_rules(directions)
-    worse = any(set(now) - set(before) for now, before in zip(missing, known, strict=True))
-    return None if worse else (mirrored, chosen)
+    return None if may_break_more(chosen, directions) else (mirrored, chosen)
 
 
 # -- permuted labels ---------------------------------------------------------------------------------------------------

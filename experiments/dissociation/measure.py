@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.onset_null import OnsetEffects, permuted_null, that_miss_rules
+from experiments.dissociation.onset_null import OnsetEffects, may_break_more, permuted_null, that_miss_rules
 from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects
 from experiments.elicited.results import Elicitation
 from experiments.probing.results import ProbeResults
@@ -46,10 +46,10 @@ def measure_effects(loaded: LoadedRun) -> None:
     ablations = {name: edits[name] for name in (NOTHING, *map("ablate_{}".format, setup.directions)) if wanted}
     outcomes = _with_onsets(loaded, setup, onset, _outcomes(loaded, setup, edits))
     outcomes |= _variants(loaded, setup, onset) | wrapped_outcomes(loaded, ablations)
-    other_half = _cross_fitted(loaded, setup)
+    other_half, of_other_half = _cross_fitted(loaded, setup)
     outcomes = joined([outcomes, other_half])
     write_outcomes(loaded.file("outcomes.parquet/effects.parquet"), [prompt.id for prompt in loaded.prompts], outcomes)
-    unsound, weak = that_miss_rules(setup.directions)
+    unsound, weak = that_miss_rules(setup.directions, of_other_half)
     nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
     if "epistemic" in setup.absent and Elicitation.succeeded(loaded.file("stages/elicit.json")):
         nulled = {}  # drawn by the stage `elicited`, and measured in its cells too
@@ -121,14 +121,15 @@ def _outcomes(loaded: LoadedRun, setup: DissociationSetup, edits: Mapping[str, l
     return {(PLAIN, name): of for name, of in outcomes.items()}
 
 
-def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outcomes]:
-    """Return the outcomes of decliners that the directions were fitted or chosen on, under those of the other half.
+def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> tuple[dict[Key, Outcomes], dict[Kind, Direction]]:
+    """Return the outcomes of decliners that the directions were fitted or chosen on, under the other half's, and these.
 
     So every decliner is tested, and none under a direction that has seen it. The null is that of the run's own
-    directions alone. Empty where these came from a file, or the other half does not give all of them, or worse ones.
+    directions alone. Empty where these came from a file, or the other half does not give all of them, or some that may
+    break the model.
     """
     if not setup.testable or loaded.config.dissociate.directions is not None:
-        return {}
+        return {}, {}
     completer, variant = loaded.completer, loaded.config.dissociate.variant  # of a model opened before the copy
     mirrored = loaded.mirrored
     onsets, chosen = context_onsets(mirrored), dict[Kind, Direction]()
@@ -136,16 +137,14 @@ def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> dict[Key, Outc
         screened = bool(own.provenance.get("screened"))
         if direction := choose_write(mirrored, kind, onsets, screened).chosen:
             chosen[kind] = direction
-    known = map(set, that_miss_rules(setup.directions))
-    worse = any(set(missing) - own for missing, own in zip(that_miss_rules(chosen), known, strict=True))
     rows = np.sort(np.concatenate([mirrored.behaviour.decliners(kind, *TESTED) for kind in setup.testable]))
-    if worse or len(chosen) < len(setup.directions) or not len(rows):
-        return {}
+    if len(chosen) < len(setup.directions) or not len(rows) or may_break_more(chosen, setup.directions):
+        return {}, {}
     edits = {f"ablate_{kind}": ablation(direction, variant) for kind, direction in chosen.items()}
     with loaded.reporter.task("declines of the other half", len(rows) * len(edits)) as advance:
         completed = completer.complete_each(rows.tolist(), list(map(Setting, edits.values())), advance)
     done = zip(edits, completed, strict=True)
-    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done}
+    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done}, chosen
 
 
 def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Key, Outcomes]:

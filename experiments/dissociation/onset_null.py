@@ -21,7 +21,7 @@ from experiments.probing.stage import context_onsets, locus_selection, validatio
 from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer
-from experiments.run.behaviour import ACTION_OF, Kind, WriteSamples, write_samples
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
 from probes.direction import Direction
@@ -58,11 +58,18 @@ class OnsetEffects:
         return {b: self.before[b].mean() - after.mean(axis=1) for b, after in self.after(trials).items()}
 
 
-def that_miss_rules(directions: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
-    """Return the directions that miss a selection rule: those that may break the model; those that induce little."""
-    missing = [kind for kind, d in directions.items() if not d.provenance.get("meets_selection_rules", False)]
-    weak = tuple(kind for kind in missing if directions[kind].provenance.get("misses") == "induce")
-    return tuple(kind for kind in missing if kind not in weak), weak
+def that_miss_rules(*halves: Mapping[Kind, Direction]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
+    """Return the kinds whose direction may break the model in some half, and the others whose induces little there."""
+    found = [(kind, direction.provenance) for half in halves for kind, direction in half.items()]
+    missing = [(kind, of.get("misses")) for kind, of in found if not of.get("meets_selection_rules", False)]
+    unsound = {kind for kind, rule in missing if rule != "induce"}
+    weak = {kind for kind, _ in missing} - unsound
+    return tuple(k for k in KINDS if k in unsound), tuple(k for k in KINDS if k in weak)
+
+
+def may_break_more(other: Mapping[Kind, Direction], own: Mapping[Kind, Direction]) -> bool:
+    """Return whether a direction of the other half may break the model where the run's own does not."""
+    return bool({*that_miss_rules(other)[0]} - {*that_miss_rules(own)[0]})
 
 
 def permuted_null(

@@ -9,6 +9,7 @@ import pytest
 
 from experiments.dissociation import measure
 from experiments.dissociation.applicability import DissociationSetup
+from experiments.dissociation.onset_null import may_break_more, that_miss_rules
 from experiments.probing import stage
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
@@ -63,7 +64,8 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
     own = {kind: direction(f"{kind}_write", screened=kind == "normative") for kind in KINDS}
     decliners = {kind: run.behaviour.decliners(kind, "calibration", "test") for kind in KINDS}
     setup = DissociationSetup(own, decliners, {})
-    outcomes = measure._cross_fitted(run, setup)
+    outcomes, of_other_half = measure._cross_fitted(run, setup)
+    assert set(of_other_half) == set(KINDS)
     assert {key: set(of.rows) for key, of in outcomes.items()} == dict.fromkeys(
         (("plain", "ablate_normative"), ("plain", "ablate_epistemic")),
         {*run.behaviour.decliners("normative", "train", "validation")}
@@ -77,12 +79,32 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
     assert run.corpus.part[0] == "train"  # the run itself stays as it is
 
     monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=None))
-    assert measure._cross_fitted(run, setup) == {}
-    worse = direction("x", meets_selection_rules=False, misses="induce")
-    monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=worse))
-    assert measure._cross_fitted(run, setup) == {}
-    weak = DissociationSetup(dict.fromkeys(KINDS, worse), decliners, {})
-    assert set(measure._cross_fitted(run, weak)) == set(outcomes)
+    assert measure._cross_fitted(run, setup) == ({}, {})
+    weak, broken = (direction("x", meets_selection_rules=False, misses=rule) for rule in ("induce", "kl"))
+    monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=broken))
+    assert measure._cross_fitted(run, setup) == ({}, {})
+    as_broken = DissociationSetup(dict.fromkeys(KINDS, broken), decliners, {})
+    assert set(measure._cross_fitted(run, as_broken)[0]) == set(outcomes)
+    monkeypatch.setattr(measure, "choose_write", lambda *_: SimpleNamespace(chosen=weak))
+    found, of_other_half = measure._cross_fitted(run, setup)
+    assert set(found) == set(outcomes)
+    assert that_miss_rules(own, of_other_half) == ((), KINDS)  # so it keeps from a verdict
+
+
+def test_the_rules_are_missed_where_one_half_misses_them() -> None:
+    good, weak, broken = (
+        direction("x"),
+        *(direction("x", meets_selection_rules=False, misses=r) for r in ("induce", "kl")),
+    )
+    n, e = KINDS
+    assert that_miss_rules({n: good, e: good}, {}) == ((), ())
+    assert that_miss_rules({n: weak, e: good}, {n: good, e: broken}) == ((e,), (n,))
+    assert that_miss_rules({n: weak, e: good}, {n: broken, e: weak}) == ((n,), (e,))
+    assert [may_break_more({n: of, e: good}, {n: good, e: broken}) for of in (good, weak, broken)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("screened", [True, False])
