@@ -48,7 +48,7 @@ from probes.statistics.permutation import MIN_LABELLINGS, holm
 from scoring.actions import DECLINED, OPENED
 
 Key = TypeVar("Key", bound=Hashable)  # of an effect
-_NO_LOCUS = "no locus met the selection rules for the {} write direction"
+_NO_LOCUS = "no locus met the selection rules for the {} write direction, in one half of the prompts at least"
 BREAKS = _NO_LOCUS + ", so its ablation may break the model itself"
 INDUCES_NOT = _NO_LOCUS + ": none within the limit of KL induces declining when added"
 TURNS = "ablating the {} direction turns {:.0%} of the {} into {}"

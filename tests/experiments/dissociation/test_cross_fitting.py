@@ -10,6 +10,7 @@ import pytest
 from experiments.dissociation import measure
 from experiments.dissociation.applicability import DissociationSetup
 from experiments.dissociation.onset_null import may_break_more, that_miss_rules
+from experiments.dissociation.results import MeasuredEffects
 from experiments.probing import stage
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
@@ -105,6 +106,21 @@ def test_the_rules_are_missed_where_one_half_misses_them() -> None:
         False,
         True,
     ]
+
+
+def test_a_rule_that_the_other_half_misses_is_recorded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, weak = direction("x"), direction("x", meets_selection_rules=False, misses="induce")
+    setup = DissociationSetup(dict.fromkeys(KINDS, good), {kind: np.arange(3) for kind in KINDS}, {})
+    given = {"find_setup": setup, "onset_effects": None, "write_outcomes": None, "dependence": None}
+    given |= {name: {} for name in ("_with_onsets", "_outcomes", "_variants", "wrapped_outcomes", "_reads")}
+    given |= {"token_costs": {}, "_interventions": {name: [] for name in ("none", *map("ablate_{}".format, KINDS))}}
+    given["_cross_fitted"] = ({}, {"normative": weak, "epistemic": good})
+    for name, value in given.items():
+        monkeypatch.setattr(measure, name, lambda *_, value=value: value)
+    run.file("stages").mkdir()
+    measure.measure_effects(run)
+    found = MeasuredEffects.read(run.file("stages/effects.json"))
+    assert (found.unsound, found.weak) == ((), ("normative",))
 
 
 @pytest.mark.parametrize("screened", [True, False])
