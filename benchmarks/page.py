@@ -8,7 +8,6 @@ synthetic, 100 to 400 characters with answers of 200; all other parts are those 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -30,9 +29,9 @@ from extract.errors import UserError
 from extract.prompts.prompt import LABELS
 from extract.shipped import ROOT
 from scoring.actions import ACTIONS
+from tests.support.browser import CHROMIUM, started
 
 RUN = ROOT / "tests" / "fixtures" / "small_run"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 IN_VIEW = "figure.getBoundingClientRect().top < innerHeight"
 DRAWN = """(async () => {
     for (const { charts } of runs) {
@@ -137,24 +136,19 @@ def _tokens(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
 
 def _opened(pages: list[Path], rounds: int) -> np.ndarray:
     """Return seconds until each page can be used and until all is drawn, (rounds, pages, 2), after a warm-up each."""
-    from playwright.sync_api import sync_playwright
-
-    found = next((place for name in CHROMIUM if (place := shutil.which(name))), None)
-    if found is None:
+    if CHROMIUM is None:
         raise UserError("Chromium is not installed; run: apt install chromium")
     seconds = np.zeros((rounds + 1, len(pages), 2))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+    with started() as browser:
         for turn in range(rounds + 1):
             for i, path in enumerate(pages):
                 tab = browser.new_page()
-                started = time.perf_counter()
+                opened = time.perf_counter()
                 tab.goto(path.as_uri())  # returns once the page's script has run
                 for part, which in enumerate((IN_VIEW, "true")):
                     tab.evaluate(DRAWN.replace("WHICH", which))
-                    seconds[turn, i, part] = time.perf_counter() - started
+                    seconds[turn, i, part] = time.perf_counter() - opened
                 tab.close()
-        browser.close()
     return seconds[1:]
 
 

@@ -36,8 +36,17 @@ from benchmarks.grading.categories import (
     run_categories,
     run_shuffled,
 )
+from benchmarks.grading.elicited import elicited_verdicts
 from benchmarks.grading.english import english_cases, english_figures, print_english, run_english
+from benchmarks.grading.shuffles import open_run, passes_with_shuffled_prompt_labels
 from benchmarks.table import main
+from experiments.pipeline.results import grade_planted
+from experiments.pipeline.stages import run
+from experiments.run.behaviour import KINDS
+from experiments.run.config import load_config
+from experiments.run.inputs import RunInputs
+from extract.model.loading_options import quiet_libraries
+from extract.progress import Reporter
 from probes.statistics.intervals import clopper_pearson
 
 RUNS = Path("runs/validity")  # finished cases are run again only if their inputs have changed
@@ -51,6 +60,7 @@ QUICK = (
     "dissociate.n_onset=8",
     "dissociate.n_selection=8",
     "dissociate.positions=[post_last]",
+    "extract.positions=[post_last]",
 )
 
 
@@ -108,11 +118,13 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         asked = [] if quick else [case.name for case in listed if case.layers is None and elicits(case)]
         quarters = [(folder / name, clustered, range(N_ELICITED)) for name in asked for clustered in (False, True)]
         elicited = (
-            [v for found in pool.map(run_elicited_shuffles, *zip(*quarters, strict=True)) for v in found]
+            [v for found in pool.map(elicited_verdicts, *zip(*quarters, strict=True)) for v in found]
             if quarters
             else []
         )
-        passed = sum(pool.map(run_prompt_shuffles, [folder / name for name in names], [range(n)] * len(names)))
+        passed = sum(
+            pool.map(passes_with_shuffled_prompt_labels, [folder / name for name in names], [range(n)] * len(names))
+        )
     positive = sum(verdict in POSITIVE for verdict in verdicts)
     rate = clopper_pearson(positive, len(verdicts))
     print(
@@ -224,14 +236,6 @@ def _trigger_grade(case: GradedCase) -> str:
 
 def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it after its verdict is written."""
-    from experiments.pipeline.results import grade_planted
-    from experiments.pipeline.stages import run
-    from experiments.run.behaviour import KINDS
-    from experiments.run.config import load_config
-    from experiments.run.inputs import RunInputs
-    from extract.model.loading_options import quiet_libraries
-    from extract.progress import Reporter
-
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
     if case.layers is not None:
@@ -269,24 +273,8 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
 
 def run_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:
     """Return the verdict under each shuffle of the behaviour labels."""
-    from benchmarks.grading.shuffles import open_run
-
     shuffler = open_run(directory, clustered=clustered)
     return [shuffler.verdict(seed) for seed in seeds]
-
-
-def run_elicited_shuffles(directory: Path, clustered: bool, seeds: range) -> list[str]:
-    """Return the verdict on elicited behaviour under each shuffle of the behaviour labels."""
-    from benchmarks.grading.elicited import elicited_verdicts
-
-    return elicited_verdicts(directory, clustered, seeds)
-
-
-def run_prompt_shuffles(directory: Path, seeds: range) -> int:
-    """Return the number of shuffles of the prompt labels for which a dissociation would be tested."""
-    from benchmarks.grading.shuffles import passes_with_shuffled_prompt_labels
-
-    return passes_with_shuffled_prompt_labels(directory, seeds)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 
 from extract.errors import UserError
 
+T = TypeVar("T")
 TOKENS_ON_CPU, TOKENS_ON_GPU = 1024, 16384  # the smallest batches at which matrix products run at their full rate
 
 
@@ -44,6 +45,12 @@ class TokenBudget:
             self.say(f"out of memory with {len(rows)} prompts at once; continuing with {self.tokens} {unit} per batch")
             left = [*rows, *(row for batch in waiting for row in batch)]
             waiting = length_sorted(left, lengths, self.tokens)
+
+    def map(self, lengths: Sequence[int], work: Callable[[list[int]], Iterable[T]]) -> list[T]:
+        """Return the results of all rows in order; `work(rows)` returns those of a batch."""
+        results: dict[int, T] = {}
+        self.run(lengths, lambda rows: results.update(zip(rows, work(rows), strict=True)))
+        return [results[row] for row in range(len(lengths))]
 
     def _fits(self, work: Callable[[list[int]], None], rows: list[int]) -> bool:
         try:

@@ -87,18 +87,14 @@ class ClassifierJudge:
         return [judged[row] for row in range(len(window))]
 
     def _probabilities(self, rows: Sequence[Encoding]) -> list[Float[Tensor, " label"]]:
-        probabilities: dict[int, Float[Tensor, " label"]] = {}
-
-        def work(places: list[int]) -> None:
+        def work(places: list[int]) -> Float[Tensor, "row label"]:
             given = [rows[place] for place in places]
             batch: BatchEncoding = self.tokenizer.pad(given, return_tensors="pt", verbose=False)
             with torch.inference_mode():
                 logits = self.model(**batch.to(self.model.device)).logits.float()
-            chances = logits.sigmoid() if self.multi_label else logits.softmax(dim=-1)
-            probabilities.update(zip(places, chances.cpu(), strict=True))
+            return (logits.sigmoid() if self.multi_label else logits.softmax(dim=-1)).cpu()
 
-        self._budget.run([len(row["input_ids"]) for row in rows], work)
-        return [probabilities[place] for place in range(len(rows))]
+        return self._budget.map([len(row["input_ids"]) for row in rows], work)
 
     def _judgement(self, probabilities: list[float]) -> Judgement:
         if any(map(math.isnan, probabilities)):

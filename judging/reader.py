@@ -89,14 +89,12 @@ class ReaderJudge:
     def _read(self, rows: Sequence[Row]) -> list[dict[Reading, float]]:
         pairs = [(row, str(text_to_judge(row[0].completion, row[0].prompt))) for row in rows]
         tokens = [self.model.tokens(one.prompt or "", text, rules.features) for (one, rules), text in pairs]
-        chances: dict[int, dict[Reading, float]] = {}
 
-        def work(places: list[int]) -> None:
-            read = self.model.probabilities([tokens[place] for place in places]).tolist()
-            chances.update(zip(places, (dict(zip(READINGS, row, strict=True)) for row in read), strict=True))
+        def work(places: list[int]) -> list[list[float]]:
+            return self.model.probabilities([tokens[place] for place in places]).tolist()
 
-        self._budget.run([len(row.ids) for row in tokens], work)
-        return [chances[place] for place in range(len(rows))]
+        read = self._budget.map([len(row.ids) for row in tokens], work)
+        return [dict(zip(READINGS, row, strict=True)) for row in read]
 
     def _with_relevance(self, rows: Sequence[Row], judged: Sequence[Judgement]) -> Iterator[Judgement]:
         """Add the field `relevance` where a completion offers something."""

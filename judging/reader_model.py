@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -69,7 +69,8 @@ class ReaderModel(nn.Module):
     @torch.no_grad()
     def states(self, rows: Sequence[list[int]]) -> tuple[Float[Tensor, "row token width"], Bool[Tensor, "row token"]]:
         """Return the residual stream after the frozen layers, and which tokens are not padding."""
-        ids, there = self._padded(rows)
+        batch = self.tokenizer.pad({"input_ids": rows}, return_attention_mask=True, return_tensors="pt", verbose=False)
+        ids, there = batch["input_ids"].to(self.encoder.device), batch["attention_mask"].to(self.encoder.device).bool()
         states = self.encoder.embeddings(ids)
         return _through(self.encoder.encoder.layer[:FROZEN], states, there), there
 
@@ -135,15 +136,6 @@ class ReaderModel(nn.Module):
 
     def _ids(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-
-    def _padded(self, rows: Sequence[list[int]]) -> tuple[Int[Tensor, "row token"], Bool[Tensor, "row token"]]:
-        longest = max(map(len, rows))
-        ids = torch.full((len(rows), longest), self.tokenizer.pad_token_id, device=self.encoder.device)
-        there = torch.zeros(len(rows), longest, dtype=torch.bool, device=self.encoder.device)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row, device=ids.device)
-            there[i, : len(row)] = True
-        return ids, there
 
     def _features(self, rows: Sequence[Mapping[str, float]]) -> Float[Tensor, "row feature"]:
         values = torch.zeros(len(rows), len(self.place))

@@ -129,7 +129,4 @@ def _learned(model: Model, prompts: list[Prompt]) -> Onsets:
     texts = [reopened(row.text, model.decode(tokens)) for row, tokens in zip(rendered, responses, strict=True)]
     judge = RuleJudge()
     actions = [judge.judge(text, prompt.text).action for text, prompt in zip(texts, prompts, strict=True)]
-    known = [i for i, action in enumerate(actions) if action is not None]
-    return learn_onsets(
-        [tuple(responses[i]) for i in known], [actions[i] for i in known], [thinks(texts[i]) for i in known]
-    )
+    return learn_onsets(list(map(tuple, responses)), actions, list(map(thinks, texts)))

@@ -144,11 +144,8 @@ def score(
 
 def rates_frame(rates: JointRates) -> pd.DataFrame:
     """Return the joint rates as a table, a row a rate."""
-    estimates = {name: rates.of(name) for name in RATES}
-    frame = pd.DataFrame(
-        [(name, one.estimate, one.low, one.high, one.n) for name, one in estimates.items()],
-        columns=["rate", "value", "low", "high", "n"],
-    ).set_index("rate")
+    rows = [(name, *rates.of(name).limits(), rates.of(name).n) for name in RATES]
+    frame = pd.DataFrame(rows, columns=["rate", "value", "low", "high", "n"]).set_index("rate")
     return frame.astype({"value": float})
 
 

@@ -208,20 +208,19 @@ d_model 128)
         self, rendered: Sequence[Rendered], max_new_tokens: int, advance: Advance, dials: Dials | None = None
     ) -> list[list[int]]:
         """Generate the response tokens of prompts greedily, in batches that fit into memory."""
-        answered: dict[int, list[int]] = {}
 
-        def work(index: list[int]) -> None:
+        def work(index: list[int]) -> list[list[int]]:
             rows = [rendered[i] for i in index]
             batch = self.batch(rows)
             given, thresholds = (dials.dials, dials.thresholds) if dials else ((), {})
             with steering(self, given, batch, rows, thresholds) as readings:
-                answered.update(zip(index, self.generate(batch, max_new_tokens), strict=True))
+                answered = self.generate(batch, max_new_tokens)
             if dials:
                 dials.keep(index, readings)
             advance(len(index))
+            return answered
 
-        TokenBudget(AT_ONCE, unit="prompts").run([1] * len(rendered), work)
-        return [answered[i] for i in range(len(rendered))]
+        return TokenBudget(AT_ONCE, unit="prompts").map([1] * len(rendered), work)
 
     def _with_given(self, rendered: Sequence[Rendered], responses: Iterable[str]) -> list[Rendered]:
         texts = [responses] if isinstance(responses, str) else list(responses)

@@ -80,6 +80,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
     """Return the counts of a ledger."""
     labelled = bool(ledger.query("1", "label IS NOT NULL", "LIMIT 1"))
     actions = ledger.query("COALESCE(action, 'unjudged'), COUNT(*)", then="GROUP BY 1 ORDER BY 2 DESC, 1")
+    [distinct] = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in BREAKDOWN_COLUMNS), RATED)
     return Scorecard(
         n=ledger.query("COUNT(*)")[0][0],
         actions=dict(actions),
@@ -95,7 +96,7 @@ def scorecard(ledger: Ledger, credits: Adjacency) -> Scorecard:
         actions_by_label=_actions_by_label(ledger) if labelled else None,
         declines=_declines(ledger) if labelled else None,
         by={column: rates_by(ledger, column) for column in BREAKDOWN_COLUMNS} if labelled else None,
-        by_left_out={column: n - MAX_VALUES for column, n in _values(ledger).items() if n > MAX_VALUES},
+        by_left_out={c: n - MAX_VALUES for c, n in zip(BREAKDOWN_COLUMNS, distinct, strict=True) if n > MAX_VALUES},
     )
 
 
@@ -111,11 +112,6 @@ def rates_by(ledger: Ledger, column: str) -> dict[str, JointRates]:
                 rates[value][name] = mean_of_groups(*counted)
     unjudged = {value: int(n) for value, n, *_ in ledger.totals("action IS NULL", RATED, column) if value in rates}
     return {value: JointRates(**of_value, unjudged=unjudged[value]) for value, of_value in rates.items()}
-
-
-def _values(ledger: Ledger) -> dict[str, int]:
-    [counted] = ledger.query(", ".join(f"COUNT(DISTINCT {column})" for column in BREAKDOWN_COLUMNS), RATED)
-    return dict(zip(BREAKDOWN_COLUMNS, counted, strict=True))
 
 
 def right_action_card(all_counts: Counts, dual_use: Counts, credits: Adjacency) -> RightActionCard:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from extract.atomic_write import DeferredErrorFile, atomic_file
+from extract.atomic_write import atomic_file, atomic_path
 from extract.errors import UserError
 from extract.prompts.rows import is_missing, place, read_rows
 from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS, Action
-from scoring.case import Case, Row, case_of_row, cases_of, identifier_of, sample_of, to_text
+from scoring.case import Case, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import FIELDS
 from scoring.ledger import Entry, Ledger
 
@@ -33,19 +33,17 @@ Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an ear
 
 @contextmanager
 def scored_files(out: Path, *, parquet: bool = False) -> Iterator[Write]:
-    """Yield a function that writes an entry to scored.jsonl and, with `parquet`, to scored.parquet."""
-    with ExitStack() as stack:
-        sink = stack.enter_context(atomic_file(out / "scored.jsonl"))
-        to_parquet = stack.enter_context(_parquet(out)) if parquet else None
+    """Yield a function that writes an entry to scored.jsonl; then, with `parquet`, copy that to scored.parquet."""
+    with atomic_file(out / "scored.jsonl") as sink:
 
         def write(entry: Entry, repeated: bool) -> None:
             row = scored_row(entry, repeated=repeated)
             sink.write((json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode())
             sink.check()
-            if to_parquet is not None:
-                to_parquet(row)
 
         yield write
+    if parquet:
+        _copy_to_parquet(out / "scored.jsonl", out / "scored.parquet")
 
 
 def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
@@ -141,43 +139,20 @@ def _action(value: object, where: str) -> Action | None:
     )
 
 
-@contextmanager
-def _parquet(out: Path) -> Iterator[Callable[[Row], None]]:
+def _copy_to_parquet(scored: Path, final: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    scored = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
-    columns = [(name, pyarrow.string()) for name in TEXTS] + [("fields", scored)]
+    fields = pyarrow.struct([(name, pyarrow.float64()) for name in FIELDS])
+    columns = [(name, pyarrow.string()) for name in TEXTS] + [("fields", fields)]
     columns += [(name, pyarrow.float64()) for name in CHANCES]
     columns += [("thought", pyarrow.int64()), ("repeated", pyarrow.bool_())]
     schema = pyarrow.schema(columns)
-    waiting: list[Row] = []
-
-    with atomic_file(out / "scored.parquet") as sink:
-
-        def flush() -> None:
-            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
-            waiting.clear()
-            sink.check()
-
-        def write(row: Row) -> None:
-            waiting.append(row)
-            if len(waiting) >= BATCH:
-                flush()
-
-        with pyarrow.parquet.ParquetWriter(_Stream(sink), schema) as writer:
-            yield write
-            flush()
-
-
-class _Stream(io.RawIOBase):
-    """Makes a sink writable for pyarrow."""
-
-    def __init__(self, sink: DeferredErrorFile) -> None:
-        self._sink = sink
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return self._sink.write(data)
+    with (
+        scored.open("rb") as lines,
+        atomic_path(final) as partial,
+        pyarrow.parquet.ParquetWriter(partial, schema) as writer,
+    ):
+        rows = map(json.loads, lines)
+        while batch := list(islice(rows, BATCH)):
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema))

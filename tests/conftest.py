@@ -8,6 +8,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark what needs a whole run as slow, and put slow files first, those of the whole run before all.
 
     `--dist worksteal` gives each process one stretch of the tests; who is done takes some from the end of another's. So
-    one process makes the whole run and the others take over what it has not begun.
+    one process makes the whole run and the others take over what it has not begun. Few draws are left out where `-m`
+    leaves the many of their test.
     """
     for item in items:
         if WHOLE_RUNS.intersection(getattr(item, "fixturenames", ())):
@@ -57,6 +59,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     whole = {item.path for item in items if "quickstart" in getattr(item, "fixturenames", ())}
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("simulation")}
     items.sort(key=lambda item: 0 if item.path in whole else 1 if item.path in slow else 2)
+    yield
+    many = {(item.path, item.originalname) for item in items if item.get_closest_marker("simulation")}
+    items[:] = [i for i in items if not i.get_closest_marker("first_draws") or (i.path, i.originalname) not in many]
 
 
 def refusal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

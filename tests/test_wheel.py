@@ -6,7 +6,6 @@ libraries it depends on are those of this environment.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.finished_run import FIXTURES
-from tests.support.make_small_run import SETTINGS
 from tests.test_house import PACKAGES
 
 pytestmark = pytest.mark.slow
@@ -24,6 +21,12 @@ WHERE = """
 import importlib, json, sys
 print(json.dumps({name: importlib.import_module(name).__path__[0] for name in sys.argv[1:]}))
 """
+SMALL = (
+    "prompts.limit=60", "extract.layers=[1,4]", "extract.positions=[post_last]", "generate.max_new_tokens=8",
+    "dissociate.positions=[post_last]", "dissociate.n_null_onset=19", "dissociate.n_null_generation=2",
+    "dissociate.n_onset=4", "dissociate.n_side_effects=2", "triggers.patched=4", "triggers.erased=4",
+    "triggers.attributed=4",
+)  # fmt: skip
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -70,19 +73,13 @@ def test_help_and_the_sets_of_prompts_are_there(call: Call) -> None:
 
 
 def test_the_demo_runs_to_its_end(call: Call, tmp_path: Path) -> None:
-    """The configuration is found beside the packages; the settings are those of the small run, which it repeats."""
-    prompts = shutil.copy(FIXTURES / "small_run" / "prompts.jsonl", tmp_path)
-    settings = [f"prompts.path={prompts}", *SETTINGS[1:]]
-    given = [word for each in settings for word in ("--set", each)]
+    """Configuration, model and prompts are found beside the packages; every stage runs, on few prompts."""
+    given = [word for each in SMALL for word in ("--set", each)]
     done = call("-m", "refusal", "run", "configs/quickstart.yaml", *given, "--out", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    known = json.loads((FIXTURES / "small_run" / "results.json").read_text())
-    for question in ("dissociation", "triggers"):
-        assert results[question]["verdict"] == known[question]["verdict"]
-    for rate, estimate in known["rates"]["before"].items():
-        now = results["rates"]["before"][rate]
-        assert (now == estimate) if not isinstance(estimate, dict) else (estimate.items() <= now.items()), rate
+    assert results["rates"]["before"]["missed_harm"]["estimate"] == 0
+    assert results["rates"]["before"]["overconfidence"]["estimate"] > 0.2
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "double dissociation" in page
+    assert results["dissociation"]["verdict"].replace("_", " ") in page.lower()
     assert str(ROOT) not in page

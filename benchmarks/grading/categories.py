@@ -8,11 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.categories.judge import judge_measured
+from experiments.categories.measure import measure_set
+from experiments.categories.results import CategoryResults
+from experiments.pipeline.stages import run
+from experiments.responses.loaded_run import LoadedRun
+from experiments.run.config import RunConfig, load_config
+from extract.model.loading_options import quiet_libraries
+from extract.progress import Reporter
 from organisms.listing import ZOO
 from organisms.spec import Categories, OrganismSpec, load_spec
 
 CLAIMS_OF_DIFFERENCE = ("distinct", "partly_shared")
-QUICK = ("categories.least=20", "categories.folds=3", "dissociate.n_selection=4")
+QUICK = (
+    "categories.least=20", "categories.folds=3", "dissociate.n_selection=4", "extract.positions=[post_last]",
+    "extract.layers=[2,4]", "generate.max_new_tokens=8",
+)  # fmt: skip
 Pair = tuple[str, str]
 
 
@@ -50,11 +61,6 @@ def category_organisms() -> list[Path]:
 
 def run_categories(organism: Path, folder: Path, quick: bool) -> GradedCategories:
     """Run `refusal categories` on an organism that states them, and grade it after its verdict is written."""
-    from experiments.categories.results import CategoryResults
-    from experiments.pipeline.stages import run
-    from extract.model.loading_options import quiet_libraries
-    from extract.progress import Reporter
-
     quiet_libraries()
     directory = folder / f"{organism.name}, categories"
     run(_config(organism, quick), directory, until="categories", reporter=Reporter(quiet=True))
@@ -76,12 +82,6 @@ def run_shuffled(organism: Path, folder: Path, quick: bool, seeds: range) -> lis
     The model, its prompts and what it does with them stay; each group of prompts gets a category by lot, so that none
     differs from another. The run of `run_categories` must have finished.
     """
-    from experiments.categories.judge import judge_measured
-    from experiments.categories.measure import measure_set
-    from experiments.responses.loaded_run import LoadedRun
-    from extract.model.loading_options import quiet_libraries
-    from extract.progress import Reporter
-
     quiet_libraries()
     directory, found = folder / f"{organism.name}, categories", []
     plain = LoadedRun(_config(organism, quick), directory, Reporter(quiet=True))
@@ -127,9 +127,7 @@ def category_figures(
     }
 
 
-def _config(organism: Path, quick: bool):  # type: ignore[no-untyped-def]
-    from experiments.run.config import load_config
-
+def _config(organism: Path, quick: bool) -> RunConfig:
     settings = [f"model.name={organism}", f"prompts.path={organism / 'prompts.jsonl'}"]
     return load_config(Path("configs/quickstart.yaml"), [*settings, *(QUICK if quick else ())])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -18,13 +17,10 @@ from benchmarks.table import main
 from probes.statistics.intervals import (
     Estimate,
     clopper_pearson,
-    combination,
     difference,
     effective_groups,
     grouped_mean,
-    wilson,
 )
-from probes.statistics.means import mean_interval
 from probes.statistics.post_stratified import Stratum, post_stratified_rate
 
 RATES = (0.0, 0.01, 0.02, 0.05, 0.2)
@@ -45,19 +41,17 @@ class Judged:
     labelled: Int[np.ndarray, " labels"]
 
 
-def draw(
-    rate: float, errors: tuple[float, float], icc: float, n_labels: int, rng: np.random.Generator, n_rows: int = N_ROWS
-) -> Judged:
+def draw(rate: float, errors: tuple[float, float], icc: float, n_labels: int, rng: np.random.Generator) -> Judged:
     """Draw rows of a true rate; the judge misses a share of what is true and counts a share of what is not."""
-    groups = np.repeat(np.arange(n_rows // SIZE), SIZE)
+    groups = np.repeat(np.arange(N_ROWS // SIZE), SIZE)
 
     def clustered(mean: float) -> Rows:
-        shared, own = rng.random(n_rows // SIZE) < mean, rng.random(n_rows) < mean
-        return np.where(rng.random(n_rows) < np.sqrt(icc), shared[groups], own)
+        shared, own = rng.random(N_ROWS // SIZE) < mean, rng.random(N_ROWS) < mean
+        return np.where(rng.random(N_ROWS) < np.sqrt(icc), shared[groups], own)
 
     truth, missed, false = clustered(rate), clustered(errors[0]), clustered(errors[1])
     verdict = np.where(truth, ~missed, false)
-    return Judged(verdict, truth, groups, rng.choice(n_rows, n_labels, replace=False))
+    return Judged(verdict, truth, groups, rng.choice(N_ROWS, n_labels, replace=False))
 
 
 def strata_of(judged: Judged) -> list[Stratum]:
@@ -77,36 +71,10 @@ def post_stratified(judged: Judged) -> Estimate:
 
 def normal(judged: Judged) -> Estimate:
     """Return the estimate of 2301.09633 with a normal interval over groups."""
-    wrong = _wrong(judged)
+    wrong = judged.verdict[judged.labelled].astype(int) - judged.truth[judged.labelled]
     of_all = grouped_mean(judged.verdict, judged.groups)
     of_labelled = grouped_mean(wrong, judged.groups[judged.labelled])
     return difference(of_all, of_labelled)
-
-
-def three_rates(judged: Judged) -> Estimate:
-    """Return judged rate + missed - falsely counted, each by Clopper and Pearson, combined by MOVER."""
-    wrong, n = _wrong(judged), effective_groups(judged.groups[judged.labelled])
-    rates = [_judged_rate(judged), *(clopper_pearson((wrong == side).mean() * n, n) for side in (-1, 1))]
-    return combination([1, 1, -1], rates)
-
-
-def bounded_error(judged: Judged) -> Estimate:
-    """Return judged rate - mean error, with a score interval of the mean of bounded values, combined by MOVER."""
-    code = np.unique(judged.groups[judged.labelled], return_inverse=True)[1]
-    means = np.bincount(code, _wrong(judged)) / np.bincount(code)
-    return difference(_judged_rate(judged), mean_interval(means, -1, 1))
-
-
-def strata_combined(interval: Callable[[float, float], Estimate], judged: Judged) -> Estimate:
-    """Return the post-stratified rate with an interval of each stratum and of the judged rate, combined by MOVER."""
-    strata, rate = strata_of(judged), _judged_rate(judged)
-    each = [Estimate(s.mean, found.low, found.high) for s in strata for found in [interval(s.mean * s.n, s.n)]]
-    within = combination([s.share for s in strata], each)
-    step = strata[0].mean - strata[1].mean
-    between = combination([step], [rate])
-    low = np.hypot(within.estimate - within.low, between.estimate - between.low)
-    high = np.hypot(within.high - within.estimate, between.high - between.estimate)
-    return Estimate(within.estimate, within.estimate - float(low), within.estimate + float(high))
 
 
 def labels_only(judged: Judged) -> Estimate:
@@ -118,22 +86,8 @@ def labels_only(judged: Judged) -> Estimate:
 INTERVALS: dict[str, Callable[[Judged], Estimate]] = {
     "post-stratified": post_stratified,
     "normal": normal,
-    "three rates": three_rates,
-    "bounded error": bounded_error,
-    "strata, exact": partial(strata_combined, clopper_pearson),
-    "strata, Wilson": partial(strata_combined, wilson),
     "labels only": labels_only,
 }
-
-
-def _wrong(judged: Judged) -> Int[np.ndarray, " labels"]:
-    """Return verdict - truth of the labelled rows: 1 falsely counted, -1 missed."""
-    return judged.verdict[judged.labelled].astype(int) - judged.truth[judged.labelled]
-
-
-def _judged_rate(judged: Judged) -> Estimate:
-    n = effective_groups(judged.groups)
-    return clopper_pearson(judged.verdict.mean() * n, n)
 
 
 def coverage(
@@ -143,13 +97,12 @@ def coverage(
     n_labels: int,
     n_runs: int,
     names: Sequence[str],
-    n_rows: int = N_ROWS,
 ) -> dict[str, tuple[float, float]]:
     """Return the share of intervals of each kind that contain the rate, and their mean width within [0, 1]."""
     rng = np.random.default_rng([round(1000 * rate), *(round(1000 * error) for error in errors), n_labels])
     found: dict[str, list[tuple[bool, float]]] = {name: [] for name in names}
     for _ in range(n_runs):
-        judged = draw(rate, errors, icc, n_labels, rng, n_rows)
+        judged = draw(rate, errors, icc, n_labels, rng)
         for name in names:
             interval = INTERVALS[name](judged)
             low, high = max(0.0, interval.low), min(1.0, interval.high)

@@ -120,15 +120,15 @@ def _with_plain(surface: Surface, table: Counterfactuals) -> Surface:
     return Surface(np.vstack([surface.settings, off]), np.vstack([surface.outcome, plain]))
 
 
-def compare(sample: Sample) -> tuple[Estimate, float]:
-    """Return what two dials save over one, and the difference of their hypervolumes."""
-    found, volumes = [], []
+def compare(sample: Sample, volumes: bool = True) -> tuple[Estimate, float]:
+    """Return what two dials save over one, and the difference of their hypervolumes (0 where not asked for)."""
+    found, volume = [], []
     for table in (sample.two, sample.one):
         surface = _with_plain(sample.surface(table), table)
         choice, test = sample.risks(table, False), sample.risks(table, True)
         found.append(least_losses(surface, choice, test, COSTS))
-        volumes.append(frontier_volume(surface.at(frontier(surface, choice)), test).estimate)
-    return cost_saved(found[0], found[1], sample.groups), volumes[0] - volumes[1]
+        volume.append(frontier_volume(surface.at(frontier(surface, choice)), test).estimate if volumes else 0.0)
+    return cost_saved(found[0], found[1], sample.groups), volume[0] - volume[1]
 
 
 def measure(quick: bool) -> dict[str, float]:

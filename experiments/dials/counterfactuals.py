@@ -25,7 +25,7 @@ from steering.dial import decide
 from steering.gates import DECISIONS
 from steering.writer import ConstantGateWriter, Writer
 
-Tau = float | Float[np.ndarray, " prompts"]  # a dial's threshold, for all prompts or one a prompt
+Tau = float | Float[np.ndarray, "*settings prompts"]  # a dial's threshold, for all prompts (1) or one a prompt
 Outcome = tuple[int, ...]  # the gate of each dial in turn: 1 declines, -1 permits, 0 leaves the stream unchanged
 
 
@@ -69,14 +69,17 @@ class Counterfactuals:
                 place[tuple(gate + 1 for gate in outcome)] = i
         return place
 
-    def look_up(self, thresholds: Sequence[Tau], band: float = 0.0) -> Int[np.ndarray, " prompts"]:
-        """Return the place of each prompt's outcome in `outcomes`; ValueError in a dead band without outcomes."""
-        each = [np.broadcast_to(tau, p.shape) for p, tau in zip(self.probability, thresholds, strict=True)]
-        places = np.asarray(self._place[tuple(decide(self.probability, np.stack(each), band) + 1)])
-        if (places < 0).any():
-            raise ValueError(
-                f"{int((places < 0).sum())} prompts lie in a dead band of {band}, but the table was made without one"
-            )
+    def look_up(self, thresholds: Sequence[Tau], band: float = 0.0) -> Int[np.ndarray, "*settings prompts"]:
+        """Return the place of each prompt's outcome in `outcomes`; ValueError in a dead band without outcomes.
+
+        Thresholds of shape (settings, 1) are tried one after the other.
+        """
+        shape = np.broadcast_shapes(self.probability.shape[1:], *map(np.shape, thresholds))
+        probability = np.expand_dims(self.probability, tuple(range(1, len(shape))))
+        each = np.stack([np.broadcast_to(tau, shape) for tau in thresholds])
+        places = np.asarray(self._place[tuple(decide(probability, each, band) + 1)])
+        if lacking := int((places < 0).any(axis=tuple(range(places.ndim - 1))).sum()):
+            raise ValueError(f"{lacking} prompts lie in a dead band of {band}, but the table was made without one")
         return places
 
     def actions_at(self, thresholds: Sequence[Tau], band: float = 0.0) -> Shaped[np.ndarray, " prompts"]:

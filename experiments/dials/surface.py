@@ -34,6 +34,7 @@ COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs
 COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one
 REFERENCE = (1.0, 1.0, 1.0)
 UNMEASURED = -2  # in `Risk.failed`: the outcome was not generated
+AT_ONCE = 64  # settings that are looked up
 MOST_POINTS = 60  # of a frontier; more add almost no hypervolume
 Columns = dict[str, Float[np.ndarray, " settings"]]  # by the name of a risk, or of a column of surface.parquet
 
@@ -74,9 +75,11 @@ class Surface:
         cls, table: Counterfactuals, thresholds: Sequence[Sequence[float] | np.ndarray], band: float = 0.0
     ) -> Surface:
         """Look up every combination of the thresholds of each dial."""
-        settings = list(product(*thresholds))
-        outcomes = np.stack([table.look_up(setting, band) for setting in settings]).astype(np.int8)
-        return cls(np.array(settings, dtype=float).reshape(len(settings), -1), outcomes)
+        settings = np.array(list(product(*thresholds)), dtype=float)
+        settings = settings.reshape(len(settings), -1)
+        some = np.array_split(settings, -(-len(settings) // AT_ONCE))
+        outcomes = [table.look_up([*own.T[:, :, None]], band).astype(np.int8) for own in some]
+        return cls(settings, np.concatenate(outcomes))
 
     @property
     def off(self) -> Float[np.ndarray, " settings"]:

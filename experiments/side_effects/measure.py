@@ -119,16 +119,14 @@ def cross_entropies(
     Edits of scope `last_on` cover all tokens, because the first token counts as the end of a prompt. Passages are
     padded on the right, where no token attends to the padding; the padding has no cross-entropy.
     """
-    nats: dict[int, np.ndarray] = {}
 
-    def work(rows: list[int]) -> None:
+    def work(rows: list[int]) -> list[np.ndarray]:
         batch = replace(model.pad([passages[row] for row in rows], "right"), prompt_length=1)
         with model.editing(edits):
             logits = model.logits(batch)[:, :-1]
         each = cross_entropy(logits.float().mT, batch.tokens[:, 1:].to(logits.device), reduction="none")
-        for row, values in zip(rows, each.cpu().double().numpy(), strict=True):
-            nats[row] = values[: len(passages[row]) - 1]
+        nats = each.cpu().double().numpy()
+        return [values[: len(passages[row]) - 1] for row, values in zip(rows, nats, strict=True)]
 
     vocabulary = int(model.model.config.get_text_config().vocab_size)
-    TokenBudget(max(1, MOST_LOGITS // vocabulary)).run([len(row) for row in passages], work)
-    return [nats[row] for row in range(len(passages))]
+    return TokenBudget(max(1, MOST_LOGITS // vocabulary)).map([len(row) for row in passages], work)

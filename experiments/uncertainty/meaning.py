@@ -110,18 +110,14 @@ class EntailmentClusterer(ExactClusterer):
 
     def _entailed(self, pairs: Sequence[Pair]) -> set[Pair]:
         rows = [dict(self._tokenizer(*pair, truncation="longest_first", max_length=self._longest)) for pair in pairs]
-        entailed: set[Pair] = set()
 
-        def work(places: list[int]) -> None:
+        def work(places: list[int]) -> list[int]:
             batch = self._tokenizer.pad([rows[place] for place in places], return_tensors="pt")
             with torch.inference_mode():
-                likeliest = self._model(**batch.to(self._model.device)).logits.argmax(dim=-1).tolist()
-            entailed.update(
-                pairs[place] for place, label in zip(places, likeliest, strict=True) if label == self._label
-            )
+                return self._model(**batch.to(self._model.device)).logits.argmax(dim=-1).tolist()
 
-        self._budget.run([len(row["input_ids"]) for row in rows], work)
-        return entailed
+        likeliest = self._budget.map([len(row["input_ids"]) for row in rows], work)
+        return {pair for pair, label in zip(pairs, likeliest, strict=True) if label == self._label}
 
 
 def open_clusterer(given: str) -> ExactClusterer:

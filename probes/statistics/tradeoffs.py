@@ -14,13 +14,12 @@ def front(points: Real[np.ndarray, "points axes"]) -> Integer[np.ndarray, " fron
     """
     points = np.asarray(points, dtype=float)
     usable = np.flatnonzero(~np.isnan(points).any(axis=1))
-    if not len(usable):
-        return usable
-    _, first = np.unique(points[usable], axis=0, return_index=True)
-    kept = usable[np.sort(first)]
-    P = points[kept]
-    dominated = np.array([((own >= P).all(axis=1) & (own > P).any(axis=1)).any() for own in P])
-    return kept[~dominated]
+    P, first = np.unique(points[usable], axis=0, return_index=True)  # by the first axis: none dominates one before it
+    kept, left = [], np.arange(len(P))
+    while len(left):
+        kept.append(left[0])
+        left = left[(P[left] < P[left[0]]).any(axis=1)]
+    return usable[np.sort(first[kept])]
 
 
 def hypervolume(points: Real[np.ndarray, "points 3"], reference: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> float:

@@ -86,14 +86,14 @@ def prompts_mix(
     from extract.atomic_write import write_jsonl
     from extract.prompts.groups import groups_of
     from extract.prompts.prompt import ALL_LABELS, load_prompts, prompt_row
-    from extract.prompts.sources import mixed
-    from scoring.evaluation.suite import Source, Suite, prompts_of
+    from extract.prompts.sources import DatasetConfig, mixed
+    from scoring.evaluation.suite import Suite, prompts_of
 
     if out.suffix != ".jsonl":
         raise UserError(f"--out {out}: prompts are written as JSON Lines; name the file .jsonl")
     files = [one for one in sources if Path(one).is_file()]
     prompts = [prompt for file in files for prompt in load_prompts(file)]
-    if named := tuple(Source(name=one) for one in sources if one not in files):
+    if named := tuple(DatasetConfig(name=one) for one in sources if one not in files):
         prompts += prompts_of(Suite(datasets=named), sets)
     drawn = mixed(prompts, each, seed)
     ids, parts = {prompt.id for prompt in drawn}, dict[int, set[bool]]()

@@ -167,7 +167,7 @@ def compare(
     from extract.atomic_write import write_text
     from scoring.compare.comparison import Comparison, compare_runs, write_comparison
     from scoring.compare.fail_if import failures, parse_all
-    from scoring.compare.text import to_csv, to_junit, to_markdown
+    from scoring.compare.text import print_comparison, to_csv, to_junit, to_markdown
     from scoring.right_action import DEFAULT, load_adjacency
 
     if len(runs) < 2:
@@ -199,8 +199,6 @@ def compare(
     if as_json:
         print_json(comparison.to_dict())
     else:
-        from scoring.compare.text import print_comparison
-
         print_comparison(comparison)
     for one in failed:
         why = f"holds: it is {one.value:.4g}" if one.known else "is not known: nothing was judged"

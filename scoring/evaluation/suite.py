@@ -12,20 +12,13 @@ from pydantic import Field
 from extract.errors import UserError
 from extract.prompts.dataset import describe, load_dataset
 from extract.prompts.prompt import Prompt, load_prompts
+from extract.prompts.sources import DatasetConfig
 from extract.shipped import ROOT, named_yaml, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
 from probes.statistics.seeds import named_rng
 from scoring.accommodation import direct_of, variants
 
 KNOWN = ROOT / "configs" / "suites"
-
-
-class Source(Strict):
-    """A set of a suite."""
-
-    name: str  # a set in configs/datasets, or the path of a YAML file like those
-    path: Path | None = None  # a file of the set, or the directory of its files
-    limit: int | None = Field(None, ge=1)  # most prompts of each label
 
 
 class Suite(Strict):
@@ -35,7 +28,7 @@ class Suite(Strict):
     seed: int = 0  # for drawing prompts where there is a limit
     path: Path | None = None  # a prompt file
     limit: int | None = Field(None, ge=1)  # most prompts of each label, of each source without a limit of its own
-    datasets: tuple[Source, ...] = ()
+    datasets: tuple[DatasetConfig, ...] = ()
     variants: bool = False  # of pairs of a direct and a loaded question: also as asked by personas and in later turns
 
 
@@ -102,7 +95,7 @@ def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
     return [prompts[row] for row in sorted(taken)]
 
 
-def _in_folder(given: Source, folder: Path | None) -> Source:
+def _in_folder(given: DatasetConfig, folder: Path | None) -> DatasetConfig:
     if given.path is not None or folder is None:
         return given
     description = describe(given.name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import tee
 from pathlib import Path
 
 from extract.errors import UserError
@@ -25,22 +24,15 @@ class SitePhrases:
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield the judgement of each completion, in order."""
-        matches = deque[str | None]()  # of completions that are not yielded yet: the phrase, None where there is none
+        first, second = tee((one, self._phrase(one)) for one in completions)
+        others = self.judge.judge_all(one for one, phrase in second if phrase is None)
+        for _, phrase in first:
+            yield next(others) if phrase is None else Judgement("refuse", f"a phrase of the site: {phrase}")
+        yield from others  # nothing is left, but the judge ends
 
-        def others() -> Iterator[CompletionToJudge]:
-            for one in completions:
-                text = _straight(visible_text(one.completion, one.prompt) or "")
-                matches.append(next((phrase for phrase in self.phrases if phrase in text), None))
-                if matches[-1] is None:
-                    yield one
-
-        for judgement in chain(self.judge.judge_all(others()), [None]):
-            while matches and (phrase := matches[0]) is not None:
-                matches.popleft()
-                yield Judgement("refuse", f"a phrase of the site: {phrase}")
-            if judgement is not None:
-                matches.popleft()
-                yield judgement
+    def _phrase(self, one: CompletionToJudge) -> str | None:
+        text = _straight(visible_text(one.completion, one.prompt) or "")
+        return next((phrase for phrase in self.phrases if phrase in text), None)
 
     def record(self) -> JudgeRecord:
         return self.judge.record().model_copy(update={"also_refuses": list(self.phrases)})

@@ -1,7 +1,6 @@
 """Comparing quick benchmarks with a recorded run: what is named worse, and what is not."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from benchmarks import bench
 from benchmarks.bench import FIGURES, compare, measure
-from extract.shipped import ROOT
 from tests.benchmarks.test_benchmarks import KEYS
 
 THEN = {
@@ -70,16 +68,20 @@ def test_every_figure_is_one_of_its_benchmark() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_recorded_and_compared(tmp_path: Path) -> None:
+def test_a_run_is_recorded_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded = tmp_path / "recorded.json"
-    command = [sys.executable, "-m", "benchmarks.bench", "store", "--times", "1", "--recorded", str(recorded)]
-    done = subprocess.run([*command, "--record"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(bench, "reference_seconds", lambda: 1.0)
+    command = ["bench", "store", "--times", "1", "--recorded", str(recorded)]
+    monkeypatch.setattr(sys, "argv", [*command, "--record"])
+    assert bench.main() == 0
     record = json.loads(recorded.read_text())
     assert set(record["figures"]) == {f"store.{figure}" for figure in FIGURES["store"]}
     record["figures"]["store.ms_per_locus_128"] = [1e-3]
     recorded.write_text(json.dumps(record))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("worse by more than the noise: ")
-    assert "store.ms_per_locus_128" in done.stdout.splitlines()[-1]
+    monkeypatch.setattr(sys, "argv", command)
+    assert bench.main() == 1
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("worse by more than the noise: ")
+    assert "store.ms_per_locus_128" in said

@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.page import CHROMIUM
 from extract.shipped import ROOT
+from tests.support.browser import CHROMIUM
 
 PARTS = ("low", "point", "high")
 KEYS = {
@@ -85,7 +84,7 @@ IF_INSTALLED = {
 def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "judge" and not DATA.is_dir():
         pytest.skip(f"needs {DATA}, which is not committed")
-    if name == "page" and not any(map(shutil.which, CHROMIUM)):
+    if name == "page" and CHROMIUM is None:
         pytest.skip("no Chromium here: apt install chromium")
     out = tmp_path / "figures.json"
     done = subprocess.run(
@@ -107,6 +106,10 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "probe_grid":
         assert record["figures"]["max_auroc_difference"] <= 1e-3
         assert record["figures"]["max_decision_difference"] <= 1e-3
+    if name == "scale":
+        assert record["figures"]["driver_mb_few"] > 100
+        more = record["figures"]["driver_mb_many"] - record["figures"]["driver_mb_few"]
+        assert more < 20  # of the prompts' texts alone 39,000 take more
     if name == "steering":
         for size in (1, 8):
             low, point, high = (record["figures"][f"overhead_batch{size}_{part}"] for part in PARTS)
@@ -118,16 +121,6 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 def test_every_benchmark_is_tested() -> None:
     parts = {"__init__", "table", "shapes", "bench", "gpu"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)
-
-
-@pytest.mark.slow
-def test_the_memory_of_the_command_that_gives_work_to_ray_does_not_grow_with_the_prompts(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    from benchmarks.scale import driver_peak_mb
-
-    few, many = (driver_peak_mb(tmp_path / str(n), n) for n in (1_000, 40_000))
-    assert few > 100
-    assert many - few < 20  # of the prompts' texts alone 39,000 take more
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -119,7 +119,7 @@ def test_a_category_that_is_not_there_is_one_line(config, tmp_path) -> None:
 
 def categories_of(name: str, directory: Path) -> CategoryResults:
     settings = [f"model.name={ZOO / name}", f"prompts.path={ZOO / name / 'prompts.jsonl'}",
-                "extract.positions=[post_last]"]  # fmt: skip
+                "extract.positions=[post_last]", "extract.layers=[2,4]", "generate.max_new_tokens=8"]  # fmt: skip
     config = load_config(Path("configs/quickstart.yaml"), settings)
     run(config, directory, until="categories", reporter=Reporter(quiet=True))
     return CategoryResults.read(directory / "stages" / "categories.json")

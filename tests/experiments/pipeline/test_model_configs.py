@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.pipeline.stages import run
+from experiments.report import stage as report_stage
 from experiments.responses.setting import PromptBatch, Setting
 from experiments.run.config import RunConfig, load_config
 from extract.chat.render import Rendered, render
@@ -75,7 +76,14 @@ def configured(name: str, model: Path, prompts: Path, *more: str) -> RunConfig:
     return load_config(Path(f"configs/models/{name}.yaml"), given)
 
 
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no PNG files, which take longer than all else."""
+    monkeypatch.setattr(report_stage, "draw", lambda *_: {})
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_whole_run(name: str, prompts: Path, tmp_path: Path) -> None:
     config = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8")
@@ -197,6 +205,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, *, thought: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

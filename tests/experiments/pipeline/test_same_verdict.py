@@ -11,9 +11,10 @@ from extract.progress import Reporter
 from tests.support.make_small_run import some_prompts
 
 LIGHT = (
-    "extract.positions=[post_last]", "dissociate.n_null_onset=79", "dissociate.n_null_generation=0",
-    "dissociate.n_onset=8", "dissociate.n_selection=6", "dissociate.n_side_effects=2", "dissociate.variants=false",
-    "dissociate.deepest=0.7", "generate.max_new_tokens=12",
+    "extract.positions=[post_last]", "extract.layers=[3,4,5]", "dissociate.n_null_onset=39",
+    "dissociate.n_null_generation=0", "dissociate.n_onset=8", "dissociate.n_selection=6",
+    "dissociate.n_side_effects=2", "dissociate.variants=false", "dissociate.deepest=0.7",
+    "generate.max_new_tokens=12", "triggers.patched=16", "triggers.erased=0", "triggers.attributed=8",
 )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def ranks(directory: Path, name: str, *overrides: str) -> Ranks:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two-knobs", "shared-knob"])
 def test_each_way_of_declining_of_an_organism_has_rank_one(name, tmp_path) -> None:
-    found = ranks(tmp_path, name)
+    found = ranks(tmp_path, name, "extract.layers=[3,4]")
     for of in (found.normative, found.epistemic):
         assert (of.rank, of.settled) == (1, True)
         assert of.effects[1].stopped.estimate > 0.9

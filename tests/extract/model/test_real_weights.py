@@ -47,6 +47,14 @@ def load(smollm2: str) -> Iterator[Load]:
     loaded.cache_clear()
 
 
+@pytest.fixture(
+    scope="module", params=[(a, d) for a in ADAPTERS for d in DTYPES], ids=lambda p: f"{p[0] or 'alone'} {p[1]}"
+)
+def kind(request: pytest.FixtureRequest) -> tuple[str | None, DType]:
+    """Adapter and dtype, of the module, so that the tests of one follow each other and find its models loaded."""
+    return request.param
+
+
 def rows(model: ChatModel) -> list[Rendered]:
     return [render(model.tokenizer, ask(text)) for text in TEXTS]
 
@@ -84,9 +92,8 @@ def edits(model: ChatModel) -> dict[str, list[Edit]]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
-def test_backends_capture_the_same_streams(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
+def test_backends_capture_the_same_streams(load: Load, kind: tuple[str | None, DType], device: str) -> None:
+    adapter, dtype = kind
     ours, wide = load(adapter, dtype, "hooks", device), load(adapter, "float32", "hooks", device)
     for site in SITES:
         expected = streams(ours, site)
@@ -97,9 +104,8 @@ def test_backends_capture_the_same_streams(load: Load, adapter: str | None, dtyp
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=["alone", "adapted"])
-def test_backends_intervene_alike(load: Load, adapter: str | None, dtype: DType, device: str) -> None:
+def test_backends_intervene_alike(load: Load, kind: tuple[str | None, DType], device: str) -> None:
+    adapter, dtype = kind
     ours, wide = load(adapter, dtype, "hooks", device), load(adapter, "float32", "hooks", device)
     batch = ours.batch(rows(ours))
     plain = at_last_token(ours, batch)

@@ -16,6 +16,7 @@ from extract.store.integrity import verify
 from extract.store.shards import CapturedShard, ShardFiles
 from extract.store.writer import export, finish, writing
 from tests.support.covering import matrix
+from tests.support.draws import draws
 from tests.support.made_up_store import (
     D_MODEL,
     IDENTITY,
@@ -60,7 +61,7 @@ def test_a_whole_store_has_no_findings_but_another_models_weights(path: Path, dt
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_places", [60, pytest.param(300, marks=pytest.mark.slow)])
+@draws(60, 300, "n_places")
 @matrix("part, dtype", ["master", "shard", "flat"], ["float32", "bfloat16"])
 def test_a_changed_byte_is_reported_or_changes_no_number(path: Path, part: str, dtype: str, n_places: int) -> None:
     small = {"positions": ("inst_last", "trigger_last"), "layers": (0, 3), "dtype": dtype}

@@ -8,8 +8,9 @@ import pytest
 
 from extract.prompts.dataset import describe
 from extract.prompts.prompt import ALL_LABELS, load_prompts
+from extract.prompts.sources import DatasetConfig
 from extract.shipped import ROOT
-from scoring.evaluation.suite import KNOWN, Source, Suite, load_suite, prompts_of
+from scoring.evaluation.suite import KNOWN, Suite, load_suite, prompts_of
 from tests.support.one_line import mistake
 
 CORE = ROOT / "configs" / "prompts" / "core.jsonl"
@@ -71,7 +72,7 @@ def test_every_shipped_suite_names_sets_there_are() -> None:
 @pytest.mark.parametrize("inside", ["advbench", "."])
 def test_files_lie_in_a_folder_of_the_set_s_name_or_beside_one_another(tmp_path: Path, inside: str) -> None:
     advbench(tmp_path / inside)
-    prompts = prompts_of(Suite(datasets=(Source(name="advbench", limit=4),)), tmp_path)
+    prompts = prompts_of(Suite(datasets=(DatasetConfig(name="advbench", limit=4),)), tmp_path)
     assert [prompt.label for prompt in prompts] == ["harmful"] * 4
     assert {prompt.source for prompt in prompts} == {"advbench"}
 
@@ -92,11 +93,11 @@ def test_each_mistake_is_one_line(tmp_path: Path) -> None:
     wrong.write_text("datsets: []\n")
     assert "did you mean datasets" in problem(str(wrong))
     assert "names no prompts" in problem(Suite())
-    two = Suite(datasets=(Source(name="advbench"), Source(name="orfuzz")))
+    two = Suite(datasets=(DatasetConfig(name="advbench"), DatasetConfig(name="orfuzz")))
     assert problem(two).startswith("advbench, orfuzz: not read from the hub, and there are no files; give their folder "
                                    "with --sets DIR (advbench: harmful_behaviors.csv from https://")  # fmt: skip
     assert f"put them into {tmp_path}/NAME" in problem(two, tmp_path)
     assert "is not a directory" in problem(two, tmp_path / "none")
     folder = advbench(tmp_path / "advbench")
-    again = Suite(datasets=(Source(name="advbench", path=folder), Source(name="advbench", path=folder)))
+    again = Suite(datasets=(DatasetConfig(name="advbench", path=folder), DatasetConfig(name="advbench", path=folder)))
     assert "'advbench/behaviors/1' twice" in problem(again)

@@ -27,6 +27,7 @@ from scoring.judges.rules import RuleJudge
 from scoring.judges.visible_text import visible_text
 from scoring.score_file import entry_of, to_judge
 from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, running
+from tests.support.draws import draws
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
 
@@ -38,7 +39,7 @@ def after(seconds: float) -> Callable[[Asked], Answer]:
     return answer
 
 
-@pytest.mark.parametrize("n", [300, pytest.param(2000, marks=pytest.mark.slow)])
+@draws(300, 2000, "n")
 def test_all_rows_agree_with_who_judges_behind_it_and_little_is_read_ahead(server: ChatServer, n: int) -> None:
     said, read = rows(n), 0
 
