@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cache
 from math import ceil, inf
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,18 +22,8 @@ from experiments.dissociation.power import LEAST_POWER, OTHER, OWN, contrast_pow
 from experiments.elicited.condition import abstains_rarely
 from experiments.pipeline.cost import BEYOND
 from experiments.pipeline.graph import STAGES, budgeted
-from experiments.pipeline.machine import (
-    LENGTHS,
-    Footprint,
-    Machine,
-    gigabytes,
-    measure_model,
-    measured_speed,
-    with_speed,
-)
 from experiments.pipeline.plan import RunEstimate, RunPrompts, estimate
 from experiments.probing.read_probes import check_folds
-from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, MIN_BASELINE, Behaviour, Kind
 from experiments.run.config import BudgetConfig, Question, RunConfig, with_value
 from experiments.run.corpus import PARTS, Corpus, check_parts
@@ -81,14 +70,14 @@ LADDER, QUESTIONS_LADDER = (
 )
 
 
-def fit_answers(config: RunConfig, directory: Path, until: str, minutes: float, reporter: Reporter) -> RunConfig:
+def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporter) -> RunConfig:
     """Choose how many prompts are answered, and how long, so that a run ends within some minutes; tell its power.
 
     What the questions leave out is chosen by `fit_questions`, once the answers show what the model declines. UserError:
     the weights do not fit into memory, or reading all and answering the least does not fit into the time.
     """
     started = time.monotonic()
-    planned = planned_run(config, directory, until, reporter)
+    planned = estimate(config, until, reporter, cut=True)
     whole = planned.given
 
     @cache
@@ -139,7 +128,7 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     """
     config, budget = inputs.config, inputs.config.budget
     assert budget is not None
-    planned = planned_run(config, inputs.directory, until, reporter)
+    planned = estimate(config, until, reporter, cut=True)
     stages = Manifest(inputs.file("manifest.json")).read()["stages"]
     spent = sum(stages[name]["seconds"] for name in ANSWERING if name in stages) / 60
     expected = planned.plan(QUESTIONING, answered=inputs).minutes(planned.machine)[1]
@@ -184,25 +173,6 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
 
 def _minutes(n: float) -> str:
     return f"{n:.1f}" if n < 10 else f"{n:.0f}"
-
-
-def planned_run(config: RunConfig, directory: Path, until: str, reporter: Reporter) -> RunEstimate:
-    """Return the estimate of a run here; UserError: the weights do not fit into memory."""
-
-    def measure(config: RunConfig, shape: Any, tokenizer: Any, size: Footprint, machine: Machine, _: Any) -> Machine:
-        options = config.model.loading
-        if options.quantization is None and options.max_memory is None:
-            if size.weights > machine.memory:
-                raise UserError(
-                    f"the weights take {gigabytes(size.weights)}, and {machine.name} have "
-                    f"{gigabytes(machine.memory)} of memory; choose a smaller model, or see the keys of "
-                    "model.loading"
-                )
-            return measured_speed(config, shape, tokenizer, size, machine, reporter)
-        model, rows = LoadedRun(config, directory, Reporter(quiet=True)).model, config.generate.batch_size
-        return with_speed(machine, size, rows, measure_model(model, size.n_layers, rows, LENGTHS[0]))
-
-    return estimate(config, until, reporter, measure)
 
 
 def can_be_divided(corpus: Corpus, config: RunConfig) -> bool:

@@ -22,6 +22,7 @@ from extract.keyed_file import KeyedFile, content_key
 from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
+from extract.model.loading import open_model
 from extract.progress import Reporter
 from extract.shipped import cache_folder
 
@@ -184,18 +185,31 @@ def measured_speed(
     size: Footprint,
     machine: Machine,
     reporter: Reporter,
+    *,
+    cut: bool = False,
 ) -> Machine:
     """Return the machine with the speed that a model of this shape reaches on it: the kept one, or measured now.
 
     No weights are read: a pass takes equally long whatever they are. A speed is kept for the shape, the dtype, the
     rows of a batch, the machine, its threads and the version of torch. A shape that cannot be measured leaves the
     machine as it is. One that was measured while the machine was busy is measured again once it is quiet.
+
+    Where the run is `cut` to a time, a model whose weights are made smaller or spread is loaded to measure it.
+    UserError: the weights of another one do not fit into memory.
     """
     figures = {key: value for key, value in shape.to_dict().items() if key not in NOT_SHAPE}
-    rows, options = config.generate.batch_size, config.model.loading.attn_implementation
+    rows, loading = config.generate.batch_size, config.model.loading
+    if cut and (loading.quantization is not None or loading.max_memory is not None):
+        model = open_model(ChatModel, config.model)
+        return with_speed(machine, size, rows, measure_model(model, size.n_layers, rows, LENGTHS[0]))
+    if cut and size.weights > machine.memory:
+        raise UserError(
+            f"the weights take {gigabytes(size.weights)}, and {machine.name} have {gigabytes(machine.memory)} of "
+            "memory; choose a smaller model, or see the keys of model.loading"
+        )
     here = (platform.node(), machine.name, torch.get_num_threads(), torch.__version__)
     figures_text = json.dumps(figures, sort_keys=True, default=str)
-    key = content_key(figures_text, size.width, config.model.dtype, options, rows, *here)
+    key = content_key(figures_text, size.width, config.model.dtype, loading.attn_implementation, rows, *here)
     kept, load = _kept(key), _load()
     if kept is None or kept[1] > max(BUSY, 2 * load):
         reporter.say(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,6 @@ from extract.prompts.groups import groups_apart
 from extract.prompts.sources import read_prompts
 
 PlanRecord = dict[str, Any]  # as --dry-run --json prints it
-Measure = Callable[[RunConfig, PretrainedConfig, PreTrainedTokenizerBase, Footprint, Machine, Reporter], Machine]
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -195,10 +194,10 @@ class RunEstimate:
         }
 
 
-def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure | None = None) -> RunEstimate:
+def estimate(config: RunConfig, until: str, reporter: Reporter, *, cut: bool = False) -> RunEstimate:
     """Read the prompts and the model's configuration, and measure the model on this machine if that was not done yet.
 
-    `measure` takes the place of `measured_speed`. UserError: invalid prompts, or there is no such model or device.
+    `cut`: see `measured_speed`. UserError: invalid prompts, or there is no such model or device.
     """
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
@@ -207,7 +206,7 @@ def estimate(config: RunConfig, until: str, reporter: Reporter, measure: Measure
     limits = config.generate.limit, config.generate.limit_dual_use
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))
-    speed = (measure or measured_speed)(config, shape, tokenizer, size, machine, reporter)
+    speed = measured_speed(config, shape, tokenizer, size, machine, reporter, cut=cut)
     return RunEstimate(config, until, given.drawn(*limits, config.seed), size, speed)
 
 

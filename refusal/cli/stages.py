@@ -120,7 +120,7 @@ def _cut(
     from experiments.pipeline.budget import fit_answers
 
     with reporter.stage("measuring the model") as measuring:
-        return fit_answers(config, directory, until, time, measuring)
+        return fit_answers(config, until, time, measuring)
 
 
 def _left(config: RunConfig, directory: Path, until: str, *, own_process: bool = False) -> list[str]:

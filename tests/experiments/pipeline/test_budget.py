@@ -161,7 +161,7 @@ def test_times_and_what_is_none(text: str) -> None:
 @pytest.mark.slow
 def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = load_config(QUICK, ["prompts.limit=40"])
-    first = fit_answers(config, tmp_path, "report", 600, Reporter())
+    first = fit_answers(config, "report", 600, Reporter())
     assert first.budget is not None
     assert first.budget.left_out == ()
     assert "within the budget; nothing is left out" in capsys.readouterr().err
@@ -190,13 +190,12 @@ def test_one_dial_is_left_out_where_the_run_says_so(config: RunConfig) -> None:
     ],
 )
 def test_too_little_memory_is_refused_before_the_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loading: str, message: str
+    monkeypatch: pytest.MonkeyPatch, loading: str, message: str
 ) -> None:
     small = Machine("two cores", "by hand", 1e11, 1e10, 10**6, (0.0, 0.0), 4)
     monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: small)
     with pytest.raises(UserError, match=message):
-        fit_answers(load_config(QUICK, [f"model.loading={loading}"]), tmp_path, "report", 1e-4, Reporter(quiet=True))
-    assert list(tmp_path.iterdir()) == []
+        fit_answers(load_config(QUICK, [f"model.loading={loading}"]), "report", 1e-4, Reporter(quiet=True))
 
 
 @pytest.mark.parametrize(
@@ -252,10 +251,10 @@ def test_the_questions_are_fitted_to_the_answers(
     tmp_path: Path, two_knobs: ChatModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = {"flops": 1e9, "bandwidth": np.inf, "launch": (0.0, 0.0), "of_model": True}
-    monkeypatch.setattr("experiments.pipeline.budget.measured_speed", lambda *given: replace(given[4], **slow))
+    monkeypatch.setattr("experiments.pipeline.plan.measured_speed", lambda *given, **_: replace(given[4], **slow))
     given = ["prompts.limit=120", "extract.layers=[2, 4]", "extract.positions=[post_last]"]
     config = load_config(QUICK, given)
-    cut = fit_answers(config, tmp_path, "report", 2.0, Reporter(quiet=True))
+    cut = fit_answers(config, "report", 2.0, Reporter(quiet=True))
     assert cut.budget is not None
     assert not cut.budget.answered
     assert cut.ask == config.ask
@@ -313,7 +312,7 @@ class PlannedRun:
 def test_one_or_two_is_left_out_first_where_the_model_declines_in_one_way_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstains: bool
 ) -> None:
-    monkeypatch.setattr("experiments.pipeline.budget.planned_run", lambda config, *_: TenEach(config))
+    monkeypatch.setattr("experiments.pipeline.budget.estimate", lambda config, *_, **__: TenEach(config))
     cut = BudgetConfig(minutes=25, of="", left_out=())
     inputs = RunInputs(load_config(QUICK).model_copy(update={"budget": cut}), tmp_path)
     actions = np.where(inputs.corpus.harmful, "refuse", "answer").astype(object)
@@ -337,7 +336,7 @@ def test_one_or_two_is_left_out_first_where_the_model_declines_in_one_way_alone(
 def test_what_a_budget_has_no_time_or_power_for_is_not_elicited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, limit: int | None, abstains: bool, when: str
 ) -> None:
-    monkeypatch.setattr("experiments.pipeline.budget.planned_run", lambda config, *_: PlannedRun(config))
+    monkeypatch.setattr("experiments.pipeline.budget.estimate", lambda config, *_, **__: PlannedRun(config))
     cut = BudgetConfig(minutes=minutes, of="", left_out=())
     inputs = RunInputs(load_config(QUICK).model_copy(update={"budget": cut, "ask": QUESTIONS[:1]}), tmp_path)
     if limit is not None and not abstains:

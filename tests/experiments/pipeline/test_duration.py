@@ -127,7 +127,7 @@ def test_this_machine_is_measured() -> None:
 def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters as published; memory and disk as worked out by hand from the shape."""
     monkeypatch.setattr("experiments.pipeline.plan.measure_device", lambda device: MACHINE)
-    monkeypatch.setattr("experiments.pipeline.plan.measured_speed", lambda *given: MACHINE)  # else it takes gigabytes
+    monkeypatch.setattr("experiments.pipeline.plan.measured_speed", lambda *_, **__: MACHINE)  # else it takes gigabytes
     lines = (ROOT / "organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines[::20]) + "\n")
     given = (f"model.name={shape_only(name, tmp_path)}", f"prompts.path={tmp_path / 'prompts.jsonl'}")

@@ -50,7 +50,7 @@ def test_it_is_cut_to_an_hour_unless_told_otherwise_and_the_cut_is_kept(cli, tmp
 
 @pytest.mark.slow
 def test_a_dry_run_says_that_a_budget_cuts_the_questions_later(cli, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("experiments.pipeline.budget.measured_speed", lambda *given: given[4])
+    monkeypatch.setattr("experiments.pipeline.plan.measured_speed", lambda *given, **_: given[4])
     (tmp_path / "few.jsonl").write_text("\n".join(some_prompts(8)) + "\n")
     few = ("--set", f"prompts.path={tmp_path / 'few.jsonl'}", "--out", str(tmp_path / "run"))
     given = ("run", "configs/quickstart.yaml", "--dry-run", *few)
