@@ -142,20 +142,16 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     power = question_powers(config, inputs.corpus, inputs.behaviour, level)
     lone = any(len(inputs.behaviour.decliners(kind, *PARTS)) < MIN_BASELINE for kind in KINDS)
     wanted = [question for question in config.ask if power[question] >= LEAST_POWER]
-    begun = sorted(wanted, key=lambda question: (lone and question == "one-or-two", -power[question]))
+    ranked = sorted(wanted, key=lambda question: (lone and question == "one-or-two", -power[question]))
     most, elicit = USED * budget.minutes - spent, [config.elicit.when]
     if abstains_rarely(inputs.behaviour):  # rather nothing elicited than a question left out, or one without power
         n = decliner_groups(inputs.corpus, None, "epistemic")
         elicit = [*(elicit if own_effect_power(config.dissociate, n, level) >= LEAST_POWER else []), "never"]
-    while True:
-        for when in elicit:
-            asked = with_value(with_value(config, "ask", begun), "elicit.when", when)
-            cut = fit_time(asked, QUESTIONS_LADDER, [], lasts, most)
-            if lasts(cut) <= most:
-                break
-        if not begun or lasts(cut) <= most:
+    for begun, when in ((ranked[:n], when) for n in range(len(ranked), -1, -1) for when in elicit):
+        asked = with_value(with_value(config, "ask", begun), "elicit.when", when)
+        cut = fit_time(asked, QUESTIONS_LADDER, [], lasts, most)
+        if lasts(cut) <= most:
             break
-        begun = begun[:-1]
 
     def lacking(question: Question) -> str:
         if power[question] < LEAST_POWER:
@@ -329,10 +325,7 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
 
 def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> tuple[str, ...]:
     """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
-    return (*_smaller(whole, cut), *_fewer_prompts(whole, cut, before, after))
-
-
-def _smaller(whole: RunConfig, cut: RunConfig) -> Iterator[str]:
+    said = list[str]()
     for key, sentence in LEFT_OUT.items():
         n, m = attrgetter(key)(whole), attrgetter(key)(cut)
         if n == m:
@@ -343,19 +336,17 @@ def _smaller(whole: RunConfig, cut: RunConfig) -> Iterator[str]:
             numbers = {"p": 1 / (m + 1), "beyond": BEYOND, "power": power, "whole_power": whole_power}
         if sentence.endswith(LESS_SURE):
             numbers["more"] = np.sqrt(n / m) - 1
-        yield sentence.format(n=n, m=m, **numbers)
-
-
-def _fewer_prompts(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> Iterator[str]:
+        said.append(sentence.format(n=n, m=m, **numbers))
     if (few := cut.generate.limit_dual_use) is not None and few != whole.generate.limit_dual_use:
-        yield f"At most {few} prompts of dual use are answered; they enter no rate and no verdict."
+        said.append(f"At most {few} prompts of dual use are answered; they enter no rate and no verdict.")
     if int(after.rated.sum()) < int(before.rated.sum()):
         tested = [
             [c.independent_groups(np.flatnonzero(c.labelled(label))) for c in (after, before)]
             for label, _ in QUESTION_OF.values()
         ]
         (harmful, all_harmful), (uncertain, all_uncertain) = tested
-        yield (
+        said.append(
             f"{len(after):,} of {len(before):,} prompts are answered; the others are only read. {harmful} of "
             f"{all_harmful} independent harmful prompts are tested, and {uncertain} of {all_uncertain} uncertain ones."
         )
+    return tuple(said)
