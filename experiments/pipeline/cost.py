@@ -7,7 +7,7 @@ quickest, answers are short, and first-order effects choose the null's candidate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.dials.counterfactuals import reachable_outcomes
@@ -21,7 +21,7 @@ from experiments.probing.results import KEPT, MOST_LAYERS, POSITIONS
 from experiments.probing.write_directions import write_layers
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
-from experiments.run.config import MOST_DIRECTIONS, Question, RunConfig
+from experiments.run.config import MOST_DIRECTIONS, QUESTIONS, RunConfig
 from experiments.side_effects import measure as side_effects
 from probes.statistics.sequential import DrawingRule
 from steering.ablation_variant import VARIANTS
@@ -270,15 +270,6 @@ def _choosing(what: str, scored: str, tried: int, config: RunConfig, least: int 
     return [onsets, Step(what + "KL", tried, k, distributions=k, layers=ABOVE, least_passes=least)]
 
 
-MEASURED_FOR: Mapping[str, Question] = {  # stages that run the model for one question alone
-    "trigger_measures": "word-or-intent",
-    "elicit": "one-or-two",
-    "effects": "one-or-two",
-    "elicited": "one-or-two",
-    "rank": "one-or-two",
-    "steer": "dials",
-    "token_readings": "dials",
-}
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [Step("activations", size.read, size.read_tokens)],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
@@ -294,16 +285,18 @@ FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other sta
     "rank": _rank,
     "category_effects": _categories,
     "steer": _steer,
-    "token_readings": lambda config, size: [
-        Step("readings at every token", min(MOST_PROMPTS, size.test + size.dual_use_test), size.prompt_tokens)
-    ],
+    "token_readings": lambda config, size: (
+        [Step("readings at every token", min(MOST_PROMPTS, size.test + size.dual_use_test), size.prompt_tokens)]
+        * ("dials" in config.ask)
+    ),
 }
 
 
 def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = ()) -> list[Step]:
     """List the steps up to a stage, without stages that are done, as if every prompt that may decline did decline."""
-    left = [stage.name for stage in in_order(stages_of(config), [until]) if stage.name not in done]
-    asked = [name for name in left if name in FORMULAS and MEASURED_FOR.get(name) in (None, *config.ask)]
+    left = [stage for stage in in_order(stages_of(config), [until]) if stage.name not in done]
+    unasked = {*QUESTIONS} - {*config.ask}  # a stage for one question alone has it among its sections
+    asked = [stage.name for stage in left if stage.name in FORMULAS and unasked.isdisjoint(stage.sections)]
     return [step for name in asked for step in FORMULAS[name](config, size)]
 
 
