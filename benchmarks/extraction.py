@@ -15,7 +15,6 @@ prompts and their tokens, for a small model whose shards are small.
 from __future__ import annotations
 
 import copy
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,9 +29,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from benchmarks.process.child import peak_beyond_mb
+from benchmarks.memory import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
+from extract.background import call_in_subprocess
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
@@ -41,7 +41,6 @@ from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
 from extract.prompts.prompt import Prompt
-from extract.shipped import ROOT
 
 POSITIONS = ("inst_last", "post_1", "post_last", "inst_mean")
 WORDS = "how do i fix the door open lock move clean hide lift push my old house car garden near at home today"
@@ -243,25 +242,19 @@ def _seconds(arm: Arm, prompts: list[Prompt]) -> float:
 
 def _memory(quick: bool) -> dict[str, float]:
     few, many = (200, 1000) if quick else (1000, 20000)
-    peaks = {count: _peak_in_new_process(count) for count in (few, many)}
+    peaks = {count: call_in_subprocess(_peak, count) for count in (few, many)}
     per_prompt = (peaks[many] - peaks[few]) * 1024 / (many - few)
     return {"memory_few_mb": peaks[few], "memory_many_mb": peaks[many], "memory_kb_per_prompt": per_prompt}
 
 
-def _peak_in_new_process(count: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.extraction", "--peak-of", str(count)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return float(done.stdout.strip().splitlines()[-1])
-
-
-def _print_peak(count: int) -> None:
-    """Print the peak memory in MB of extracting `count` prompts, beyond the loaded model."""
+def _peak(count: int) -> float:
+    """Return the peak memory in MB of extracting `count` prompts, beyond the loaded model."""
     model = load_model(str(ORGANISM))
     warm = _prompts(64, seed=1)
     with tempfile.TemporaryDirectory() as directory:
         _extract_at(model, warm, Path(directory) / "warm" / "activations.h5")
         path = Path(directory) / "all" / "activations.h5"
-        print(peak_beyond_mb(lambda: _extract_at(model, _prompts(count, seed=2), path)))
+        return peak_beyond_mb(lambda: _extract_at(model, _prompts(count, seed=2), path))
 
 
 def _extract_at(model: ChatModel, prompts: list[Prompt], path: Path) -> None:
@@ -269,7 +262,4 @@ def _extract_at(model: ChatModel, prompts: list[Prompt], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if "--peak-of" in sys.argv:
-        _print_peak(int(sys.argv[sys.argv.index("--peak-of") + 1]))
-    else:
-        main("extraction", measure)
+    main("extraction", measure)

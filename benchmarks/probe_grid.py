@@ -12,20 +12,23 @@ massive dimensions) and `isotropic`, our least favourable case, as L-BFGS needs 
 first, which resembles real data; `ratio_isotropic` is for the second. `…_same_loci` compares only the sampled loci, as
 a check of the scaling. Differences are the largest over folds, Cs and sampled loci, from converged scikit-learn
 (float64, tol 1e-10); that of a decision function is relative to its root mean square over the held-out fold. The
-benchmark also reports, in processes of their own (`process.probe_grid`), one locus of a large grid (10,000 prompts x
+benchmark also reports, in processes of their own, one locus of a large grid (10,000 prompts x
 4096): seconds, memory, and the hours for 32 layers x 8 positions; and the ratios with one thread each, at the sampled
 loci, in processor time.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -36,13 +39,16 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.process.child import in_process
+from benchmarks.memory import peak_beyond_mb
 from benchmarks.table import main
+from extract.background import call_in_subprocess
 from probes.grid.logistic import CS
 from probes.grid.solver import fit_logistic_batch
 from probes.statistics.metrics import aurocs
 
 PLANNED_LOCI = 32 * 8  # loci of the large grid
+ROUNDS = 3  # of one thread each; ours and the loop in turns, and the median ratio of all rounds and loci
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Kind = Literal["activation_like", "isotropic"]
 KINDS: tuple[Kind, ...] = ("activation_like", "isotropic")
 HeldOutScores = list[np.ndarray]  # decision functions of each fold's held-out samples, (Cs, n_test)
@@ -78,9 +84,8 @@ class Plan:
         return np.array([np.isin(np.arange(len(pairs)), inside) for inside, _ in splits])
 
 
-FULL = Plan(28, 4, 300, 1536, ((0, 0), (13, 2), (27, 3)))
-QUICK = Plan(2, 1, 60, 96, ((1, 0),), CS[::2], pause=0.05)
-LARGE, LARGE_QUICK = Plan(1, 1, 5000, 4096, ()), Plan(1, 1, 200, 128, ())
+FULL = Plan(28, 4, 300, 1536, ((0, 0), (13, 2), (27, 3))), Plan(1, 1, 5000, 4096, ())  # and the large grid
+QUICK = Plan(2, 1, 60, 96, ((1, 0),), CS[::2], pause=0.05), Plan(1, 1, 200, 128, ())
 
 
 class Source:
@@ -181,7 +186,7 @@ def _others() -> dict[str, Implementation]:
 
 def measure(quick: bool) -> dict[str, float]:
     """Time all implementations on both kinds of activations, print tables, and return the figures."""
-    plan, others = (QUICK if quick else FULL), _others()
+    (plan, large), others = QUICK if quick else FULL, _others()
     both = [_measure_kind(kind, plan, others) for kind in KINDS]
     names = ("sklearn_loop", "sklearn_converged", *others)
     figures = {f"ratio_vs_{name}": both[0][f"ratio_vs_{name}"] for name in names}
@@ -189,10 +194,9 @@ def measure(quick: bool) -> dict[str, float]:
     figures |= {f"ratio_{kind}_same_loci": of["same_loci"] for kind, of in zip(KINDS, both, strict=True)}
     figures |= {f"seconds_{kind}": of["seconds"] for kind, of in zip(KINDS, both, strict=True)}
     figures |= {key: max(of[key] for of in both) for key in both[0] if key.endswith("_difference")}
-    large = LARGE_QUICK if quick else LARGE
-    size = "quick" if quick else "full"
-    (_, peak), (seconds, large_peak) = in_process("memory", size)
-    figures |= in_process("one_thread", size)
+    (_, peak), (seconds, large_peak) = call_in_subprocess(memory, quick)
+    with patch.dict(os.environ, dict.fromkeys(THREADS, "1")):
+        figures |= call_in_subprocess(one_thread, quick)
     hours = seconds * PLANNED_LOCI / 3600
     print(f"\na locus of {len(large.y)} prompts x {large.d_model}: {seconds:.1f} s; {PLANNED_LOCI}: {hours:.2g} h\n")
     return figures | {
@@ -258,6 +262,49 @@ def _differences(found: Result, reference: Result) -> dict[str, float]:
     pairs = zip(found[1], reference[1], strict=True)
     relative = [np.abs(f - g).max(axis=1) / np.sqrt((g**2).mean(axis=1)) for f, g in pairs]
     return {"auroc": float(np.abs(found[0] - reference[0]).max()), "decision": float(np.max(relative))}
+
+
+# -- in processes of their own -----------------------------------------------------------------------------------------
+
+
+def memory(quick: bool) -> list[tuple[float, float]]:
+    """Fit one locus of the grid and of the large grid; return seconds, and MB beyond the locus."""
+    return [_seconds_and_peak(plan) for plan in (QUICK if quick else FULL)]
+
+
+def one_thread(quick: bool) -> dict[str, float]:
+    """Return median ratios to the loop over scikit-learn for both kinds of activations, and seconds of a large locus.
+
+    In processor time, which other processes hardly affect; on an idle core it is the time by the clock.
+    """
+    plan, large = QUICK if quick else FULL
+    figures: dict[str, float] = {}
+    for kind in KINDS:
+        source = Source(kind, plan)
+        loci = [source.locus(*locus) for locus in plan.sampled for _ in range(ROUNDS)]
+        ratios = [_processor_seconds(loop(sklearn_fit), X, plan) / _processor_seconds(ours, X, plan) for X in loci]
+        figures[f"ratio_{kind}_one_thread"] = float(np.median(ratios))
+    X = Source("activation_like", large).locus(0, 0)
+    return figures | {"large_seconds_one_thread": _processor_seconds(ours, X, large)}
+
+
+def _processor_seconds(fit: Implementation, X: np.ndarray, plan: Plan) -> float:
+    fit(X[: len(X) // 4], plan.y[: len(X) // 4], plan.train[:1, : len(X) // 4], plan.Cs[:1])  # a warm-up
+    train, before = plan.train, time.process_time()
+    fit(X, plan.y, train, plan.Cs)
+    return time.process_time() - before
+
+
+def _seconds_and_peak(plan: Plan) -> tuple[float, float]:
+    X, seconds = Source("activation_like", plan).locus(0, 0), []
+    plan.train  # the folds, made once outside the timing  # noqa: B018
+
+    def work() -> None:
+        seconds.append(timed(ours, X, plan)[0])
+
+    ctypes.CDLL(None).malloc_trim(0)  # else free heap memory would hide the memory of the fit
+    peak = peak_beyond_mb(work)
+    return seconds[0], peak
 
 
 if __name__ == "__main__":

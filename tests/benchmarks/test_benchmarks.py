@@ -119,7 +119,7 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    parts = {"__init__", "table", "shapes", "bench", "gpu"}
+    parts = {"__init__", "table", "shapes", "bench", "gpu", "memory"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)
 
 
