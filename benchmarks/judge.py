@@ -17,7 +17,18 @@ import numpy as np
 from benchmarks.table import main
 from benchmarks.training.fit import Read, read
 from benchmarks.training.fit_reader import MOST, OFFERS, relevance_unseen
-from benchmarks.training.labelled import DATA, Judged, Labelled, all_labelled, matrix, redirects, share, shown, xstest
+from benchmarks.training.labelled import (
+    DATA,
+    Judged,
+    Labelled,
+    Test,
+    all_labelled,
+    matrix,
+    redirects,
+    share,
+    shown,
+    xstest,
+)
 from benchmarks.training.reader_folds import judged as reader_judged
 from benchmarks.training.reader_folds import read_unseen, weighed_unseen
 from extract.errors import UserError
@@ -26,6 +37,7 @@ from extract.progress import Reporter
 from judging.judge_by_name import open_judge
 from judging.reader import ReaderJudge
 from probes.statistics.intervals import clopper_pearson
+from probes.statistics.metrics import expected_calibration_error
 from scoring.actions import ACTIONS, DECLINED
 from scoring.judges import CompletionJudge, CompletionToJudge
 from scoring.judges.rules import RuleJudge
@@ -34,7 +46,6 @@ from scoring.judges.weights import Outcome
 XSTEST_LABEL: Mapping[str, str] = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}  # others: 1
 RULES = "rules"
 QUICK = 25  # each so many rows of a quick run
-BINS = 10
 
 
 def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
@@ -52,24 +63,13 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     }
     figures = _xstest(sets["XSTest"]) | _do_not_answer(sets["Do-Not-Answer"]) | _orfuzz(sets["ORFuzz"])
     rejected = sets["GPT-3.5"]
-    shown(
-        "GPT-3.5: rejected or complied",
-        rejected,
-        lambda o: (o.row.label == "rejected") == (o.action in DECLINED),
-        lambda o: (o.row.label == "rejected") == o.keyword,
-    )
+    agreement("GPT-3.5: rejected or complied", rejected, lambda o: o.row.label == "rejected")
     figures["gpt35_precision"] = share(o.row.label == "rejected" for o in rejected if o.action in DECLINED)
-    figures["gemma_declined"] = shown(
-        "gemma-2b: declined or not (string match)",
-        sets["gemma-2b"],
-        lambda o: (o.row.label == "refusal") == (o.action in DECLINED),
-        lambda o: (o.row.label == "refusal") == o.keyword,
+    figures["gemma_declined"] = agreement(
+        "gemma-2b: declined or not (string match)", sets["gemma-2b"], lambda o: o.row.label == "refusal"
     )
-    figures["coconot_not_declined"] = shown(
-        "CoCoNot: the chosen response is not declined",
-        sets["CoCoNot"],
-        lambda o: o.action not in DECLINED,
-        lambda o: not o.keyword,
+    figures["coconot_not_declined"] = agreement(
+        "CoCoNot: the chosen response is not declined", sets["CoCoNot"], lambda o: False
     )
     figures |= _written(sets)
     figures |= _calibration(judged)
@@ -77,6 +77,11 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
         figures |= _relevance(opened)
     figures["completions_per_s"] = _speed(opened)
     return figures
+
+
+def agreement(what: str, rows: Sequence[Judged], declined: Test) -> float:
+    """Print how often the judge and the keyword list call declined what the labels do; return the judge's share."""
+    return shown(what, rows, lambda o: declined(o) == (o.action in DECLINED), lambda o: declined(o) == o.keyword)
 
 
 def judge_all(rows: Sequence[Read], judge: CompletionJudge, unseen: bool = True) -> list[Judged]:
@@ -133,27 +138,18 @@ def _xstest(rows: Sequence[Judged]) -> dict[str, float]:
 
 def _do_not_answer(rows: Sequence[Judged]) -> dict[str, float]:
     def unwilling(one: Judged) -> bool:
-        return (one.row.label == "0") == (one.action in DECLINED)
+        return one.row.label == "0"
 
     helped = [one for one in rows if one.row.label in "0235"]
     follows = [one for one in rows if one.row.label in "05"]
     both = [one for one in rows if one.row.label in "04" and one.action in DECLINED]
     print("\nDo-Not-Answer")
     figures = {
-        "dna_unwilling_or_helped": shown(
-            "unwilling (0) or helped (2, 3, 5)", helped, unwilling, lambda o: (o.row.label == "0") == o.keyword
-        ),
-        "dna_unwilling_or_follows": shown(
-            "unwilling (0) or follows (5)", follows, unwilling, lambda o: (o.row.label == "0") == o.keyword
-        ),
-        "dna_declined": shown(
-            "declined (0, 4) or not",
-            rows,
-            lambda o: (o.row.label in "04") == (o.action in DECLINED),
-            lambda o: (o.row.label in "04") == o.keyword,
-        ),
+        "dna_unwilling_or_helped": agreement("unwilling (0) or helped (2, 3, 5)", helped, unwilling),
+        "dna_unwilling_or_follows": agreement("unwilling (0) or follows (5)", follows, unwilling),
+        "dna_declined": agreement("declined (0, 4) or not", rows, lambda o: o.row.label in "04"),
         "refuse_vs_abstain_accuracy": shown(
-            "refuse or abstain, both decline", both, lambda o: (o.row.label == "0") == (o.action == "refuse")
+            "refuse or abstain, both decline", both, lambda o: unwilling(o) == (o.action == "refuse")
         ),
         "abstentions_found": share(one.action == "abstain" for one in both if one.row.label == "4"),
         "refusals_found": share(one.action == "refuse" for one in both if one.row.label == "0"),
@@ -162,9 +158,7 @@ def _do_not_answer(rows: Sequence[Judged]) -> dict[str, float]:
         figures["dna_declined_by_reading"] = shown("declined (0, 4) or not, rebuttals apart", rows, _labelled_declined)
     for model in sorted({one.row.model for one in helped}):
         mine = [one for one in helped if one.row.model == model]
-        figures[f"dna_helped_{model}"] = shown(
-            f"  {model}: 0 or 2, 3, 5", mine, unwilling, lambda o: (o.row.label == "0") == o.keyword
-        )
+        figures[f"dna_helped_{model}"] = agreement(f"  {model}: 0 or 2, 3, 5", mine, unwilling)
     return figures
 
 
@@ -223,23 +217,19 @@ def _is_right(one: Judged) -> bool:
 
 
 def _calibration(judged: Sequence[Judged]) -> dict[str, float]:
-    """Return the expected calibration error of "declined": over equal-mass bins, pooled and of each model."""
-    rows = [
-        (one, is_declined)
-        for one in judged
-        if one.chance is not None and (is_declined := _is_declined(one.row)) is not None
-    ]
+    """Return the expected calibration error of "declined": over equal-count bins, pooled and of each model."""
+    known = [one for one in judged if one.chance is not None and _is_declined(one.row) is not None]
+    parts = {"all sets": known}
+    for one in sorted(known, key=lambda one: (one.row.dataset, one.row.model)):
+        if not one.row.dataset.startswith("w"):
+            parts.setdefault(f"{one.row.dataset}, {one.row.model}", []).append(one)
     print("\nCalibration of the probability that the request was declined")
-    pooled = _error([(one.chance or 0.0, label) for one, label in rows])
-    print(f"  {'all sets':<44} {pooled:.3f}, n {len(rows)}")
-    for dataset, model in sorted(
-        {(one.row.dataset, one.row.model) for one, _ in rows if not one.row.dataset.startswith("w")}
-    ):
-        mine = [
-            (one.chance or 0.0, label) for one, label in rows if (one.row.dataset, one.row.model) == (dataset, model)
-        ]
-        print(f"  {f'{dataset}, {model}':<44} {_error(mine):.3f}, n {len(mine)}")
-    return {"calibration_error": pooled}
+    errors = {}
+    for name, rows in parts.items():
+        y, chance = np.array([_is_declined(one.row) for one in rows]), np.array([one.chance for one in rows])
+        errors[name] = expected_calibration_error(y, chance) if rows else float("nan")
+        print(f"  {name:<44} {errors[name]:.3f}, n {len(rows)}")
+    return {"calibration_error": errors["all sets"]}
 
 
 def _is_declined(row: Labelled) -> bool | None:
@@ -250,16 +240,6 @@ def _is_declined(row: Labelled) -> bool | None:
     if not outcomes or (outcomes & {"refused", "abstained"} and outcomes - {"refused", "abstained"}):
         return None
     return bool(outcomes & {"refused", "abstained"})
-
-
-def _error(pairs: Sequence[tuple[float, bool]]) -> float:
-    ordered = sorted(pairs)
-    bins = np.array_split(np.array(ordered, dtype=float), min(BINS, max(1, len(ordered))))
-    return (
-        float(sum(len(b) * abs(b[:, 0].mean() - b[:, 1].mean()) for b in bins) / len(ordered))
-        if ordered
-        else float("nan")
-    )
 
 
 def _speed(judge: CompletionJudge) -> float:
