@@ -12,14 +12,13 @@ import os
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.grading.cases import (
-    NONE_FOUND,
     POSITIVE,
     Case,
+    GradedCase,
     by_cosine,
     by_estimates,
     cases,
@@ -62,36 +61,6 @@ QUICK = (
     "dissociate.positions=[post_last]",
     "extract.positions=[post_last]",
 )
-
-
-@dataclass(frozen=True)
-class GradedCase:
-    """The verdicts of one case and the right ones."""
-
-    name: str
-    verdict: str
-    right: frozenset[str]  # allowed verdicts
-    forbidden: frozenset[str]
-    cosines: dict[str, float | None]
-    reason: str
-    ranks: dict[str, tuple[int, int]]  # by behaviour: found, planted; of organisms that state them
-    subspace_cosine: float | None  # mean cosine of the principal angles to the planted span
-    by_cosine: str  # simpler readings of the same run
-    by_estimates: str
-    triggers: str  # the verdict on trigger word or intent
-    right_triggers: str
-    share: float | None  # the planted trigger share
-    share_ci: tuple[float, float]
-
-    @property
-    def decided(self) -> bool:
-        """Whether the verdict is allowed, and more than `inconclusive` where there is something to find."""
-        return self.verdict in self.right and (self.verdict != "inconclusive" or self.right <= NONE_FOUND)
-
-    @property
-    def covers(self) -> bool:
-        """Whether the interval of the trigger share contains the planted share."""
-        return self.share is None or self.share_ci[0] <= self.share <= self.share_ci[1]
 
 
 def measure(quick: bool, real: bool = False, categories: bool = False) -> dict[str, float]:
@@ -200,7 +169,7 @@ def print_cases(graded: list[GradedCase]) -> None:
         cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
         share = "-" if case.share is None else f"[{case.share_ci[0]:.3f}, {case.share_ci[1]:.3f}], {case.share:.3f}"
         print(
-            f"{case.name:<27} {case.verdict:<29} {_grade(case):<6} {cosines:<13} "
+            f"{case.name:<27} {case.verdict:<29} {case.grade:<6} {cosines:<13} "
             f"{case.triggers:<15} {_trigger_grade(case):<6} {share}"
             f"{'' if case.covers else ' MISSED'}"
         )
@@ -218,12 +187,6 @@ def print_simpler_readings(graded: list[GradedCase]) -> None:
         if case.by_estimates != case.verdict:
             false = " FALSE" if case.by_estimates in case.forbidden else ""
             print(f"{case.name:<27} {case.by_cosine:<14} {case.by_estimates + false:<30} {case.verdict}")
-
-
-def _grade(case: GradedCase) -> str:
-    if case.verdict in case.forbidden:
-        return "FALSE"
-    return "yes" if case.decided else "open"
 
 
 def _right(is_right: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +37,41 @@ class Case:
     expected: frozenset[str] | None = None  # the right verdicts of a null case
     untrained: bool = False  # an untrained model refuses nothing
     layers: tuple[int, ...] | None = None  # the planted layers alone; None: free choice of the layer
+
+
+@dataclass(frozen=True)
+class GradedCase:
+    """The verdicts of one case and the right ones."""
+
+    name: str
+    verdict: str
+    right: frozenset[str]  # allowed verdicts
+    forbidden: frozenset[str]
+    cosines: dict[str, float | None]  # of the fitted and the planted direction, by behaviour
+    reason: str
+    ranks: dict[str, tuple[int, int]] = field(default_factory=dict)  # by behaviour: found, planted; where stated
+    subspace_cosine: float | None = None  # mean cosine of the principal angles to the planted span
+    by_cosine: str = "-"  # simpler readings of the same run
+    by_estimates: str = "-"
+    triggers: str = "-"  # the verdict on trigger word or intent
+    right_triggers: str = "-"
+    share: float | None = None  # the planted trigger share
+    share_ci: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the verdict is allowed, and more than `inconclusive` where there is something to find."""
+        return self.verdict in self.right and (self.verdict != "inconclusive" or self.right <= NONE_FOUND)
+
+    @property
+    def grade(self) -> str:
+        """What is printed of the verdict."""
+        return "FALSE" if self.verdict in self.forbidden else "yes" if self.decided else "open"
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval of the trigger share contains the planted share."""
+        return self.share is None or self.share_ci[0] <= self.share <= self.share_ci[1]
 
 
 def cases(folder: Path, quick: bool) -> list[Case]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.grading.cases import GradedCase
 from extract.shipped import ROOT
-from organisms.spec import Allowed
 from organisms.teaching.spec import TeachSpec, load_teach_spec
 
 QUICK = ("extract.layers=[15]", "dissociate.n_null_onset=39", "dissociate.n_onset=8", "generate.max_new_tokens=12")
@@ -31,34 +31,13 @@ class English:
         return self.adapter.name + (", planted layer" if self.planted_layer else "")
 
 
-@dataclass(frozen=True)
-class GradedEnglish:
-    """The verdict of one case and what its specification says of it."""
-
-    name: str
-    verdict: str
-    stated: Allowed
-    cosines: dict[str, float | None]  # of the fitted and the planted direction, by behaviour
-    reason: str
-
-    @property
-    def decided(self) -> bool:
-        """Whether the verdict is an allowed one that decides."""
-        return self.verdict in self.stated.allowed and self.verdict != "inconclusive"
-
-    @property
-    def false(self) -> bool:
-        """Whether the verdict is forbidden."""
-        return self.verdict in self.stated.forbidden
-
-
 def english_cases() -> list[English]:
     """Return the shipped adapters with a planted mechanism, each in both ways."""
     planted = [path.parent for path in sorted((ROOT / "organisms" / "taught").glob("*/truth.json"))]
     return [English(adapter, at) for adapter in planted for at in (False, True)]
 
 
-def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
+def run_english(case: English, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it after its verdict is written."""
     from experiments.pipeline.results import grade_planted
     from experiments.pipeline.stages import run
@@ -86,7 +65,8 @@ def run_english(case: English, folder: Path, quick: bool) -> GradedEnglish:
     found = grade_planted(RunInputs(config, directory))
     cosines = {str(kind): None if found is None else getattr(found, f"{kind}_cosine") for kind in KINDS}
     stated = spec.verdicts.planted if case.planted_layer else spec.verdicts.free
-    return GradedEnglish(case.name, record["verdict"], stated, cosines, "; ".join(record["reasons"]))
+    right, forbidden, reason = frozenset(stated.allowed), frozenset(stated.forbidden), "; ".join(record["reasons"])
+    return GradedCase(case.name, record["verdict"], right, forbidden, cosines, reason)
 
 
 def fast_dtype() -> str:
@@ -95,22 +75,21 @@ def fast_dtype() -> str:
     return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "auto"
 
 
-def print_english(graded: list[GradedEnglish]) -> None:
+def print_english(graded: list[GradedCase]) -> None:
     """Print one line per case, and why where it is open or false."""
     for case in graded:
-        grade = "FALSE" if case.false else "yes" if case.decided else "open"
         cosines = ", ".join("-" if c is None else f"{c:.3f}" for c in case.cosines.values())
-        print(f"{case.name:<34} {case.verdict:<22} {grade:<6} |cos| N, E {cosines}")
+        print(f"{case.name:<34} {case.verdict:<22} {case.grade:<6} |cos| N, E {cosines}")
         if not case.decided:
             print(f"{'':<34} {case.reason}")
 
 
-def english_figures(graded: list[GradedEnglish]) -> dict[str, float]:
+def english_figures(graded: list[GradedCase]) -> dict[str, float]:
     """Return the figures of the benchmark."""
     cosines = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
         "english_right": sum(case.decided for case in graded),
-        "english_forbidden": sum(case.false for case in graded),
+        "english_forbidden": sum(case.verdict in case.forbidden for case in graded),
         "english_total": len(graded),
         "english_least_cosine": min(cosines, default=float("nan")),
     }

@@ -20,6 +20,7 @@ from benchmarks.grading.cases import (
     POSITIVE,
     VARIANTS,
     Case,
+    GradedCase,
     _places,
     by_cosine,
     by_estimates,
@@ -30,7 +31,6 @@ from benchmarks.grading.cases import (
     truth,
 )
 from benchmarks.grading.categories import GradedCategories, _shuffled, category_figures, category_organisms
-from benchmarks.validity import GradedCase
 from experiments.dissociation.verdict_rules import DissociationVerdict
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
@@ -93,9 +93,7 @@ def test_other_models_are_graded_once_and_every_other_finding_is_false() -> None
     ],
 )
 def test_inconclusive_is_decided_only_where_there_is_nothing_to_find(verdict: str, right: set, decided: bool) -> None:
-    case = GradedCase("x", verdict, frozenset(right), frozenset(), {}, "", {}, None, "-", "-", "mixed", "mixed", None,
-                      (0, 1))  # fmt: skip
-    assert case.decided == decided
+    assert GradedCase("x", verdict, frozenset(right), frozenset(), {}, "").decided == decided
 
 
 def _record(own: float, other: float, cosine: float | None) -> dict:
