@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
+from benchmarks.decoding.steering_tools import booted_bridge
 from benchmarks.memory import peak_beyond_mb
 from benchmarks.shapes import ON_GPU, ORGANISM, random_model
 from benchmarks.table import main
@@ -145,15 +146,7 @@ def _last(streams: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _transformer_lens(model: ChatModel) -> Arm:
-    from transformer_lens.model_bridge import TransformerBridge
-
-    weights = copy.deepcopy(model.model)
-    weights.config.architectures = [type(weights).__name__]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        bridge = TransformerBridge.boot_transformers(
-            "random", hf_model=weights, tokenizer=model.tokenizer, dtype=model.dtype, device=model.device
-        )
+    bridge = booted_bridge(copy.deepcopy(model.model), model.tokenizer)
     names = [f"blocks.{layer}.hook_resid_post" for layer in range(model.n_layers)]
 
     def work(inputs: dict[str, Tensor]) -> None:

@@ -90,7 +90,7 @@ def nnsight_plain(model: PreTrainedModel, task: Task) -> Arm:
 
 def transformer_lens(model: PreTrainedModel, task: Task) -> Arm:
     """Hook a layer of a TransformerBridge while its own `generate` runs."""
-    bridge = _bridge(model, task)
+    bridge = booted_bridge(model, task.tokenizer)
     hook = (f"blocks.{task.layer}.hook_resid_post", lambda stream, hook: at_last(stream, task))
 
     def run(n: int) -> None:
@@ -102,7 +102,7 @@ def transformer_lens(model: PreTrainedModel, task: Task) -> Arm:
 
 def transformer_lens_plain(model: PreTrainedModel, task: Task) -> Arm:
     """Generate with a TransformerBridge without an edit."""
-    bridge = _bridge(model, task)
+    bridge = booted_bridge(model, task.tokenizer)
     return Arm(model, lambda n: _bridge_generate(bridge, task, n))
 
 
@@ -149,14 +149,15 @@ def _generate(model: PreTrainedModel, task: Task, n: int) -> None:
     model.generate(**task.inputs, generation_config=task.config(n))
 
 
-def _bridge(model: PreTrainedModel, task: Task) -> Any:
+def booted_bridge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Any:
+    """Return a TransformerBridge of a model, which it changes."""
     from transformer_lens.model_bridge import TransformerBridge
 
     model.config.architectures = [type(model).__name__]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return TransformerBridge.boot_transformers(
-            "random", hf_model=model, tokenizer=task.tokenizer, dtype=model.dtype, device=model.device
+            "random", hf_model=model, tokenizer=tokenizer, dtype=model.dtype, device=model.device
         )
 
 
