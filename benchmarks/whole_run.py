@@ -1,8 +1,7 @@
 """A whole run as its user waits for it: time to the first line of what it will answer, to its end, and what it knows.
 
-`--target` is a configuration or a model (docs/own-model.md), `--budget` its time. `--before DIR`, a checkout of another
-commit, runs the same there first, for the ratio of the two durations. Power is that of the normative direction's own
-effect of .6 against .1 of the other one, at the independent refusals that were tested.
+`--target` is a configuration or a model (docs/own-model.md), `--budget` its time. Power is that of the normative
+direction's own effect of .6 against .1 of the other one, at the independent refusals that were tested.
 """
 
 from __future__ import annotations
@@ -24,24 +23,21 @@ SMALL = "prompts.limit=120 extract.layers=[2,4] extract.positions=[post_last] as
 FIRST = ("prompts are read", "the whole run takes")  # of the lines that say what a run will answer
 
 
-def measure(quick: bool, target: str, budget: str, before: str) -> dict[str, float]:
-    """Run a target within a budget, here and in another checkout."""
+def measure(quick: bool, target: str, budget: str) -> dict[str, float]:
+    """Run a target within a budget."""
     given = [part for key in SMALL.split() for part in ("--set", key)] if quick else []
     with tempfile.TemporaryDirectory() as folder:
-        earlier = _timed([target, "--budget", budget, *given], Path(before), Path(folder) / "before") if before else {}
-        now = _timed([target, "--budget", budget, *given], ROOT, Path(folder) / "now")
-        known = _known(Path(folder) / "now")
-    ratio = {"ratio_before_vs_now": earlier["minutes"] / now["minutes"]} if earlier else {}
-    return now | known | {f"{name}_before": value for name, value in earlier.items()} | ratio
+        out = Path(folder) / "run"
+        return _timed([target, "--budget", budget, *given], out) | _known(out)
 
 
-def _timed(command: list[str], checkout: Path, out: Path) -> dict[str, float]:
+def _timed(command: list[str], out: Path) -> dict[str, float]:
     """Return the seconds to the first line and the minutes of a run."""
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(checkout.absolute())}
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     started, first = time.monotonic(), float("nan")
     run = [sys.executable, "-m", "refusal", "run", *command, "--out", str(out)]
     with subprocess.Popen(
-        run, cwd=checkout, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+        run, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -68,4 +64,4 @@ def _known(run: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main("whole_run", measure, target=("configs/quickstart.yaml",), budget=("1h",), before=("",))
+    main("whole_run", measure, target=("configs/quickstart.yaml",), budget=("1h",))

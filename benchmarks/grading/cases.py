@@ -152,21 +152,21 @@ def trigger_truth(case: Case) -> tuple[str, float | None]:
     return right
 
 
-def shuffled_labels(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
+def shuffled_labels(base: Path, prompts: Path, out: Path) -> Case:
     """Make a null case: each prompt gets the label and right action of another one."""
     rows = [json.loads(line) for line in prompts.read_text().splitlines()]
-    order = np.random.default_rng(seed).permutation(len(rows))
+    order = np.random.default_rng(0).permutation(len(rows))
     moved = [row | {key: rows[i][key] for key in ("label", "right_action")} for row, i in zip(rows, order, strict=True)]
     out.write_text("\n".join(json.dumps(row) for row in moved) + "\n")
     return Case(f"{base.name}, labels shuffled", base, out, NONE_FOUND)
 
 
-def random_model(base: Path, prompts: Path, out: Path, seed: int = 0) -> Case:
+def random_model(base: Path, prompts: Path, out: Path) -> Case:
     """Make a null case: a randomly initialised model of the same shape."""
     from transformers import set_seed
 
     if not (out / "tokenizer.json").is_file():
-        set_seed(seed)
+        set_seed(0)
         _write_random(base, out)
     return Case("random model", out, prompts, frozenset({"not_applicable"}), untrained=True)
 

@@ -62,7 +62,7 @@ def saved_dials(dials: Sequence[Dial], model: ChatModel, folder: Path) -> Path:
 
 
 def in_vllm(
-    llm: Any, dials: Sequence[Dial], rows: Sequence[Rendered], jobs: Sequence[Job], max_tokens: int, **sampling: Any
+    llm: Any, dials: Sequence[Dial], rows: Sequence[Rendered], jobs: Sequence[Job], max_tokens: int
 ) -> list[Answered]:
     """Answer all jobs at once, greedily, so that rows with different thresholds and with none run together."""
     from vllm import SamplingParams
@@ -70,9 +70,7 @@ def in_vllm(
 
     keys = [new_key() for _ in jobs]
     params = [
-        SamplingParams(
-            temperature=0, max_tokens=max_tokens, detokenize=False, extra_args=given(key, job, dials, rows), **sampling
-        )
+        SamplingParams(temperature=0, max_tokens=max_tokens, detokenize=False, extra_args=given(key, job, dials, rows))
         for key, job in zip(keys, jobs, strict=True)
     ]
     prompts = [tokens_input(list(rows[job.row].token_ids)) for job in jobs]

@@ -32,11 +32,11 @@ def rates(icc: float, mean: float, n_groups: int, rng: np.random.Generator) -> F
     return rng.beta(mean * (1 - icc) / icc, (1 - mean) * (1 - icc) / icc, n_groups)
 
 
-def clustered_labels(setting: Setting, rng: np.random.Generator, mean: float = 0.5) -> Bool[np.ndarray, " samples"]:
+def clustered_labels(setting: Setting, rng: np.random.Generator) -> Bool[np.ndarray, " samples"]:
     """Draw labels of groups of equal size, both kinds present."""
     n = N_GROUPS[setting.size]
     while True:
-        labels = rng.random((n, setting.size)) < rates(setting.icc, mean, n, rng)[:, None]
+        labels = rng.random((n, setting.size)) < rates(setting.icc, 0.5, n, rng)[:, None]
         if labels.any(axis=1).sum() >= 4 and (~labels).any(axis=1).sum() >= 4:
             return labels.ravel()
 
@@ -46,10 +46,8 @@ def groups_of(setting: Setting) -> Int[np.ndarray, " samples"]:
     return np.repeat(np.arange(N_GROUPS[setting.size]), setting.size)
 
 
-def clustered_stream(
-    setting: Setting, d: int, rng: np.random.Generator, icc: float = 0.5
-) -> Float[np.ndarray, "samples d"]:
-    """Draw a stream of unit variance of which groups share a part."""
+def clustered_stream(setting: Setting, d: int, rng: np.random.Generator) -> Float[np.ndarray, "samples d"]:
+    """Draw a stream of unit variance, half of which groups share."""
     groups = groups_of(setting)
     shared = rng.standard_normal((N_GROUPS[setting.size], d))[groups]
-    return np.sqrt(icc) * shared + np.sqrt(1 - icc) * rng.standard_normal((len(groups), d))
+    return np.sqrt(0.5) * shared + np.sqrt(0.5) * rng.standard_normal((len(groups), d))
