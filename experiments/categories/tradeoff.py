@@ -21,7 +21,6 @@ from experiments.categories.fits import FoldFit
 from experiments.categories.members import Category
 from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import Setting
 from experiments.run.behaviour import WriteSamples
 from experiments.run.completion_file import Completion
 from experiments.run.outcomes import Key, Outcomes, joined
@@ -80,8 +79,7 @@ def _answers(
         for way, span in spans.items()
         for s in STRENGTHS
     }
-    done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
-    outcomes = {key: Outcomes.completed(tested, each, loaded.prompts) for key, each in zip(edits, done, strict=True)}
+    outcomes = loaded.completer.outcomes(tested, edits, advance)
     names = {task.name for task in tasks}
     others = [row for row in np.flatnonzero(training).tolist() if loaded.prompts[row].category not in names]
     moved = fit_trajectories(loaded, tasks, training, np.array(others, dtype=int), tested)

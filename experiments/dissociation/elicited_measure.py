@@ -32,7 +32,6 @@ from experiments.elicited.results import Elicitation
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
-from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
@@ -109,9 +108,7 @@ class RunCondition:
         """Return the outcomes of some prompts under named edits, by the run's rows."""
         loaded = self.loaded
         with loaded.reporter.task(task, len(rows) * len(named)) as advance:
-            done = loaded.completer.complete_each(rows.tolist(), [Setting(each) for each in named.values()], advance)
-        by_name = zip(named, done, strict=True)
-        own = {name: Outcomes.completed(rows, each, loaded.prompts) for name, each in by_name}
+            own = loaded.completer.outcomes(rows, named, advance)
         return {(self.name, name): replace(of, rows=self.places[of.rows]) for name, of in own.items()}
 
 

@@ -19,7 +19,6 @@ from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
-from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import PLAIN, Key, Outcomes
@@ -145,13 +144,9 @@ def _outcomes(loaded: LoadedRun, ways: Mapping[str, Sequence[TriggerEraser]]) ->
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
     judged = np.array([action is not None for action in loaded.behaviour.actions])
     asked = choose_requests(corpus, asked[judged[asked]], loaded.config.seed)
-    settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways.values()]
-    with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
-        completed = loaded.completer.complete_each(asked.tolist(), settings, advance)
-    return {
-        (PLAIN, ERASED[way]): Outcomes.completed(asked, completions, loaded.prompts)
-        for way, completions in zip(ways, completed, strict=True)
-    }
+    edits = {(PLAIN, ERASED[way]): [each.edit(loaded.store.site) for each in erasers] for way, erasers in ways.items()}
+    with loaded.reporter.task("answering with the trigger erased", len(edits) * len(asked)) as advance:
+        return loaded.completer.outcomes(asked, edits, advance)
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:
