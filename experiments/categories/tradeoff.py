@@ -27,6 +27,7 @@ from experiments.run.outcomes import Key, Outcomes, joined
 from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
 from probes.direction import Direction, Locus, Subspace, vector_digest
+from probes.statistics.metrics import d_prime
 from probes.statistics.seeds import named_rng
 from steering.ablation import adding, setting
 from steering.interventions import place
@@ -156,7 +157,8 @@ def fit_trajectories(
         for name, samples in inside.items():
             over, answered = X[samples.rows[samples.declined]], X[samples.rows[~samples.declined]]
             shift[name][layer] = answered.mean(axis=0, dtype=np.float64) - over.mean(axis=0, dtype=np.float64)
-            parted[layer] += _separation(answered, over, shift[name][layer]) / len(inside)
+            along = X[samples.rows].astype(np.float64) @ shift[name][layer]
+            parted[layer] += d_prime(~samples.declined, along) / len(inside)
     chosen = tuple(sorted(sorted(layers, key=lambda layer: -parted[layer])[:N_LAYERS]))
     if not chosen:
         return None
@@ -178,10 +180,3 @@ def _recognised(
     likeliest, most = model.classes_[is_task][of_tasks.argmax(axis=1)], of_tasks.max(axis=1)
     task = [str(name) if sure else OTHER for name, sure in zip(likeliest, most >= CONFIDENT, strict=True)]
     return dict(zip(tested.tolist(), task, strict=True)), dict(zip(tested.tolist(), most.tolist(), strict=True))
-
-
-def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:
-    """Return the distance of two means along their difference, in standard deviations within the classes."""
-    along_a, along_b = a.astype(np.float64) @ shift, b.astype(np.float64) @ shift
-    spread = np.sqrt((along_a.var() + along_b.var()) / 2)
-    return float((along_a.mean() - along_b.mean()) / spread) if spread > 0 else 0.0
