@@ -45,10 +45,6 @@ class TriggerEraser:
     layer: int
     eraser: Eraser
 
-    def __call__(self, X: Float[np.ndarray, "n_samples d_model"]) -> Float[np.ndarray, "n_samples d_model"]:
-        """Return the rows with the trigger label erased."""
-        return self.eraser(X)
-
     def edit(self, where: str) -> Edit:
         """Return the eraser as an edit of a model, from the last prompt token on."""
         arrays = self.eraser.theta[0], self.eraser.covector[0], self.eraser.mean
@@ -155,9 +151,9 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
     fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*parts))).rows for parts in PARTS_BY_USE.values())
     if len(fit) == 0 or not enough(int(y[test].sum()), int((~y[test]).sum())):
         return {}
-    X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
+    X, erase = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64), eraser.eraser
 
     def auroc(a: np.ndarray, b: np.ndarray) -> Estimate:
         return discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc
 
-    return {"before": auroc(X[fit], X[test]), "after": auroc(eraser(X[fit]), eraser(X[test]))}
+    return {"before": auroc(X[fit], X[test]), "after": auroc(erase(X[fit]), erase(X[test]))}
