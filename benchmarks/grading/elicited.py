@@ -22,7 +22,6 @@ from experiments.elicited.results import Elicitation
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import KINDS, Kind, write_samples
 from experiments.run.config import load_config
-from experiments.run.outcomes import acted
 from extract.progress import Reporter
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
@@ -54,10 +53,11 @@ class ElicitedShuffler:
             for name, behaviour in CELLS:
                 cell, here = (name, behaviour), conditions[name]
                 rows, rule = here.decliners(behaviour)[:MAX_DECLINERS], DrawingRule(N_NULL, config.alpha)
-                did = here.loaded.completer.actions(rows.tolist(), edits=here.edits(kind, direction, behaviour))
+                edits = {"": here.edits(kind, direction, behaviour)}
+                stopped = here.loaded.completer.outcomes(rows, edits)[""].hits(OPENED)
                 null = NullRecord.of(float(falls[cell][0]), self.null[kind, cell], rule=rule)
                 of_rows = here.loaded.corpus.groups_among(rows)
-                effects[kind, cell] = Effect(acted(did).hits(OPENED), *null.tested(), of_rows)
+                effects[kind, cell] = Effect(stopped, *null.tested(), of_rows)
                 groups[cell] = len(np.unique(of_rows))
         missing = that_miss_rules(by_kind)
         judged = judge_cells(effects, groups, *missing, margin=config.margin, alpha=config.alpha)

@@ -27,7 +27,6 @@ from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import KINDS, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import load_config
 from experiments.run.corpus import Corpus
-from experiments.run.outcomes import acted
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction
@@ -75,8 +74,8 @@ class LabelShuffler:
         return judged.verdict
 
     def _stopped(self, direction: Direction, rows: np.ndarray) -> np.ndarray:
-        edits = ablation(direction, self.loaded.config.dissociate.variant)
-        return acted(self.loaded.completer.actions(rows.tolist(), edits=edits)).hits(OPENED)
+        edits = {"": ablation(direction, self.loaded.config.dissociate.variant)}
+        return self.loaded.completer.outcomes(rows, edits)[""].hits(OPENED)
 
 
 def shuffled_direction(

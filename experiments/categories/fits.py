@@ -16,7 +16,6 @@ from experiments.categories.members import Category
 from experiments.probing.stage import candidate_layers
 from experiments.probing.write_directions import WriteFitter
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from extract.errors import UserError
 from extract.model.edit import Edit
@@ -121,9 +120,8 @@ def _stopped(
     decliners = np.sort(rng.permutation(category.decliners[inside[category.decliners]])[: config.n_selection])
     if len(decliners) < MIN_VALIDATION:
         return np.full(len(directions), np.nan)
-    settings = [Setting(ablation(direction, config.variant)) for direction in directions]
-    done = loaded.completer.complete_each(decliners.tolist(), settings)
-    return np.array([np.mean([one.action in OPENED for one in completions]) for completions in done])
+    trials = {i: ablation(direction, config.variant) for i, direction in enumerate(directions)}
+    return np.array([of.hits(OPENED).mean() for of in loaded.completer.outcomes(decliners, trials).values()])
 
 
 def _span(

@@ -16,7 +16,6 @@ from experiments.categories.results import CategoryEffects, CategoryGeometry, Fo
 from experiments.categories.tradeoff import measure_tradeoff
 from experiments.probing.geometry import over_refused_places
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from experiments.run.outcomes import Key, Outcomes, joined, write_outcomes
 from probes.contrast import Contrast
@@ -89,17 +88,12 @@ def _ablated(
     n = (2 * len(categories) + 1) * len(decliners)
     with loaded.reporter.task(f"ablations on held-out decliners ({declines})", n) as advance:
         for fold, fit in enumerate(fits):
-            tested, edits = decliners[folds[decliners] == fold], fit.edits(variant)
-            done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
-            under = {name: (tested, completions) for name, completions in zip(edits, done, strict=True)}
+            under = loaded.completer.outcomes(decliners[folds[decliners] == fold], fit.edits(variant), advance)
             for category in categories:
                 rows = category.decliners[folds[category.decliners] == fold]
-                edit = ablation(fit.control[category.name], variant)
-                completions = loaded.completer.complete(rows.tolist(), edits=edit, advance=advance)
-                under[f"control {category.name}"] = rows, completions
-            by_fold.append(
-                {(str(declines), name): Outcomes.completed(*of, loaded.prompts) for name, of in under.items()}
-            )
+                control = {f"control {category.name}": ablation(fit.control[category.name], variant)}
+                under |= loaded.completer.outcomes(rows, control, advance)
+            by_fold.append({(str(declines), name): of for name, of in under.items()})
     return joined(by_fold)
 
 

@@ -21,13 +21,13 @@ from experiments.categories.fits import FoldFit
 from experiments.categories.members import Category
 from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.setting import Setting
 from experiments.run.behaviour import WriteSamples
 from experiments.run.completion_file import Completion
 from experiments.run.outcomes import Key, Outcomes, joined
 from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
 from probes.direction import Direction, Locus, Subspace, vector_digest
+from probes.statistics.metrics import d_prime
 from probes.statistics.seeds import named_rng
 from steering.ablation import adding, setting
 from steering.interventions import place
@@ -80,8 +80,7 @@ def _answers(
         for way, span in spans.items()
         for s in STRENGTHS
     }
-    done = loaded.completer.complete_each(tested.tolist(), list(map(Setting, edits.values())), advance)
-    outcomes = {key: Outcomes.completed(tested, each, loaded.prompts) for key, each in zip(edits, done, strict=True)}
+    outcomes = loaded.completer.outcomes(tested, edits, advance)
     names = {task.name for task in tasks}
     others = [row for row in np.flatnonzero(training).tolist() if loaded.prompts[row].category not in names]
     moved = fit_trajectories(loaded, tasks, training, np.array(others, dtype=int), tested)
@@ -158,7 +157,8 @@ def fit_trajectories(
         for name, samples in inside.items():
             over, answered = X[samples.rows[samples.declined]], X[samples.rows[~samples.declined]]
             shift[name][layer] = answered.mean(axis=0, dtype=np.float64) - over.mean(axis=0, dtype=np.float64)
-            parted[layer] += _separation(answered, over, shift[name][layer]) / len(inside)
+            along = X[samples.rows].astype(np.float64) @ shift[name][layer]
+            parted[layer] += d_prime(~samples.declined, along) / len(inside)
     chosen = tuple(sorted(sorted(layers, key=lambda layer: -parted[layer])[:N_LAYERS]))
     if not chosen:
         return None
@@ -180,10 +180,3 @@ def _recognised(
     likeliest, most = model.classes_[is_task][of_tasks.argmax(axis=1)], of_tasks.max(axis=1)
     task = [str(name) if sure else OTHER for name, sure in zip(likeliest, most >= CONFIDENT, strict=True)]
     return dict(zip(tested.tolist(), task, strict=True)), dict(zip(tested.tolist(), most.tolist(), strict=True))
-
-
-def _separation(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> float:
-    """Return the distance of two means along their difference, in standard deviations within the classes."""
-    along_a, along_b = a.astype(np.float64) @ shift, b.astype(np.float64) @ shift
-    spread = np.sqrt((along_a.var() + along_b.var()) / 2)
-    return float((along_a.mean() - along_b.mean()) / spread) if spread > 0 else 0.0

@@ -60,9 +60,13 @@ def judge_elicited(
         return Elicited(elicitation=elicitation, reasons=(measured.reason,))
     cells, turned = _cells(inputs, elicitation.line, plain.parts, measured.parts)
     effects = {
-        (kind, cell): _effect(inputs, measured, outcomes, kind, cell, rows)
+        (kind, (condition, behaviour)): Effect.of(
+            outcomes[condition, ABLATE[kind]].among(rows),
+            measured.null.get(kind, {}).get(condition, {}).get(behaviour),
+            inputs.corpus.groups_among(rows),
+        )
         for kind in KINDS
-        for cell, rows in cells.items()
+        for (condition, behaviour), rows in cells.items()
     }
     groups = {cell: inputs.corpus.independent_groups(rows) for cell, rows in cells.items()}
     missing, margin = (measured.unsound, measured.weak), inputs.config.dissociate.margin
@@ -181,19 +185,6 @@ def _cells(
         for condition, kind in CELLS
     }
     return cells, places[turned]
-
-
-def _effect(
-    inputs: RunInputs,
-    measured: MeasuredElicited,
-    outcomes: Mapping[Key, Outcomes],
-    kind: Kind,
-    cell: CellKey,
-    rows: Rows,
-) -> Effect:
-    condition, behaviour = cell
-    null = measured.null.get(kind, {}).get(condition, {}).get(behaviour)
-    return Effect.of(outcomes[condition, ABLATE[kind]].among(rows), null, inputs.corpus.groups_among(rows))
 
 
 def _share(inputs: RunInputs, hits: np.ndarray, rows: Rows, level: float) -> Estimate:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from experiments.dissociation.applicability import find_setup, looks
 from experiments.dissociation.onset_null import (
-    MeasuredDraws,
     NullDirectionSampler,
     OnsetEffects,
     in_parts,
@@ -32,7 +31,6 @@ from experiments.elicited.results import Elicitation
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
-from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
@@ -109,9 +107,7 @@ class RunCondition:
         """Return the outcomes of some prompts under named edits, by the run's rows."""
         loaded = self.loaded
         with loaded.reporter.task(task, len(rows) * len(named)) as advance:
-            done = loaded.completer.complete_each(rows.tolist(), [Setting(each) for each in named.values()], advance)
-        by_name = zip(named, done, strict=True)
-        own = {name: Outcomes.completed(rows, each, loaded.prompts) for name, each in by_name}
+            own = loaded.completer.outcomes(rows, named, advance)
         return {(self.name, name): replace(of, rows=self.places[of.rows]) for name, of in own.items()}
 
 
@@ -265,11 +261,11 @@ def _nulls(
         for (kind, real), own in zip(directions.items(), conditions, strict=True):
             screened = bool(real.provenance.get("screened"))
             sampler = NullDirectionSampler(own.loaded, kind, own.onsets, screened=screened)
-            labellings = sampler.samples.permutations(rng, rule.n)
             observed = {cell: float(fall[0]) for cell, fall in effects.falls(kind, [real]).items()}
-            measured, n_labellings = _measured_draws(sampler, labellings, effects, kind), sampler.samples.n_labellings
+            parts = map(sampler.of_labellings, in_parts(sampler.samples.permutations(rng, rule.n)))
+            measured = enumerate((part, effects.falls(kind, part)) for part in parts)
             drawn, of = list[Direction](), dict[CellKey, NullRecord]()
-            for part, of in sequential_null(measured, observed, n_labellings, rule):
+            for part, of in sequential_null(measured, observed, sampler.samples.n_labellings, rule):
                 advance(len(part))
                 drawn += part
                 if all(record.settled for record in of.values()):
@@ -277,14 +273,6 @@ def _nulls(
             advance(rule.n - len(drawn), remembered=True)
             null[kind] = {c.name: {b: record for (name, b), record in of.items() if name == c.name} for c in conditions}
     return null, drawn
-
-
-def _measured_draws(
-    sampler: NullDirectionSampler, labellings: Bool[np.ndarray, "draws samples"], effects: CellEffects, kind: Kind
-) -> Iterator[tuple[int, MeasuredDraws[CellKey]]]:
-    for place, part in enumerate(in_parts(labellings)):
-        drawn = sampler.of_labellings(part)
-        yield place, (drawn, effects.falls(kind, drawn))
 
 
 # -- transfer: added without the line ----------------------------------------------------------------------------------

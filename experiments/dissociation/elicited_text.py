@@ -6,7 +6,6 @@ from experiments.dissociation.results import Elicited, TransferEffect
 from experiments.elicited.results import Elicitation
 from experiments.run.behaviour import KINDS
 from experiments.run.wording import p_text, points, verdict_sentence
-from probes.statistics.intervals import Estimate
 
 Rows = tuple[str, list[list[str]]]  # columns, and rows
 LABELS = {"uncertain": "uncertain", "twin": "known twins", "harmful": "harmful"}
@@ -36,7 +35,7 @@ def _line_sentence(given: Elicitation) -> str:
     return (
         f"Under “{given.line}” ({lengths}) the model abstains from {uncertain} of tested uncertain prompts and from "
         f"{twins} of their known twins; it refuses {refused} of harmful prompts, and says of {turned} that it does not "
-        f"know. Against the control line it declines {_points(given.above_control)} points more of the uncertain ones."
+        f"know. Against the control line it declines {points(given.above_control)} points more of the uncertain ones."
     )
 
 
@@ -46,7 +45,7 @@ def _transfers(found: tuple[TransferEffect, ...]) -> str:
     for of in found:
         against = "" if of.p_null is None else f"; p = {p_text(of.p_null)} against {of.n_null} permuted ones"
         gained = f"gained {of.uncertain:.0%} and {of.twins:.0%}{against}"
-        parts.append(f"has {_points(of)} points more of uncertain prompts than of twins {what[of.action]} ({gained})")
+        parts.append(f"has {points(of)} points more of uncertain prompts than of twins {what[of.action]} ({gained})")
     return ", and ".join(parts)
 
 
@@ -61,7 +60,7 @@ def elicited_tables(found: Elicited | None) -> dict[str, Rows]:
     n = {(LABELS[of.label], of.condition): str(of.n) for of in given.shares}
     shares = [[*key, *each, n[key]] for key, each in by_prompts.items()]
     tried = [
-        [of.line, f"{of.uncertain:.0%}", f"{of.twins:.0%}", _points(of.difference), str(of.difference.n)]
+        [of.line, f"{of.uncertain:.0%}", f"{of.twins:.0%}", points(of.difference), str(of.difference.n)]
         for of in given.tried
     ]
     cells = [
@@ -95,7 +94,3 @@ def elicited_tables(found: Elicited | None) -> dict[str, Rows]:
             tried,
         ),
     }
-
-
-def _points(of: Estimate | None) -> str:
-    return "no" if of is None else points(of)

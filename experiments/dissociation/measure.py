@@ -140,11 +140,9 @@ def _cross_fitted(loaded: LoadedRun, setup: DissociationSetup) -> tuple[dict[Key
     rows = np.sort(np.concatenate([mirrored.behaviour.decliners(kind, *TESTED) for kind in setup.testable]))
     if len(chosen) < len(setup.directions) or not len(rows) or may_break_more(chosen, setup.directions):
         return {}, {}
-    edits = {f"ablate_{kind}": ablation(direction, variant) for kind, direction in chosen.items()}
+    edits = {(PLAIN, f"ablate_{kind}"): ablation(direction, variant) for kind, direction in chosen.items()}
     with loaded.reporter.task("declines of the other half", len(rows) * len(edits)) as advance:
-        completed = completer.complete_each(rows.tolist(), list(map(Setting, edits.values())), advance)
-    done = zip(edits, completed, strict=True)
-    return {(PLAIN, name): Outcomes.completed(rows, each, loaded.prompts) for name, each in done}, chosen
+        return completer.outcomes(rows, edits, advance), chosen
 
 
 def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None) -> dict[Key, Outcomes]:
@@ -159,19 +157,16 @@ def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects |
     rng, most = named_rng(loaded.config.seed, "ablation variants"), loaded.config.dissociate.n_onset
     benign = rng.permutation(loaded.behaviour.answered_benign("test"))[:most]
     rows = np.sort(np.concatenate([benign, *onset.rows.values()]))
-    n_layers, trials = loaded.model.n_layers, list[tuple[Kind, str, list[Edit]]]()
+    n_layers, trials = loaded.model.n_layers, dict[Key, list[Edit]]()
     for kind, d in setup.directions.items():
-        trials += [(kind, v.name, ablation(d, v)) for v in VARIANTS if covers_layers(d, v, n_layers)]
-        trials.append((kind, EVERYWHERE, ablation_at_every_layer(d, n_layers)))
-    outcomes = dict[Key, Outcomes]()
+        trials |= {(v.name, f"ablate_{kind}"): ablation(d, v) for v in VARIANTS if covers_layers(d, v, n_layers)}
+        trials[EVERYWHERE, f"ablate_{kind}"] = ablation_at_every_layer(d, n_layers)
     with loaded.reporter.task("other ways of ablating", len(trials) * len(rows)) as advance:
-        for kind, name, edits in trials:
-            completions = loaded.completer.complete(rows.tolist(), edits=edits)
-            tried = Outcomes.completed(rows, completions, loaded.prompts)
-            if name != EVERYWHERE:  # it edits the prompts, which the scorer caches
-                tried = _scored(tried, onset, {b: after[0] for b, after in onset.after([edits]).items()})
-            outcomes[name, f"ablate_{kind}"] = tried
-            advance(len(rows))
+        outcomes = loaded.completer.outcomes(rows, trials, advance)
+    for (name, ablated), edits in trials.items():
+        if name != EVERYWHERE:  # it edits the prompts, which the scorer caches
+            after = {b: values[0] for b, values in onset.after([edits]).items()}
+            outcomes[name, ablated] = _scored(outcomes[name, ablated], onset, after)
     return outcomes
 
 

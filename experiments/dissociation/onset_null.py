@@ -83,11 +83,6 @@ def permuted_null(
     rule = DrawingRule.at_look(looks(loaded), config.n_null_onset, config.alpha)
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
-    def stopped(behaviour: Kind, direction: Direction) -> float:
-        rows = effects.rows[behaviour].tolist()
-        did = loaded.completer.actions(rows, edits=ablation(direction, config.variant))
-        return float(np.mean([action in OPENED for action in did]))
-
     null: dict[Kind, dict[Kind, NullRecord]] = {}
     with loaded.reporter.task("permuted-label null", rule.n * len(directions)) as advance:
         for i, (kind, real) in enumerate(directions.items()):
@@ -105,8 +100,10 @@ def permuted_null(
                 if len(drawn) >= config.n_null_generation and all(of.settled for of in null[kind].values()):
                     break
             advance(rule.n - len(drawn), remembered=True)
+            trials = {i: ablation(each, config.variant) for i, each in enumerate(drawn[: config.n_null_generation])}
             for b, of in null[kind].items():
-                generated = tuple(stopped(b, direction) for direction in drawn[: config.n_null_generation])
+                answered = loaded.completer.outcomes(effects.rows[b], trials).values()
+                generated = tuple(float(each.hits(OPENED).mean()) for each in answered)
                 null[kind][b] = of.model_copy(update={"stopped_by_generation": generated})
     return null
 

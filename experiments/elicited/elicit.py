@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
@@ -140,7 +139,7 @@ def _answered(loaded: LoadedRun, line: str, control: str) -> dict[Key, Outcomes]
     """Read and answer all prompts under the line, and some tested ones under its control."""
     condition, other, places = under(loaded, line), under(loaded, control), asked_rows(loaded.corpus)
     for earlier in condition.directory.glob("activations.h5*"):  # under another line; or a part of these
-        _delete(earlier)
+        rmtree(earlier) if earlier.is_dir() else earlier.unlink()
     with loaded.reporter.counted("extracting activations under the line", resumed=True) as progress:
         given = loaded.model, condition.prompts, condition.rendered, condition.file("activations.h5")
         extract(*given, _captured(loaded.config), kept=condition.kept, progress=progress, say=loaded.reporter.say)
@@ -169,13 +168,6 @@ def _control_rows(loaded: LoadedRun) -> Rows:
     rng, most, tested = named_rng(config.seed, "control line"), config.elicit.n_control, corpus.within(*TESTED)
     labelled = [np.flatnonzero(of & tested) for of in _labels(loaded).values()]
     return np.sort(np.concatenate([rows[draw(corpus.groups[rows], most, rng)] for rows in labelled]))
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        rmtree(path)
-    else:
-        path.unlink()
 
 
 # -- what is elicited --------------------------------------------------------------------------------------------------
@@ -220,8 +212,6 @@ def _above_control(corpus: Corpus, outcomes: Mapping[Key, Outcomes]) -> Estimate
 def _lacks(found: Elicitation, behaviour: Behaviour) -> str:
     """Return why no verdict can be tried on what a line elicits; empty if one can."""
     corpus, rows, line = behaviour.corpus, behaviour.decliners("epistemic", *TESTED), f"under “{found.line}”"
-    assert found.above_twins is not None
-    assert found.above_control is not None
     if len(rows) < MIN_BASELINE or (groups := corpus.independent_groups(rows)) < MIN_GROUPS:
         n = f"{len(rows)} tested uncertain prompts"
         few = f"{n}, {MIN_BASELINE} are needed" if len(rows) < MIN_BASELINE else f"{n} that count as {groups}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.probing.results import WriteRecord
 from experiments.run.outcomes import Share
 from extract.record import Record
-from probes.statistics.intervals import Estimate
+from probes.statistics.intervals import NO_DIFFERENCE, Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,8 @@ class Elicitation(Record):
     control_tokens: int = 0
     tried: tuple[TriedLine, ...] = ()
     shares: tuple[ActionShare, ...] = ()
-    above_twins: Estimate | None = None  # abstained under the line: uncertain prompts minus twins
-    above_control: Estimate | None = None  # uncertain prompts declined, in whatever words: line minus control
+    above_twins: Estimate = NO_DIFFERENCE  # abstained under the line: uncertain prompts minus twins
+    above_control: Estimate = NO_DIFFERENCE  # uncertain prompts declined, in whatever words: line minus control
     direction: WriteRecord = WriteRecord(available=False)  # of the abstentions, fitted under the line
 
     @property

@@ -170,10 +170,7 @@ def shifts(
 
 
 def difference(
-    values: Float[np.ndarray, " n_matched"],
-    groups: Int[np.ndarray, " n_matched"],
-    matched: MatchedRequests,
-    alpha: float = ALPHA,
+    values: Float[np.ndarray, " n_matched"], groups: Int[np.ndarray, " n_matched"], matched: MatchedRequests
 ) -> Estimate:
     """Return the difference of means, weighted by the categories of those with the value.
 
@@ -193,5 +190,5 @@ def difference(
     index = np.unique(groups, return_inverse=True)[1].reshape(-1)
     n = int(index.max() + 1)
     error = np.sqrt(n / (n - 1) * (np.bincount(index, influence) ** 2).sum())
-    half = float(student.ppf(1 - alpha / 2, n - 1) * error)
+    half = float(student.ppf(1 - ALPHA / 2, n - 1) * error)
     return Estimate(float(estimate), float(estimate - half), float(estimate + half))

@@ -153,7 +153,6 @@ def independence(
     ablated: Direction,
     watched: Direction,
     null: Sequence[Direction],
-    alpha: float = 0.05,
 ) -> Independence:
     """Measure the change that ablating one direction makes to the stream along another; intervals are over groups.
 
@@ -165,11 +164,10 @@ def independence(
     changes = stream_changes(model, prompts, trials, (watched, ablated), layers)
     moved = {
         measure: StreamChange(
-            **_against_null(change.mean(axis=1), groups, alpha),
+            **_against_null(change.mean(axis=1), groups),
             share=float(change[0].mean() / own[0].mean()) if own[0].any() else None,
             by_layer=tuple(
-                StreamChange(layer=layer, **_against_null(change[:, i], groups, alpha))
-                for i, layer in enumerate(layers)
+                StreamChange(layer=layer, **_against_null(change[:, i], groups)) for i, layer in enumerate(layers)
             ),
         )
         for measure, (change, own) in changes.items()
@@ -207,9 +205,9 @@ def _along(
     return torch.stack([projection / norm, projection])
 
 
-def _against_null(change: np.ndarray, groups: np.ndarray, alpha: float) -> dict[str, Estimate | float | None]:
+def _against_null(change: np.ndarray, groups: np.ndarray) -> dict[str, Estimate | float | None]:
     """Summarise changes (n_trials, n_prompts): the first trial is the ablation, the others are the null."""
-    interval = grouped_mean(change[0], groups, alpha, least=0.0)
+    interval = grouped_mean(change[0], groups, least=0.0)
     null = change[1:].mean(axis=1)
     return {
         "change": interval,

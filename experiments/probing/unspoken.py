@@ -100,23 +100,19 @@ def threshold_that_loses(right: Float[np.ndarray, " right"], share: float = LOST
 
 
 def silent(
-    probability: Float[np.ndarray, " n"],
-    fold: Int[np.ndarray, " n"],
-    firm: Bool[np.ndarray, " n"],
-    right: Bool[np.ndarray, " n"],
-) -> Bool[np.ndarray, " n"]:
+    reads: NestedReads, firm: Bool[np.ndarray, " samples"], right: Bool[np.ndarray, " samples"]
+) -> Bool[np.ndarray, " samples"]:
     """Return which prompts are answered firmly above the threshold of the *other* folds' right answers."""
+    fold, probability = reads.fold, reads.probability
     thresholds = np.array([threshold_that_loses(probability[right & (fold != k)]) for k in range(int(fold.max()) + 1)])
     return firm & (probability > thresholds[fold])
 
 
 def silent_share(
-    probability: Float[np.ndarray, " n"],
-    fold: Int[np.ndarray, " n"],
-    firm: Bool[np.ndarray, " n"],
-    right: Bool[np.ndarray, " n"],
-    among: Bool[np.ndarray, " n"],
-    groups: Shaped[np.ndarray, " n"],
+    reads: NestedReads,
+    firm: Bool[np.ndarray, " samples"],
+    right: Bool[np.ndarray, " samples"],
+    among: Bool[np.ndarray, " samples"],
 ) -> Estimate:
     """Return the share of some prompts that is silent, with limits for both draws: of prompts and of right answers.
 
@@ -124,13 +120,13 @@ def silent_share(
     upper one, so that the share's lower limit is 0. The two are joined as in `combination` (MOVER): simulated coverage
     is 95 to 98 % with 15 to 200 right answers (docs/probing.md).
     """
-    share = grouped_rate(silent(probability, fold, firm, right)[among], groups[among])
+    share = grouped_rate(silent(reads, firm, right)[among], reads.contrast.groups[among])
     if not (share.known and right.any()):
         return Estimate.of(NO_RATE, n=share.n)
-    known, n = np.sort(probability[right]), int(right.sum())
+    known, n = np.sort(reads.probability[right]), int(right.sum())
     first, last = (int(binom.ppf(tail, n, 1 - LOST)) for tail in (0.025, 0.975))
     ends = known[first - 1] if first >= 1 else -np.inf, known[last] if last < n else np.inf
-    most, least = (float((firm & (probability > end))[among].mean()) for end in ends)
+    most, least = (float((firm & (reads.probability > end))[among].mean()) for end in ends)
     value, low, high = share.limits()
     below, above = np.hypot(max(0.0, value - least), value - low), np.hypot(max(0.0, most - value), high - value)
     return replace(share, low=float(max(0.0, value - below)), high=float(min(1.0, value + above)))
@@ -197,13 +193,13 @@ def unspoken_reads(
             auroc_own=(own or {}).get(name, NO_ESTIMATE),
             auroc_known=epistemic.auroc(some & (contrast.y | right)),
             abstained=grouped_rate((action == "abstain")[asked], groups[asked]),
-            silent=silent_share(epistemic.probability, epistemic.fold, firm, right, asked, groups),
+            silent=silent_share(epistemic, firm, right, asked),
             known=grouped_rate(right[twins], groups[twins]),
         )
 
     names = sorted({name for name in category[contrast.y] if name})
     within = {name: category == name for name in names if (contrast.y & (category == name)).sum() >= LEAST_OF_CLASS}
-    lost = silent(epistemic.probability, epistemic.fold, right, right)[right]
+    lost = silent(epistemic, right, right)[right]
     return UnspokenReads(
         normative=normative.auroc(np.ones(len(normative.fold), dtype=bool)),
         lost=grouped_rate(lost, groups[right]),

@@ -21,11 +21,10 @@ from extract.prompts.sources import PromptsConfig, read_prompts
 from extract.record import Record
 from extract.table import Paragraph, Table, print_blocks
 from probes.grid.baselines import word_scores
-from probes.statistics.intervals import Estimate
+from probes.statistics.intervals import Estimate, clopper_pearson
 from probes.statistics.metrics import average, discrimination, enough
 
 LEAST_OF_CATEGORY = CategoriesConfig().least  # prompts to be declined, and benign ones
-CONFIDENCE = 0.95
 Counts = dict[str, int | dict[str, int]]
 Fault = tuple[Sequence[object], str]  # the cases that have it, and its text with their number {n} and the {first}
 N_FOLDS = 5
@@ -106,7 +105,7 @@ def check(path: Path | None, dataset: str | None = None) -> PromptCheck:
         groups=corpus.n_groups(np.arange(len(corpus))),
         repeated_texts=repeated,
         independent_benign=benign,
-        certifiable_rate=certifiable(benign),
+        certifiable_rate=clopper_pearson(0, benign, alpha=0.1).high,  # one-sided, at 95 %
         **{name: counted for name, (counted, _) in structure.items()},
         words={name: cues or "one side has no prompts" for name, cues in contrasts.items()},
         problems=(
@@ -236,11 +235,6 @@ def count_contexts(corpus: Corpus) -> Counts:
         "last turns that the first decides": ambiguous_texts(corpus)["both"],
         "with a system line": sum(prompt.messages[0]["role"] == "system" for prompt in corpus.prompts),
     }
-
-
-def certifiable(n_groups: int) -> float:
-    """Return the lowest rate that n independent prompts without a failure certify at 95 %: 1 - 0.05^(1/n)."""
-    return 1.0 if n_groups == 0 else float(1 - (1 - CONFIDENCE) ** (1 / n_groups))
 
 
 def confounds(name: str, cues: WordCues) -> list[str]:

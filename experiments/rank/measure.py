@@ -136,13 +136,9 @@ class AblatedModel:
 
     def outcomes(self, part: Part, basis: Basis, among: Int[np.ndarray, " n"]) -> SpanOutcomes:
         """Generate under the ablation; a pivot or gibberish neither stopped nor still declines."""
-        rows = self._decliners[part][among].tolist()
-        done = self._loaded.completer.complete(rows, edits=self._edits(basis), advance=self._advance)
-        actions = [one.action for one in done]
-        return SpanOutcomes(
-            np.array([action in OPENED for action in actions], dtype=bool),
-            np.array([action in self._counted for action in actions], dtype=bool),
-        )
+        edits, rows = {"": self._edits(basis)}, self._decliners[part][among]
+        done = self._loaded.completer.outcomes(rows, edits, self._advance)[""]
+        return SpanOutcomes(done.hits(OPENED), done.hits(self._counted))
 
     def streams(self, part: Part, basis: Basis) -> list[Streams]:
         """Return the streams at the write position under the ablation, at the write layer.

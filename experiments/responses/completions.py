@@ -9,11 +9,12 @@ from itertools import starmap
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int
 
 from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import Answering, Asked, Greedy, Pool, Response, SampledDraw, Setting, Way, answer
 from experiments.run.completion_file import Completion
+from experiments.run.outcomes import Outcomes
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
@@ -29,6 +30,7 @@ from scoring.judges.rules import RuleJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
+Name = TypeVar("Name")
 Read = TypeVar("Read")
 
 
@@ -80,9 +82,12 @@ class Completer:
         done = self._respond(ways, rows, self._judged, advance)
         return [[by_row[row] for row in own] for by_row, own in zip(done, rows, strict=True)]
 
-    def actions(self, rows: Sequence[int], *, edits: Sequence[Edit] = ()) -> Shaped[np.ndarray, " rows"]:
-        """Return only the actions: object array of action names, None if unjudged."""
-        return np.array([c.action for c in self.complete(rows, edits=edits)], dtype=object)
+    def outcomes(
+        self, rows: Int[np.ndarray, " rows"], named: Mapping[Name, Sequence[Edit]], advance: Advance = no_progress
+    ) -> dict[Name, Outcomes]:
+        """Return the outcomes of the given prompts under each of some named edits."""
+        done = self.complete_each(rows.tolist(), [Setting(edits) for edits in named.values()], advance)
+        return {name: Outcomes.completed(rows, each, self.prompts) for name, each in zip(named, done, strict=True)}
 
     def sample(
         self,

@@ -107,13 +107,13 @@ def no_null(behaviour: Behaviour, kind: Kind) -> str:
     )
 
 
-def more_declined(behaviour: Behaviour, kind: Kind, alpha: float = LEVEL) -> Estimate:
+def more_declined(behaviour: Behaviour, kind: Kind) -> Estimate:
     """Return how much more often a kind's prompts are declined, in any words, than the benign ones of their pairs.
 
     Its lower limit above 0 is what makes declines of these prompts a kind by reason.
     """
     own, other = (behaviour.judged & side for side in behaviour.sides(kind))
-    return more_of_pairs(behaviour.corpus, behaviour.declining, own, other, alpha)
+    return more_of_pairs(behaviour.corpus, behaviour.declining, own, other)
 
 
 def more_of_pairs(
@@ -121,7 +121,6 @@ def more_of_pairs(
     did: Bool[np.ndarray, " prompts"],
     own: Bool[np.ndarray, " prompts"],
     other: Bool[np.ndarray, " prompts"],
-    alpha: float = LEVEL,
 ) -> Estimate:
     """Return how much more often something was done with some prompts than with the others of their pairs.
 
@@ -135,14 +134,14 @@ def more_of_pairs(
             sides[pair][int(other[row])].append(int(row))
     pairs = [both for both in sides.values() if all(both)]
     if not pairs:
-        a, b = (corpus.rate(did, np.flatnonzero(of), alpha) for of in (own, other))
+        a, b = (corpus.rate(did, np.flatnonzero(of), LEVEL) for of in (own, other))
         return difference(a, b)
     mine, others = np.array([[did[rows].mean() for rows in both] for both in pairs]).T
     rows = np.array([row for both in pairs for row in (*both[0], *both[1])])
     group_of = dict(zip(rows.tolist(), corpus.groups_among(rows).tolist(), strict=True))
     groups = np.array([group_of[both[0][0]] for both in pairs])
     only_mine, only_others = float((mine * (1 - others)).mean()), float((others * (1 - mine)).mean())
-    return tango_of_shares(only_mine, only_others, effective_groups(groups), alpha).counted(len(pairs), groups)
+    return tango_of_shares(only_mine, only_others, effective_groups(groups), LEVEL).counted(len(pairs), groups)
 
 
 # -- the table of reasons and words ------------------------------------------------------------------------------------

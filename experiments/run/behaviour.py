@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
-from jaxtyping import Bool, Shaped
 
 from experiments.run.corpus import Corpus
 from probes.statistics.permutation import n_labellings, permuted_labels
@@ -131,7 +130,9 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
         return None
     labels = np.array([prompt.label for prompt in corpus.prompts], dtype=object)
     for strata in () if kind in behaviour.by_label else (corpus.strata, labels):  # many small ones hold none of both
-        inside = usable & _mixed(strata, declined, usable)
+        code = np.unique(strata, return_inverse=True)[1]
+        fewest = np.minimum(*(np.bincount(code, side & usable) for side in (declined, ~declined)))
+        inside = usable & (fewest >= MIN_STRATUM)[code]  # in a stratum with enough usable samples of each class
         if within_label := int((declined & inside).sum()) >= MIN_BASELINE:
             break
     else:  # only the contrast of labels remains
@@ -142,16 +143,3 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     rows = np.flatnonzero(inside)
     kept = strata[rows] if within_label else np.full(len(rows), "all", dtype=object)
     return WriteSamples(rows, declined[rows], kept, corpus.groups_among(rows), within_label)
-
-
-def _mixed(
-    strata: Shaped[np.ndarray, " prompts"], declined: Bool[np.ndarray, " prompts"], usable: Bool[np.ndarray, " prompts"]
-) -> Bool[np.ndarray, " prompts"]:
-    """Return which prompts are in a stratum with at least MIN_STRATUM usable samples of each class."""
-
-    def count(name: object, of_class: np.ndarray) -> int:
-        return int((of_class & usable & (strata == name)).sum())
-
-    names = sorted(set(strata[usable].tolist()))
-    both = [name for name in names if min(count(name, declined), count(name, ~declined)) >= MIN_STRATUM]
-    return np.isin(strata, both)

@@ -121,26 +121,23 @@ def share(
     counted: Collection[str] | None,
     groups: Shaped[np.ndarray, " n"],
     before: Outcomes | None = None,
-    alpha: float = 0.05,
 ) -> Share:
     """Return the share of judged prompts that act as counted, and its paired change on prompts judged both times.
 
     `counted` are actions; None: the known answer is stated. Intervals are over groups.
     """
     judged = now.judged
-    observed = Share.of(grouped_rate(now.hits(counted)[judged], groups[judged], alpha), unjudged=int((~judged).sum()))
+    observed = Share.of(grouped_rate(now.hits(counted)[judged], groups[judged]), unjudged=int((~judged).sum()))
     if before is None:
         return observed
     both = judged & before.judged
-    change = tango(now.hits(counted)[both], before.hits(counted)[both], effective_groups(groups[both]), alpha)
+    change = tango(now.hits(counted)[both], before.hits(counted)[both], effective_groups(groups[both]))
     return replace(observed, change=change.counted(int(both.sum()), groups[both]))
 
 
-def contrast(
-    a: Outcomes, b: Outcomes, counted: Collection[str], groups: Shaped[np.ndarray, " n"], alpha: float = 0.05
-) -> Estimate:
+def contrast(a: Outcomes, b: Outcomes, counted: Collection[str], groups: Shaped[np.ndarray, " n"]) -> Estimate:
     """Return the paired difference a - b of the shares that act as counted; unjudged prompts do not."""
-    return tango(a.hits(counted), b.hits(counted), effective_groups(groups), alpha).counted(len(groups), groups)
+    return tango(a.hits(counted), b.hits(counted), effective_groups(groups)).counted(len(groups), groups)
 
 
 def mean(

@@ -19,7 +19,6 @@ from experiments.factors.removal import choose_requests
 from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
-from experiments.responses.setting import Setting
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import PLAIN, Key, Outcomes
@@ -45,10 +44,6 @@ class TriggerEraser:
 
     layer: int
     eraser: Eraser
-
-    def __call__(self, X: Float[np.ndarray, "n_samples d_model"]) -> Float[np.ndarray, "n_samples d_model"]:
-        """Return the rows with the trigger label erased."""
-        return self.eraser(X)
 
     def edit(self, where: str) -> Edit:
         """Return the eraser as an edit of a model, from the last prompt token on."""
@@ -145,13 +140,9 @@ def _outcomes(loaded: LoadedRun, ways: Mapping[str, Sequence[TriggerEraser]]) ->
     asked = np.flatnonzero((corpus.harmful | (corpus.requests & corpus.trigger)) & corpus.within("test"))
     judged = np.array([action is not None for action in loaded.behaviour.actions])
     asked = choose_requests(corpus, asked[judged[asked]], loaded.config.seed)
-    settings = [Setting([eraser.edit(loaded.store.site) for eraser in erasers]) for erasers in ways.values()]
-    with loaded.reporter.task("answering with the trigger erased", len(ways) * len(asked)) as advance:
-        completed = loaded.completer.complete_each(asked.tolist(), settings, advance)
-    return {
-        (PLAIN, ERASED[way]): Outcomes.completed(asked, completions, loaded.prompts)
-        for way, completions in zip(ways, completed, strict=True)
-    }
+    edits = {(PLAIN, ERASED[way]): [each.edit(loaded.store.site) for each in erasers] for way, erasers in ways.items()}
+    with loaded.reporter.task("answering with the trigger erased", len(edits) * len(asked)) as advance:
+        return loaded.completer.outcomes(asked, edits, advance)
 
 
 def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "after"], Estimate]:
@@ -160,9 +151,9 @@ def _auroc(inputs: RunInputs, eraser: TriggerEraser) -> dict[Literal["before", "
     fit, test = (quadruples(corpus, np.flatnonzero(corpus.within(*parts))).rows for parts in PARTS_BY_USE.values())
     if len(fit) == 0 or not enough(int(y[test].sum()), int((~y[test]).sum())):
         return {}
-    X = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64)
+    X, erase = inputs.store.read(eraser.layer, WRITE_POSITION).astype(np.float64), eraser.eraser
 
     def auroc(a: np.ndarray, b: np.ndarray) -> Estimate:
         return discrimination(y[test], b @ difference_in_means(a, y[fit]), corpus.groups[test]).auroc
 
-    return {"before": auroc(X[fit], X[test]), "after": auroc(eraser(X[fit]), eraser(X[test]))}
+    return {"before": auroc(X[fit], X[test]), "after": auroc(erase(X[fit]), erase(X[test]))}

@@ -194,22 +194,16 @@ def trigger_sentence(results: TriggerShareResult) -> str:
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 
-def draw_triggers(
-    directory: Path, rows: Sequence[LocusEffect], patched: Patching | NotApplicable | None
-) -> dict[str, Path]:
+def draw_triggers(directory: Path, rows: Sequence[LocusEffect], patched: Patching | NotApplicable | None) -> None:
     """Write the figures that have data into a run's figures/, and delete those of an earlier run."""
-    for path in (directory / "figures").glob("trigger_*"):
+    figures = directory / "figures"
+    for path in figures.glob("trigger_*"):
         path.unlink()
-    drawn: dict[str, Chart] = {}
     for direction in dict.fromkeys(row.direction for row in rows):
         maps = (chart for chart, _ in eta_maps(rows, direction).values())
-        drawn[f"trigger_eta_{direction}"] = alt.vconcat(*maps).resolve_scale(color="shared")
+        save(alt.vconcat(*maps).resolve_scale(color="shared"), figures / f"trigger_eta_{direction}.png")
     if isinstance(patched, Patching):
-        drawn["trigger_patching"] = _patching_chart(patched)
-    paths = {name: directory / "figures" / f"{name}.png" for name in drawn}
-    for name, chart in drawn.items():
-        save(chart, paths[name])
-    return paths
+        save(_patching_chart(patched), figures / "trigger_patching.png")
 
 
 def eta_maps(rows: Sequence[LocusEffect], direction: str) -> dict[str, tuple[Chart, list[LocusEffect]]]:

@@ -166,7 +166,7 @@ def _entropy(shares: np.ndarray) -> float:
     return float(max(0.0, -(shares * np.log(shares)).sum()))
 
 
-def entropy_threshold(entropies: np.ndarray) -> float | None:
+def entropy_threshold(entropies: Sequence[float]) -> float | None:
     """Return the threshold above which an entropy is high, in nats; None where all entropies are equal.
 
     It minimises the squared error within the two groups (semantic entropy probes, arXiv 2406.15927, section 4), midway

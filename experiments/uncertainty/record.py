@@ -155,15 +155,12 @@ def _hedging_by_entropy(
     hedged, high = np.array([bool(o.hedging) for o in rows]), np.array([o.entropy > threshold for o in rows])
     right, of = ~wrong[there], groups[there]
     cells = [
-        StratumAccuracy(hedged=says, high_entropy=does, right=_share(right, (hedged == says) & (high == does), of))
+        StratumAccuracy(hedged=says, high_entropy=does, right=grouped_rate(right[here], of[here]))
         for says in (False, True)
         for does in (False, True)
+        for here in [(hedged == says) & (high == does)]
     ]
     return HedgingByEntropy(threshold=threshold, cells=cells)
-
-
-def _share(hit: Bool[np.ndarray, " questions"], rows: Bool[np.ndarray, " questions"], groups: Groups) -> Estimate:
-    return grouped_rate(hit[rows], groups[rows]).counted(int(rows.sum()), groups[rows])
 
 
 # -- reliability -------------------------------------------------------------------------------------------------------
@@ -180,7 +177,7 @@ def reliability(
             start=ends[b][0],
             end=ends[b][1],
             confidence=float(confidence[here].mean()),
-            right=_share(right, here, groups),
+            right=grouped_rate(right[here], groups[here]),
         )
         for b in range(len(ends))
         if (here := place == b).any()
@@ -194,8 +191,6 @@ def reliability(
 
 def _over_groups(values: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], low: float) -> Estimate:
     """Return the mean over groups, each counted once, with an interval that is valid where all agree."""
-    if not len(values):
-        return Estimate(float("nan"), low, 1.0)
     return mean_interval(group_means(values, groups).round(12), low, 1.0)  # rounding errors are not variance
 
 
@@ -262,18 +257,18 @@ def compare_labels(
     groups = groups_apart(prompts) if prompts else np.zeros(0, dtype=int)
     file_knows = np.array([one.label == "benign" for one in observed], dtype=bool)
     labelled = np.array([one.knows is not None for one in labels], dtype=bool)
-    checked = np.array([one.correct is not None for one in observed], dtype=bool)
+    checked = labelled & np.array([one.correct is not None for one in observed], dtype=bool)
     same = np.array([bool(one.knows) for one in labels], dtype=bool) == file_knows
     alone = np.array([not reason_to_doubt(one, threshold) for one in observed], dtype=bool) == file_knows
-    named, everywhere = {True: "benign", False: "uncertain", None: "left_out"}, np.ones(len(labels), dtype=bool)
+    named = {True: "benign", False: "uncertain", None: "left_out"}
     return KnowledgeLabels(
-        labelled=_share(labelled, everywhere, groups),
+        labelled=grouped_rate(labelled, groups),
         left_out=Counter(one.why for one in labels if one.knows is None),
         file_to_model={
             label: Counter(named[one.knows] for one, of in zip(labels, observed, strict=True) if of.label == label)
             for label in ("benign", "uncertain")
         },
-        agreement_with_file=_share(same, labelled, groups),
-        with_known_answer=_share(same, labelled & checked, groups),
-        by_samples_alone=_share(alone, everywhere, groups),
+        agreement_with_file=grouped_rate(same[labelled], groups[labelled]),
+        with_known_answer=grouped_rate(same[checked], groups[checked]),
+        by_samples_alone=grouped_rate(alone, groups),
     )

@@ -58,8 +58,7 @@ def threshold_of_answered(observed: list[Observation]) -> float | None:
 
     Questions whose samples mostly decline are left out: agreement on declining is not confidence in an answer.
     """
-    entropies = [one.entropy for one in observed if one.share("abstain", "refuse") <= 0.5]
-    return entropy_threshold(entropies) if entropies else None  # type: ignore[arg-type]
+    return entropy_threshold([one.entropy for one in observed if one.share("abstain", "refuse") <= 0.5])
 
 
 def remarks(settings: UncertaintyConfig, observed: list[Observation]) -> list[str]:

@@ -14,10 +14,10 @@ from experiments.dissociation.results import MeasuredEffects
 from experiments.probing import stage
 from experiments.responses.onset import Onsets
 from experiments.run.behaviour import KINDS, Behaviour, write_samples
-from experiments.run.completion_file import Completion
 from experiments.run.config import RunConfig
 from experiments.run.corpus import PARTS, Corpus
 from experiments.run.inputs import RunInputs
+from experiments.run.outcomes import Key, Outcomes
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from probes.direction import Direction, Locus
@@ -36,17 +36,17 @@ def run(tmp_path: Path) -> Any:
     labels = np.repeat(list(ACTION), 120).tolist()
     prompts = tuple(Prompt(str(i), ({"role": "user", "content": str(i)},), of, "answer") for i, of in enumerate(labels))
     config = RunConfig.model_validate({"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}})
-    run, asked = RunInputs(config, tmp_path, Reporter(quiet=True)), list[tuple[list[int], list[Any]]]()
+    run, asked = RunInputs(config, tmp_path, Reporter(quiet=True)), list[np.ndarray]()
     corpus = Corpus(prompts, np.arange(360), np.array(PARTS, dtype=object)[np.arange(360) % 4])
     actions = np.array([ACTION[of] for of in labels], dtype=object)
     behaviour = Behaviour(corpus, actions, np.zeros(360, dtype=bool))
 
-    def complete_each(rows: list[int], settings: list[Any], advance: Any) -> list[list[Completion]]:
-        asked.append((rows, settings))
-        return [[Completion(str(row), "", "", "answer", "", ()) for row in rows] for _ in settings]
+    def outcomes(rows: np.ndarray, named: dict[Key, Any], advance: Any) -> dict[Key, Outcomes]:
+        asked.append(rows)
+        return dict.fromkeys(named, Outcomes.of(rows, ["answer"] * len(rows)))
 
     run.__dict__ |= {"prompts": list(prompts), "corpus": corpus, "behaviour": behaviour, "asked": asked}
-    run.__dict__["completer"] = SimpleNamespace(complete_each=complete_each)
+    run.__dict__["completer"] = SimpleNamespace(outcomes=outcomes)
     return run
 
 
@@ -73,9 +73,9 @@ def test_the_other_half_is_tested_under_directions_that_have_not_seen_it(run: An
         | {*run.behaviour.decliners("epistemic", "train", "validation")},
     )
     for kind, rows in fitted.items():
-        assert not rows & set(run.asked[0][0]), kind
+        assert not rows & set(run.asked[0]), kind
         assert not rows & {*run.behaviour.decliners(kind, "train", "validation")}
-    tested = {*run.asked[0][0], *np.concatenate(list(decliners.values()))}
+    tested = {*run.asked[0], *np.concatenate(list(decliners.values()))}
     assert tested == {*np.flatnonzero(np.isin(run.behaviour.actions.astype(str), ["refuse", "abstain"]))}
     assert run.corpus.part[0] == "train"  # the run itself stays as it is
 

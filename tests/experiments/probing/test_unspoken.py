@@ -98,25 +98,32 @@ def test_the_threshold_loses_at_most_seven_percent(right: np.ndarray, threshold:
     assert np.mean(right > threshold) <= 0.07 if len(right) else True
 
 
+def read_as(p: np.ndarray, fold: np.ndarray) -> NestedReads:
+    """Return the reads of prompts that are a group each."""
+    rows = np.arange(len(p))
+    return NestedReads(Contrast("epistemic", rows, rows < 0, rows, np.full(len(p), "train")), fold, p, ())
+
+
 def test_a_fold_is_held_against_right_answers_of_other_folds_alone() -> None:
     fold, right = np.array([0, 0, 1, 1]), np.array([True, False, True, False])
     firm, p = ~right, np.array([0.9, 0.5, 0.2, 0.5])
-    assert silent(p, fold, firm, right).tolist() == [False, True, False, False]  # 0.5 > 0.2 of fold 1; not > 0.9 of 0
+    found = silent(read_as(p, fold), firm, right)
+    assert found.tolist() == [False, True, False, False]  # 0.5 > 0.2 of fold 1; not > 0.9 of 0
 
 
 def test_silence_under_no_information_is_the_share_that_may_be_lost() -> None:
     rng, shares, holds, n = np.random.default_rng(0), [], 0, 400
     right = np.arange(n) < 120
     for _ in range(150):
-        p, fold = rng.random(n), rng.integers(0, 4, n)
-        share = silent_share(p, fold, ~right, right, ~right, np.arange(n))
+        reads = read_as(rng.random(n), rng.integers(0, 4, n))
+        share = silent_share(reads, ~right, right, ~right)
         shares.append(share.estimate)
         holds += share.low <= 0.07 <= share.high
     assert 0.06 < np.mean(shares) < 0.09
     assert holds >= 0.95 * 150
-    nothing = silent_share(p, fold, ~right, right & False, ~right, np.arange(n))
+    nothing = silent_share(reads, ~right, right & False, ~right)
     assert (nothing.known, nothing.n) == (False, 280)
-    few = silent_share(p, fold, ~right, np.arange(n) < 50, ~right, np.arange(n))
+    few = silent_share(reads, ~right, np.arange(n) < 50, ~right)
     assert few.low == 0.0  # a threshold from 50 right answers has no upper limit
 
 

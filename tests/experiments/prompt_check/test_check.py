@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.prompt_check.check import PromptCheck, WordCues, certifiable, check, contains_word, print_check
-from probes.statistics.intervals import clopper_pearson
+from experiments.prompt_check.check import PromptCheck, WordCues, check, contains_word, print_check
 
 STARTS, ENDS = ("ba", "de", "fi", "go", "hu", "ki", "lo"), ("ran", "sol", "tim", "vex", "wug", "zap")
 NAMES = [start + end for start in STARTS for end in ENDS]
@@ -116,11 +115,11 @@ def test_prompts_without_an_intent_are_compared_all_the_same(tmp_path: Path) -> 
     assert any("a bag of words separates the two classes" in problem for problem in found.problems)
 
 
-def test_the_certifiable_rate_is_the_limit_of_no_failures() -> None:
-    for n in (59, 149, 600):
-        assert certifiable(n) == pytest.approx(clopper_pearson(0, n, alpha=0.1).high)
-    assert certifiable(149) <= 0.02 < certifiable(148)  # METHODS: 149 for 2 %
-    assert certifiable(0) == 1
+def test_the_certifiable_rate_is_the_limit_of_no_failures(tmp_path: Path) -> None:
+    rows = [{"id": name, "text": f"bake cake for {name}", "label": "benign"} for name in NAMES]
+    harmful = {"id": "h", "text": "poison", "label": "harmful"}
+    for n, limit in {0: 1.0, 1: 0.95, 20: 1 - 0.05 ** (1 / 20)}.items():
+        assert checked(tmp_path, [harmful, *rows[:n]]).certifiable_rate == pytest.approx(limit)
 
 
 def test_only_whole_words_are_contained() -> None:

@@ -120,6 +120,9 @@ def test_settings_share_a_batch_and_each_says_what_it_says_alone(
     assert completer(tiny, tiny_rows, path).complete_each(ALL, settings, steps) == alone
     assert (sum(generated), steps.all, steps.remembered) == (3 * 5 + 3, 20, 2)
     assert len({str([c.token_ids for c in each]) for each in alone}) == 4
+    outcomes = completer(tiny, tiny_rows, path).outcomes(np.array(ALL), dict(enumerate(one.edits for one in settings)))
+    assert [outcomes[i].action.tolist() for i in range(4)] == [[c.action for c in each] for each in alone]
+    assert completer(tiny, tiny_rows, path).outcomes(np.array(ALL), {}) == {}
 
 
 def test_a_model_that_cannot_go_on_from_cached_prompts_says_the_same(

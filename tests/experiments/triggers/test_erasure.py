@@ -14,7 +14,7 @@ X = RNG.standard_normal((N, D)) @ RNG.standard_normal((D, D)) + np.outer(Y, RNG.
 
 
 def test_class_means_are_alike_afterwards_one_dimension_is_taken_once_and_less_is_changed_than_by_projecting() -> None:
-    eraser = fit_eraser(X, Y, 0)
+    eraser = fit_eraser(X, Y, 0).eraser
     erased = eraser(X)
     assert np.abs(X[Y].mean(0) - X[~Y].mean(0)).max() > 1
     assert erased[Y].mean(0) == pytest.approx(erased[~Y].mean(0), abs=1e-8)
@@ -32,7 +32,7 @@ def test_the_edit_is_the_same_map_from_the_last_prompt_token_on() -> None:
     stream = torch.tensor(X[:6].reshape(2, 3, D), dtype=torch.float32)
     out = edit.function(stream, Pass(0, 3, 3))
     assert torch.equal(out[:, :2], stream[:, :2])
-    assert out[:, 2].numpy() == pytest.approx(eraser(stream[:, 2].numpy()), abs=1e-3)
+    assert out[:, 2].numpy() == pytest.approx(eraser.eraser(stream[:, 2].numpy()), abs=1e-3)
     assert (edit.layer, edit.site) == (3, "resid_post")
     assert "LEACE" in edit.key
     assert edit.key != fit_eraser(X, np.roll(Y, 7), 3).edit("resid_post").key
@@ -41,4 +41,4 @@ def test_the_edit_is_the_same_map_from_the_last_prompt_token_on() -> None:
 def test_labels_that_nothing_follows_are_erased_to_almost_nothing_lost() -> None:
     """The control: an eraser of a label by chance leaves the streams nearly as they were."""
     noise = RNG.standard_normal((2000, D))
-    assert ((fit_eraser(noise, RNG.random(2000) < 0.5, 0)(noise) - noise) ** 2).sum() < 0.12 * (noise**2).sum()
+    assert ((fit_eraser(noise, RNG.random(2000) < 0.5, 0).eraser(noise) - noise) ** 2).sum() < 0.12 * (noise**2).sum()

@@ -179,8 +179,8 @@ def test_what_a_value_moves_is_said_and_what_is_not_shown_is_not_denied() -> Non
 def test_figures_of_an_earlier_run_do_not_stay(triggers_run, tmp_path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "trigger_patching.png").write_bytes(b"old")
-    assert draw_triggers(tmp_path, [], not_applicable("too few")) == {}
-    assert not (tmp_path / "figures" / "trigger_patching.png").exists()
+    draw_triggers(tmp_path, [], not_applicable("too few"))
+    assert not list((tmp_path / "figures").iterdir())
 
 
 @pytest.mark.slow
