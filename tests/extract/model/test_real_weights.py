@@ -48,7 +48,9 @@ def load(smollm2: str) -> Iterator[Load]:
 
 
 @pytest.fixture(
-    scope="module", params=[(a, d) for a in ADAPTERS for d in DTYPES], ids=lambda p: f"{p[0] or 'alone'} {p[1]}"
+    scope="module",
+    params=[(a, d) for a in ADAPTERS for d in DTYPES],
+    ids=lambda p: f"{'adapted' if p[0] else 'alone'} {p[1]}",
 )
 def kind(request: pytest.FixtureRequest) -> tuple[str | None, DType]:
     """Adapter and dtype, of the module, so that the tests of one follow each other and find its models loaded."""
