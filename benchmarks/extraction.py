@@ -41,6 +41,7 @@ from extract.extraction import extract
 from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_model
+from extract.model.loading_options import quiet_libraries
 from extract.prompts.prompt import Prompt
 
 POSITIONS = ("inst_last", "post_1", "post_last", "inst_mean")
@@ -242,6 +243,7 @@ def _memory(quick: bool) -> dict[str, float]:
 
 def _peak(count: int) -> float:
     """Return the peak memory in MB of extracting `count` prompts, beyond the loaded model."""
+    quiet_libraries()
     model = load_model(str(ORGANISM))
     warm = _prompts(64, seed=1)
     with tempfile.TemporaryDirectory() as directory:

@@ -34,7 +34,7 @@ COST_KEYS = ("over_refusal", "missed_harm", "overconfidence")  # of `steer.costs
 COST_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the cost of over_refusal, times the given one
 REFERENCE = (1.0, 1.0, 1.0)
 UNMEASURED = -2  # in `Risk.failed`: the outcome was not generated
-AT_ONCE = 64  # settings that are looked up
+AT_ONCE = 64  # settings looked up at a time, which bounds the memory
 MOST_POINTS = 60  # of a frontier; more add almost no hypervolume
 Columns = dict[str, Float[np.ndarray, " settings"]]  # by the name of a risk, or of a column of surface.parquet
 

@@ -19,7 +19,7 @@ SMALL = ROOT / "tests" / "fixtures" / "small_run" / "config.yaml"
 def run(out: Path, *more: str) -> str:
     prompts = out.with_name("prompts.jsonl")
     prompts.write_text("\n".join(some_prompts(4)))
-    few = ("--set", f"prompts.path={prompts}", "--set", "generate.batch_size=16")  # several batches a worker
+    few = ("--set", f"prompts.path={prompts}", "--set", "generate.batch_size=64")  # several batches a worker
     done = subprocess.run(
         [sys.executable, "-m", "refusal", "run", str(SMALL), "--out", str(out), *few, *more],
         cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
