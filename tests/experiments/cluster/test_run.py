@@ -14,12 +14,13 @@ from tests.support.make_small_run import some_prompts
 
 pytestmark = pytest.mark.slow
 SMALL = ROOT / "tests" / "fixtures" / "small_run" / "config.yaml"
+FEW = "generate.batch_size=64 extract.layers=[3,4] triggers.patched=8 triggers.erased=8 triggers.attributed=8".split()
 
 
 def run(out: Path, *more: str) -> str:
     prompts = out.with_name("prompts.jsonl")
     prompts.write_text("\n".join(some_prompts(4)))
-    few = ("--set", f"prompts.path={prompts}", "--set", "generate.batch_size=64")  # several batches a worker
+    few = [word for each in (f"prompts.path={prompts}", *FEW) for word in ("--set", each)]
     done = subprocess.run(
         [sys.executable, "-m", "refusal", "run", str(SMALL), "--out", str(out), *few, *more],
         cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
