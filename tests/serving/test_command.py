@@ -1,4 +1,4 @@
-"""`refusal serve` as a process: its first line, Ctrl-C, invalid options, and 64 clients for a minute."""
+"""`refusal serve` as a process: its first line, Ctrl-C, invalid options, and 64 clients for half a minute."""
 
 import asyncio
 import importlib.util
@@ -94,7 +94,7 @@ def test_an_invalid_option_is_reported_in_one_line(cli, monkeypatch, tmp_path) -
 
 
 @pytest.mark.slow
-def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(dials_file, reference, dials) -> None:
+def test_64_clients_for_half_a_minute_lose_nothing_and_memory_stays_flat(dials_file, reference, dials) -> None:
     texts = [f"how do i {verb} the engine at home?" for verb in ("fix", "clean", "open", "lift")] + [STRIKE, UNKNOWN]
     thresholds = [(0.0, 0.5), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5)]
     cases = [(text, pair) for text in texts for pair in thresholds]
@@ -120,7 +120,7 @@ def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(dials_file, 
             wrong.extend([] if said == expected[text, pair] else [(text, pair, said)])
 
     async def all_talk(line: str, process: psutil.Process) -> None:
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + 30
         async with openai.AsyncOpenAI(base_url=address(line), api_key="any", timeout=60, max_retries=0) as own:
             talking = asyncio.gather(*(talk(number, own, ends) for number in range(64)))
             while time.monotonic() < ends:
@@ -133,5 +133,5 @@ def test_64_clients_for_a_minute_lose_nothing_and_memory_stays_flat(dials_file, 
         assert process.poll() is None
     assert wrong == []
     assert min(answered) >= 2
-    early, late = sorted(sizes[15:25])[5], sorted(sizes[-10:])[5]  # MiB, after warm-up and at the end
+    early, late = sorted(sizes[8:14])[3], sorted(sizes[-6:])[3]  # MiB, after warm-up and at the end
     assert late - early < 16, sizes
