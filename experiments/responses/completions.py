@@ -19,6 +19,7 @@ from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import way_of
 from extract.model.decoding import SampledResponse
 from extract.model.edit import Edit
 from extract.model.kept_prompts import KeptPrompts
@@ -111,6 +112,10 @@ class Completer:
         """The batch size in prompts; a size that ran out of memory once is not tried again by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
+    @cached_property
+    def _told_to_be_slow(self) -> None:
+        self.say(f"{self.model.architecture} does not go on from prompts that it has read; each pass reads them again")
+
     def _respond(
         self,
         ways: Sequence[Way],
@@ -147,6 +152,8 @@ class Completer:
         asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take, self.kept)
+            if way_of(self.model) == "from the start":
+                _ = self._told_to_be_slow
             return done
         for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
             for which, places, responses in taken:

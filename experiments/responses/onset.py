@@ -190,8 +190,9 @@ class OnsetScorer:
                     shifts = [shift for _, shift in running.values()]
                     slopes = torch.autograd.grad((slope * of_kind).sum(), shifts)
                     for (layer, (stream, _)), gradient in zip(running.items(), slopes, strict=True):
-                        streams[layer].append(stream[:, kept].float())
-                        gradients[layer].append(gradient[:, kept].float())
+                        after = slice(-len(continuation) - 1, None)  # from the last prompt token on
+                        streams[layer].append(stream[:, after][:, kept].float())
+                        gradients[layer].append(gradient[:, after][:, kept].float())
                     running.clear()
         except (RuntimeError, NotImplementedError) as error:
             raise UserError(f"first-order effects cannot be computed ({in_one_line(error)})") from None
