@@ -20,9 +20,10 @@ import torch
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from extract.errors import UserError
+from extract.model.loading import class_for
 from extract.model.weights import cast_fingerprint
 from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.request import FIELD, DialRequest
@@ -227,7 +228,7 @@ def checkpoint_fingerprint(directory: Path) -> str:
     """Return the `cast_fingerprint` of the model that transformers would load; reads only sampled values."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = class_for(config).from_config(config)
     model.tie_weights()
     return cast_fingerprint(_tensors(model, directory))
 

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Site
+from extract.model.loading import class_for
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
@@ -27,6 +28,7 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 DELTA_NET = {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2,
              "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}  # fmt: skip
+MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
 SETTINGS = {
     "gemma2": {"sliding_window": 8},
     "gemma3_text": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
@@ -67,7 +69,24 @@ SETTINGS = {
     "deepseek_v4": {"head_dim": 8, "q_lora_rank": 16, "n_routed_experts": 4, "num_experts_per_tok": 2,
                     "moe_intermediate_size": 32, "o_groups": 2, "o_lora_rank": 8, "index_n_heads": 2,
                     "index_head_dim": 8, "sliding_window": 8, "num_key_value_heads": 1},
+    "gemma3": {"sliding_window": 8},
+    "gemma4": {"sliding_window": 8, "global_head_dim": 8, "vocab_size_per_layer_input": 992,
+               "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 0},
+    "qwen2_5_vl": {"rope_parameters": MROPE},
+    "qwen3_vl": {"rope_parameters": MROPE},
+    "mistral3": {"model_type": "mistral"},
+    "lfm2_vl": {"model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8},
 }  # fmt: skip
+VIEWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+QWEN_VIEWER = {"depth": 1, "num_heads": 2, "out_hidden_size": 32}
+VISION = {  # of models that also take images, which nothing here gives them
+    "gemma3": {"image_size": 28, "patch_size": 14},
+    "gemma4": {"num_key_value_heads": 2, "head_dim": 8},
+    "qwen2_5_vl": QWEN_VIEWER,
+    "qwen3_vl": QWEN_VIEWER | {"deepstack_visual_indexes": []},
+    "mistral3": {"model_type": "pixtral", "image_size": 28, "patch_size": 14},
+    "lfm2_vl": {"model_type": "siglip2_vision_model"},
+}
 Build = Callable[..., ChatModel]
 Scaled = Callable[..., ChatModel]
 TEXTS = (
@@ -181,10 +200,15 @@ def random_weights(name: str, tokenizer: PreTrainedTokenizerBase) -> torch.nn.Mo
     architecture = name.split()[0]
     own = {} if architecture in ("gpt2", "gpt_neox") else {"num_key_value_heads": 2}
     own |= {"head_dim": 8} if architecture.startswith(("gemma", "qwen3")) else {}
-    config = AutoConfig.for_model(
-        architecture, vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-        num_attention_heads=4, max_position_embeddings=256, initializer_range=0.2, pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, **own | SETTINGS.get(name, {}),
-    )  # fmt: skip
+    text = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "max_position_embeddings": 256, "initializer_range": 0.2,
+        "pad_token_id": tokenizer.pad_token_id, "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id, **own | SETTINGS.get(name, {}),
+    }  # fmt: skip
+    wrapper = VISION.get(name)
+    given = text if wrapper is None else {"text_config": text, "vision_config": VIEWER | wrapper}
+    config = AutoConfig.for_model(architecture, **given)
     torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model: torch.nn.Module = class_for(config).from_config(config, dtype=torch.float32)
+    return model

@@ -22,8 +22,10 @@ RECURRENT = (
     "lfm2 lfm2_moe qwen3_next qwen3_5_text qwen3_5_moe_text olmo_hybrid granitemoehybrid bamba jamba nemotron_h "
     "falcon_h1 zamba2 mamba mamba2 falcon_mamba recurrent_gemma zaya"
 )
-QUICK = "llama lfm2 gpt_oss"
-ALL = quick_and_slow(QUICK, " ".join(n for n in f"{ATTENTION} {EXPERTS} {RECURRENT}".split() if n not in QUICK.split()))
+SEEING = "gemma3 gemma4 qwen2_5_vl qwen3_vl mistral3 lfm2_vl"  # which are asked in text
+QUICK = "llama lfm2 gpt_oss mistral3"
+EVERY = f"{ATTENTION} {EXPERTS} {RECURRENT} {SEEING}".split()
+ALL = quick_and_slow(QUICK, " ".join(name for name in EVERY if name not in QUICK.split()))
 SCALES = (1, 3, 6)  # times the initial weights: the larger they are, the more a wrong state changes the output
 MOVED, MORE, NEW_TOKENS = (2, 0, 3), (7, 9, 11), 8
 
