@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
 from typing import TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from jaxtyping import Int
@@ -31,6 +32,7 @@ from scoring.judges.rules import RuleJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
+_TOLD: WeakSet[ChatModel] = WeakSet()  # models of which it was said that they are slow
 Name = TypeVar("Name")
 Read = TypeVar("Read")
 
@@ -112,10 +114,6 @@ class Completer:
         """The batch size in prompts; a size that ran out of memory once is not tried again by later calls."""
         return TokenBudget(self.batch_size, self.say, unit="prompts")
 
-    @cached_property
-    def _told_to_be_slow(self) -> None:
-        self.say(f"{self.model.architecture} does not go on from prompts that it has read; each pass reads them again")
-
     def _respond(
         self,
         ways: Sequence[Way],
@@ -152,8 +150,10 @@ class Completer:
         asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take, self.kept)
-            if way_of(self.model) == "from the start":
-                _ = self._told_to_be_slow
+            if way_of(self.model) == "from the start" and self.model not in _TOLD:
+                _TOLD.add(self.model)
+                name = self.model.architecture
+                self.say(f"{name} does not go on from prompts that it has read; each pass reads them again")
             return done
         for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
             for which, places, responses in taken:

@@ -166,7 +166,7 @@ def run_edited(
         nonlocal n_read
         tokens, state = args[0] if args else kwargs["input_ids"], state_of(kwargs)
         running[:] = [Pass(_start(state, n_read), int(tokens.shape[1]), prompt_length)]
-        if state is not None:
+        if state is not None or kwargs.get("use_cache"):
             n_read = running[0].start + running[0].length
 
     ordered = sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.responses.setting import PromptBatch, Setting
 from extract.errors import UserError
 from extract.model import continuation
 from extract.model.backends import decoder_layers, stream_out
@@ -102,3 +103,25 @@ def test_the_table_says_how_it_goes_on_and_which_backends_serve_it(name: str, sc
     cells = [way_of(model), *(serves(scaled, name, backend) for backend in others)]
     row = " | ".join([f"| `{name}`", *cells]) + " |"
     assert row in (ROOT / "docs" / "own-model.md").read_text().splitlines()
+
+
+def test_edits_act_at_every_token_where_the_state_counts_none(scaled: Scaled) -> None:
+    """MiniMax's cache says that it has read no token, so that edits from the last prompt token on were left out."""
+    model = scaled("minimax", 3)
+    for row in rows(model):
+        with model.editing([pushed(model)]):
+            answer = model.generate(model.batch([row]), NEW_TOKENS)[0]
+        assert answer == by_hand(model, list(row.token_ids), NEW_TOKENS)[1]
+
+
+def test_prompts_are_read_again_where_padding_is_wrong_in_the_state(scaled: Scaled) -> None:
+    model = scaled("minimax", 6)
+    asked = rows(model)
+    cached = cache_prompts(model, model.batch(asked))
+    assert (cached.cache, way_of(model)) == (None, "from the start")
+    found = continued_log_probs(model, cached, MORE)
+    for log_probs, row in zip(found, asked, strict=True):
+        expected = model.model(torch.tensor([[*row.token_ids, *MORE]])).logits[0, -1 - len(MORE) :].log_softmax(-1)
+        torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=0)
+    answers = PromptBatch(model, asked).responses(Setting([pushed(model)]), range(len(asked)), NEW_TOKENS)
+    assert answers == [by_hand(model, list(row.token_ids), NEW_TOKENS)[1] for row in asked]
