@@ -18,7 +18,7 @@ from experiments.run.completion_file import Completion
 from experiments.run.outcomes import Outcomes
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
-from extract.chat.thinking import reopened
+from extract.chat.thinking import answer_start, reopened, thinks
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import way_of
 from extract.model.decoding import SampledResponse
@@ -170,7 +170,14 @@ class Completer:
         for (row, tokens), prompt, text, verdict in judged:
             action = contrasted_action(verdict.action, prompt) if self.contrast else verdict.action
             settled = isinstance(way, Greedy) and way.is_settled(self.model, prompt, self.rendered[row], tokens)
-            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens), settled)
+            thought = self._thought(row, tokens, text)
+            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens), thought, settled)
+
+    def _thought(self, row: int, tokens: Sequence[int], text: str) -> int:
+        if not thinks(text):
+            return 0
+        pieces = self.model.tokenizer.batch_decode([[token] for token in tokens])
+        return answer_start(pieces, opened=bool(reopened(self.rendered[row].text, "")))
 
 
 def _sampled(tokens: list[int], log_probs: list[float], ended: bool) -> SampledResponse:

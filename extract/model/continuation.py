@@ -37,6 +37,7 @@ _CHECKED: WeakKeyDictionary[ChatModel, dict[bool, int]] = WeakKeyDictionary()
 _HOLDS: WeakKeyDictionary[ChatModel, dict[int, bool]] = WeakKeyDictionary()
 # Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
 Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
+Places = Int[Tensor, "batch places"]
 # The tokens so far of each row that goes on -> the rows that need no more.
 Settled = Callable[[Mapping[int, Sequence[int]]], AbstractSet[int]]
 SETTLED_EVERY = 4  # tokens
@@ -138,14 +139,12 @@ def _keep_rows(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPromp
 
 
 def continued_log_probs(
-    model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
-) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the distributions after the last prompt token and each further token, in float32, differentiable."""
-    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"], at: Places | None = None
+) -> Float[Tensor, "batch places vocabulary"]:
+    """Return the distributions at the places of `continued_logits`, in float32, differentiable."""
     if torch.is_grad_enabled() and not replaces(cached.cache):  # a step overwrites what its gradient needs
         cached = replace(cached, cache=None)
-    logits = _logits(model, cached, suffix.expand(len(cached.batch.tokens), -1))
-    return logits.float().log_softmax(-1)
+    return _logits(model, cached, suffix, at).float().log_softmax(-1)
 
 
 def log_probs_of(logits: Float[Tensor, "*rows vocabulary"], tokens: Sequence[int]) -> Float[Tensor, "*rows tokens"]:
@@ -158,15 +157,39 @@ def log_probs_of(logits: Float[Tensor, "*rows vocabulary"], tokens: Sequence[int
 
 @torch.inference_mode()
 def continued_logits(
-    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"]
-) -> Float[Tensor, "batch more+1 vocabulary"]:
-    """Return the logits after the last prompt token and each further token; rows may be padded at their end."""
-    return _logits(model, cached, suffix)
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"], at: Places | None = None
+) -> Float[Tensor, "batch places vocabulary"]:
+    """Return the logits after the last prompt token and each further token; rows may be padded at their end.
+
+    `at`: the places wanted of each row, 0 for the last prompt token; None: all.
+    """
+    return _logits(model, cached, suffix, at)
 
 
-def _logits(model: ChatModel, cached: CachedPrompts, suffix: Tensor) -> Tensor:
-    passes = [out.logits for out in _continue(model, cached, suffix, model.model)]
-    return (passes[0] if len(passes) == 1 else torch.cat(passes, dim=1))[:, -suffix.shape[1] - 1 :]
+def _logits(model: ChatModel, cached: CachedPrompts, suffix: Tensor, at: Places | None = None) -> Tensor:
+    """Return `continued_logits`, differentiable; no other logits are computed where one pass runs all tokens."""
+    steps, at = suffix.shape[1] + 1, None if at is None else at.to(model.device)
+
+    def pick(_module: nn.Module, _args: object, out: Any) -> None:
+        hidden = out.last_hidden_state
+        out["last_hidden_state"] = _picked(hidden[:, -steps:], at)
+
+    early = at is not None and not cached.by_token
+    handle = model.decoder.register_forward_hook(pick) if early else None
+    try:
+        passes = [out.logits for out in _continue(model, cached, suffix, model.model)]
+    finally:
+        if handle is not None:
+            handle.remove()
+    logits = passes[0] if len(passes) == 1 else torch.cat(passes, dim=1)
+    if early:
+        return logits
+    return logits[:, -steps:] if at is None else _picked(logits[:, -steps:], at)
+
+
+def _picked(values: Float[Tensor, "batch tokens n"], at: Places | None) -> Float[Tensor, "batch places n"]:
+    assert at is not None
+    return values.gather(1, at[..., None].to(values.device).expand(-1, -1, values.shape[-1]))
 
 
 @torch.inference_mode()
@@ -245,7 +268,7 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts, way: Way) 
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)
     whole = Batch(torch.cat([batch.tokens, extra], dim=1), mask, batch.prompt_length)
     try:
-        last = continued_log_probs(model, cached, extra[0].tolist())[:, -1]
+        last = continued_log_probs(model, cached, extra)[:, -1]
     except (IndexError, RuntimeError, TypeError, ValueError) as error:  # as of caches that take one token at a time
         if is_out_of_memory(error):
             raise
@@ -254,12 +277,13 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts, way: Way) 
     parts = [_unpadded(whole, row) for row in range(len(batch.tokens))] if alone else [whole]
     logits = torch.cat([model.run(model.model, part, logits_to_keep=1).logits[:, -1] for part in parts])
     expected = logits.float().log_softmax(dim=-1)
-    likely, error = expected > -8, (last - expected).abs()
-    if error[likely].max() >= CLOSE.get(model.dtype, 1.0):
+    likely = expected > -8
+    off = (last - expected)[likely].abs().max()
+    if off >= CLOSE.get(model.dtype, 1.0):
         return False
     for lost in forgotten(cached.cache):  # what is wrong by as much as if it were forgotten may be little, too
-        without = continued_log_probs(model, replace(cached, cache=lost), extra[0].tolist())[:, -1]
-        if error[likely].max() > FORGOTTEN * (without - expected)[likely].abs().max():
+        without = continued_log_probs(model, replace(cached, cache=lost), extra)[:, -1]
+        if off > FORGOTTEN * (without - expected)[likely].abs().max():
             return False
     return True
 
@@ -381,7 +405,7 @@ class KnownStream(NamedTuple):
 
 
 def known_stream(
-    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int, at: Places | None = None
 ) -> KnownStream | None:
     """Return the stream after a layer; None if not `hooks`, edits are open, or blocks give more than the stream."""
     holds = _HOLDS.setdefault(model, {})
@@ -390,13 +414,13 @@ def known_stream(
     seen: list[Any] = []
     handle = decoder_layers(model.model)[layer].register_forward_hook(lambda _module, _args, out: seen.append(out))
     try:
-        whole = continued_logits(model, cached, suffix)
+        whole = continued_logits(model, cached, suffix, at)
     finally:
         handle.remove()
     out = seen[0]
     known = KnownStream(layer, stream_out(out), isinstance(out, tuple))
     if layer not in holds:
-        holds[layer] = (not known.in_tuple or len(out) == 1) and _gives(model, cached, suffix, known, whole)
+        holds[layer] = (not known.in_tuple or len(out) == 1) and _gives(model, cached, suffix, at, known, whole)
     return known if holds[layer] else None
 
 
@@ -422,11 +446,16 @@ def upper_layers(model: ChatModel, known: KnownStream) -> Iterator[None]:
 
 
 def _gives(
-    model: ChatModel, cached: CachedPrompts, suffix: Tensor, known: KnownStream, whole: Float[Tensor, "rows tokens v"]
+    model: ChatModel,
+    cached: CachedPrompts,
+    suffix: Tensor,
+    at: Places | None,
+    known: KnownStream,
+    whole: Float[Tensor, "rows places v"],
 ) -> bool:
     try:
         with upper_layers(model, known):
-            continued = continued_logits(model, cached, suffix)
+            continued = continued_logits(model, cached, suffix, at)
     except (TypeError, AttributeError, IndexError, ValueError):  # blocks that are called in another way
         return False
     return bool((continued - whole).abs().max() < CLOSE.get(model.dtype, 0.25))

@@ -16,6 +16,7 @@ from extract.model.continuation import cache_prompts, continued_log_probs, decod
 from extract.model.decoding import cut_at_end
 from extract.model.loading_options import BackendName
 from tests.extract.conftest import ROOT, Scaled, captured, pushed, quick_and_slow, rows
+from tests.support.tiny_model import each
 
 ATTENTION = "llama mistral qwen3 gemma2 gemma3_text phi3 gpt2 gpt_neox olmo2 granite"
 EXPERTS = "mixtral qwen3_moe gpt_oss glm4_moe deepseek_v3"
@@ -70,7 +71,8 @@ def test_it_is_exact(name: str, scaled: Scaled) -> None:
         with model.editing([pushed(model)]):
             assert model.generate(batch, NEW_TOKENS) == [answer for _, answer in plain]
         cached = cache_prompts(model, batch)
-        found = continued_log_probs(model, continuation.rows_of(cached, torch.tensor(MOVED)), MORE)
+        moved = continuation.rows_of(cached, torch.tensor(MOVED))
+        found = continued_log_probs(model, moved, each(moved, MORE))
         for log_probs, row in zip(found, MOVED, strict=True):
             ids = torch.tensor([[*asked[row].token_ids, *MORE]])
             expected = model.model(ids).logits[0, -1 - len(MORE) :].log_softmax(-1)
@@ -119,7 +121,7 @@ def test_prompts_are_read_again_where_padding_is_wrong_in_the_state(scaled: Scal
     asked = rows(model)
     cached = cache_prompts(model, model.batch(asked))
     assert (cached.cache, way_of(model)) == (None, "from the start")
-    found = continued_log_probs(model, cached, MORE)
+    found = continued_log_probs(model, cached, each(cached, MORE))
     for log_probs, row in zip(found, asked, strict=True):
         expected = model.model(torch.tensor([[*row.token_ids, *MORE]])).logits[0, -1 - len(MORE) :].log_softmax(-1)
         torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=0)
