@@ -2,8 +2,8 @@
 
 The operation is a custom one of torch, traced into the compiled model; a forward hook would be left out there. Models
 of which a layer returns (hidden, residual) are served: their stream is the sum, or, of WHOLE, the first. Onset biases
-are the flat form of `steering.onset.OnsetProcessor`: which openings a response still matches is kept on the device, from
-the tokens as run.
+are the flat form of `steering.onset.OnsetProcessor`: which openings a response still matches is kept on the device,
+from the tokens as run.
 """
 
 from __future__ import annotations
