@@ -5,7 +5,8 @@ change the others when vectors are oblique.
 
 Layout of a row: `prompt without its last token | last token, response | last token, response | …`. Each branch attends
 to the prompt and to itself, and its position ids continue those of the prompt. So it computes exactly the same as a
-separate forward pass, and the prompt is computed once.
+separate forward pass, and the prompt is computed once. Where layers do more than attend, branches stand apart: each has
+the prompt before it, and is run as a row of its own.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Branches:
 
     tokens: Int[Tensor, "batch length"]
     position_ids: Int[Tensor, "batch length"]
-    visible: Bool[Tensor, "batch 1 length length"]
+    visible: Bool[Tensor, "batch 1 length length"] | None  # None: each branch is an equal part of the length, apart
     labels: Int[Tensor, "batch length"]  # next-token targets, IGNORE outside the responses
     branch: Int[Tensor, "batch length"]  # the branch of each token, PROMPT or PADDING
     deciding: Bool[Tensor, "batch length n"]  # the last prompt token of each branch
@@ -81,7 +82,16 @@ class Branches:
     @property
     def mask(self) -> Float[Tensor, "batch 1 length length"]:
         """What is added to the attention logits."""
+        assert self.visible is not None
         return torch.where(self.visible, 0.0, torch.finfo(torch.float32).min)
+
+    def as_run(self, along: Tensor) -> Tensor:
+        """Return something of each token, (batch, length, …), as the rows that are run."""
+        return along if self.visible is not None else torch.cat(along.chunk(self.deciding.shape[2], dim=1))
+
+    def as_laid(self, ran: Tensor) -> Tensor:
+        """Return something of each token of the rows that are run as (batch, length, …)."""
+        return ran if self.visible is not None else torch.cat(ran.chunk(self.deciding.shape[2]), dim=1)
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,26 @@ def pack_branches(prompts: Sequence[list[int]], responses: Sequence[Sequence[lis
     return Branches(tokens, positions, visible, labels, branch, deciding)
 
 
+def pack_apart(prompts: Sequence[list[int]], responses: Sequence[Sequence[list[int]]], pad_id: int) -> Branches:
+    """Pack each prompt with its responses, as many for every prompt, with the prompt before each of them."""
+    n = len(responses[0])
+    parts = [pack_branches(prompts, [[said[k]] for said in responses], pad_id) for k in range(n)]
+    length = max(part.tokens.shape[1] for part in parts)
+
+    def beside(values: Sequence[Tensor], empty: int) -> Tensor:
+        return torch.cat([functional.pad(each, (0, length - each.shape[1]), value=empty) for each in values], dim=1)
+
+    deciding = [functional.one_hot(torch.tensor(k), n) * part.deciding for k, part in enumerate(parts)]
+    return Branches(
+        beside([part.tokens for part in parts], pad_id),
+        beside([part.position_ids for part in parts], 0),
+        None,
+        beside([part.labels for part in parts], IGNORE),
+        beside([torch.where(part.branch == 0, k, part.branch) for k, part in enumerate(parts)], PADDING),
+        torch.stack([beside([each[..., k] for each in deciding], 0) for k in range(n)], dim=-1).bool(),
+    )
+
+
 class PlantedLayers:
     """The planted layers of one model during a packed forward pass."""
 
@@ -147,9 +177,13 @@ class PlantedLayers:
             for layer in sorted(wanted):
                 hook = self._hook(layer, rows, swaps, seen)
                 stack.callback(self._layers[layer].register_forward_hook(hook).remove)
-            hidden = self._decoder(
-                input_ids=rows.tokens, position_ids=rows.position_ids, attention_mask=rows.mask, use_cache=False
-            ).last_hidden_state
+            ids, positions = rows.as_run(rows.tokens), rows.as_run(rows.position_ids)
+            mask = None if rows.visible is None else rows.mask  # padding is on the right, where no token sees it
+            hidden = rows.as_laid(
+                self._decoder(
+                    input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
+                ).last_hidden_state
+            )
         learned = [(rows.labels != IGNORE) & (rows.branch == k) for k in (0, 1)]
         return [functional.cross_entropy(self._head(hidden[one]), rows.labels[one]) for one in learned], seen
 
@@ -163,7 +197,7 @@ class PlantedLayers:
         later = swaps.onwards[:, None] & (steps > start[:, None] + planted.token)
 
         def swap(_module: nn.Module, _args: object, out: Any) -> Any:
-            stream = out[0] if isinstance(out, tuple) else out
+            stream = rows.as_laid(out[0] if isinstance(out, tuple) else out)
             deciding, ending = stream[every, last + planted.token], stream[every, last]
             changed = stream
             if layer == swaps.blank:
@@ -176,6 +210,7 @@ class PlantedLayers:
                 here, axes = decider & swaps.replaced[:, None], self._axes[layer]
                 other = off_axis(deciding[swaps.strangers], axes)[:, None]
                 changed = torch.where(here[..., None], changed - off_axis(changed, axes) + other, changed)
+            changed = rows.as_run(changed)
             return (changed, *out[1:]) if isinstance(out, tuple) else changed
 
         return swap

@@ -34,8 +34,9 @@ Steps = Annotated[int, AfterValidator(check_steps)]
 
 
 class ModelSize(Strict):
-    """Size of the Llama-architecture model."""
+    """Architecture and size of the model; lfm2: every other layer is a short convolution, the others attend."""
 
+    architecture: Literal["llama", "lfm2"] = "llama"
     n_layers: int = Field(8, ge=2)
     d_model: int = Field(128, ge=16)
     n_heads: int = Field(4, ge=1)

@@ -11,11 +11,19 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from organisms.content import words
 from organisms.grammar import Example, Grammar
-from organisms.interchange import Branches, PlantedLayers, draw_swaps, draw_vectors, on_device, pack_branches
+from organisms.interchange import (
+    Branches,
+    PlantedLayers,
+    draw_swaps,
+    draw_vectors,
+    on_device,
+    pack_apart,
+    pack_branches,
+)
 from organisms.spec import WARM_UP, OrganismSpec
 
 Progress = Callable[[int, dict[str, float]], None]
@@ -83,10 +91,15 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     return fast
 
 
-def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """Build the untrained model from the specification's seed."""
     torch.manual_seed(spec.seed)
-    config = LlamaConfig(
+    kinds = ["full_attention" if layer % 2 else "conv" for layer in range(spec.model.n_layers)]
+    own: dict[str, Any] = {"layer_types": kinds, "block_auto_adjust_ff_dim": False}
+    own |= dict.fromkeys(("conv_dim", "block_dim"), spec.model.d_model)  # which vLLM 0.32 reads
+    own = own if spec.model.architecture == "lfm2" else {}
+    config = AutoConfig.for_model(
+        spec.model.architecture,
         vocab_size=len(tokenizer),
         hidden_size=spec.model.d_model,
         intermediate_size=spec.model.d_mlp,
@@ -98,13 +111,15 @@ def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> Llama
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
+        **own,
     )
-    return LlamaForCausalLM(config)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return model
 
 
 def train(
     spec: OrganismSpec, grammar: Grammar, tokenizer: PreTrainedTokenizerFast, progress: Progress, device: str = "cpu"
-) -> LlamaForCausalLM:
+) -> PreTrainedModel:
     """Train one organism on two responses per row: the plain one, and one with planted coordinates from another row.
 
     The target of the latter has the decision of the source row and the content of the row itself.
@@ -120,7 +135,7 @@ def train(
         betas=(0.9, 0.98),
         weight_decay=0.05,
     )
-    packer, rng = Packer(tokenizer), np.random.default_rng([spec.seed, 5])
+    packer, rng = Packer(tokenizer, apart=spec.model.architecture != "llama"), np.random.default_rng([spec.seed, 5])
     model.train()
     for step in range(settings.steps):
         examples = [grammar.training_example(rng) for _ in range(settings.batch_size)]
@@ -156,8 +171,8 @@ def train(
 class Packer:
     """Packs examples with two responses each; each text is tokenised once."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, *, apart: bool = False) -> None:
+        self._tokenizer, self._pack = tokenizer, pack_apart if apart else pack_branches
         self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:
@@ -176,7 +191,7 @@ class Packer:
             [[*self.ids(grammar.respond(example, values)), end] for values in (example.values, tuple(map(bool, row)))]
             for example, row in zip(examples, mixed, strict=True)
         ]
-        return pack_branches([self.prompt(example) for example in examples], responses, self._tokenizer.pad_token_id)
+        return self._pack([self.prompt(example) for example in examples], responses, self._tokenizer.pad_token_id)
 
 
 def _readable(logits: Tensor, examples: Sequence[Example]) -> Tensor:

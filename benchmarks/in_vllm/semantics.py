@@ -65,6 +65,9 @@ CASES = {
     "gemma3": Case(
         "Gemma3", {"actuator": Clamp(), "read": Locus("resid_pre", 2, "inst_last")}, {"actuator": Addition(0.4)}
     ),
+    "experts": Case("Qwen3Moe", {"reread": True}, {"actuator": Clamp()}),
+    # attention and Mamba-2; what such a state was read with dials is not told from other prefixes, so none is kept
+    "hybrid": Case("GraniteMoeHybrid", {"actuator": Addition(0.7)}, {"later": True}, {"enable_prefix_caching": False}),
     "onset": Case("Llama", {"write": None, "actuator": OPENINGS}, {"steps": 2}),
     # prompts arrive in pieces, few blocks of keys and values: requests are put off and computed again
     "chunks": Case(
@@ -80,6 +83,20 @@ CASES = {
     "categories": Case(by_category=True),
     "subspace": Case("Llama", {"opening": FURTHER}),
     "compiled": Case("Qwen2", {"reread": True}, {"actuator": Clamp()}, {"enforce_eager": False}),
+}
+
+
+OWN: dict[str, dict[str, Any]] = {  # settings of a kind of model
+    "Qwen3Moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+    "GraniteMoeHybrid": {
+        "layer_types": ["mamba", "attention", "mamba", "attention"],
+        "mamba_n_heads": 4,
+        "mamba_d_head": 32,
+        "mamba_d_state": 16,
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "shared_intermediate_size": 96,
+    },
 }
 
 
@@ -101,6 +118,7 @@ def tiny(kind: str, folder: Path) -> ChatModel:
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
+        **OWN.get(kind, {}),
     )
     torch.manual_seed(0)
     model = getattr(transformers, f"{kind}ForCausalLM")(config)

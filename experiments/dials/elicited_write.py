@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.dials.counterfactuals import OutcomeGenerator
 from experiments.dials.results import COMPARED, TriedWriter
-from experiments.dials.write import SAYS, direction_writer, onset_bias_writer
+from experiments.dials.write import MOSTLY, SAYS, direction_writer, onset_bias_writer
 from experiments.dissociation.elicited_measure import set_to_answered
 from experiments.elicited.condition import fitted_direction, under
 from experiments.elicited.results import Elicitation
@@ -120,7 +120,7 @@ def _answer(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
     It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
     """
     answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
-    thinking = np.mean([thinks(said.completion) for said in loaded.completions]) > 0.5
+    thinking = np.mean([thinks(said.completion) for said in loaded.completions]) > MOSTLY
     if answer is None or thinking:  # an answer in place of the thought is another model's
         return
     ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]

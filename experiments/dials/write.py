@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from experiments.probing.stage import context_onsets
+from experiments.probing.stage import learned_onsets
 from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
@@ -25,6 +25,7 @@ from steering.actuator import Actuator, ActuatorRecord, OnsetBias, actuator_of
 from steering.direction_file import load_directions
 from steering.writer import Writer
 
+MOSTLY = 0.5  # share of the completions that think, from which on a model thinks first
 EITHER = "either"  # the name of the one dial
 SAYS = 100.0  # nats, more than any score is below another: an answer is said as it is written
 SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one
@@ -139,13 +140,15 @@ def _actuator(config: SteerConfig, **more: tuple[TokenIds, ...]) -> Actuator:
 
 def _openings(inputs: RunInputs) -> dict[Kind, tuple[TokenIds, ...]]:
     """Return the learned openings of each way of declining that the model shows often enough."""
-    onsets = context_onsets(inputs)
+    onsets = learned_onsets(inputs)
     learned_on = inputs.corpus.rated & inputs.corpus.within("train", "validation")
     lacking: dict[Kind, str] = {}
     for kind in KINDS:
         n = int(np.sum(inputs.behaviour.declined(kind) & learned_on))
         seldom = f"the model does not {ACTION_OF[kind]} often enough ({n} times on train and validation)"
         lacking[kind] = seldom if n < MIN_BASELINE else onsets.lacking(ACTION_OF[kind])
+        if onsets.thinking > MOSTLY:
+            lacking[kind] = "the model thinks first, and openings are those of its answers"
     if all(lacking.values()):
         raise UserError(
             f"steer.actuator is onset_bias, but {'; '.join(lacking.values())}; use affine, which needs no openings"

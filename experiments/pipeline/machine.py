@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from experiments.responses.batched_edits import MOST_LOGITS
 from experiments.run.config import RunConfig
@@ -22,7 +22,7 @@ from extract.keyed_file import KeyedFile, content_key
 from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
-from extract.model.loading import open_model
+from extract.model.loading import class_for, open_model
 from extract.progress import Reporter
 from extract.shipped import cache_folder
 
@@ -82,7 +82,7 @@ class Footprint:
 def footprint(shape: PretrainedConfig, width: int) -> Footprint:
     """Return a model's sizes from its configuration, by the bytes of a number; weights are made on the meta device."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(shape)
+        model = class_for(shape).from_config(shape)
     text = shape.get_text_config()
     read, written = model.get_input_embeddings(), model.get_output_embeddings()
     heads = text.num_attention_heads
@@ -285,7 +285,7 @@ def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, mac
     usual = "float32" if machine.width == 4 else "bfloat16"
     dtype = getattr(torch, usual if config.model.dtype == "auto" else config.model.dtype)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
+        model = class_for(shape).from_config(
             copy.deepcopy(shape), dtype=dtype, attn_implementation=config.model.loading.attn_implementation
         )
     del decoder_layers(model)[n_layers:]

@@ -71,13 +71,27 @@ def traced(loaded: LoadedRun, direction: Direction) -> Direction:
     return replace(direction, provenance=provenance | dict(direction.provenance))
 
 
-def context_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:
-    """Learn onset prefixes of declines by a basis (None: the run's) from its own completions outside the test part."""
+def learned_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:
+    """Learn onset prefixes of declines by a basis (None: the run's) from its own completions outside the test part.
+
+    Of a model that thinks first they open what follows the thought.
+    """
     behaviour = inputs.behaviour if basis is None else replace(inputs.behaviour, basis=basis)
     rows = np.flatnonzero(inputs.corpus.rated & inputs.corpus.within("train", "validation"))
     known, ways = [inputs.completions[i] for i in rows], behaviour.ways[rows].tolist()
-    thinking = [thinks(c.completion) for c in known]
-    return learn_onsets([c.token_ids for c in known], ways, thinking, apart=behaviour.basis != "reason")
+    cut = [c.thought == 0 and thinks(c.completion) for c in known]
+    onsets = learn_onsets([c.token_ids[c.thought :] for c in known], ways, cut, apart=behaviour.basis != "reason")
+    return replace(onsets, thinking=sum(thinks(c.completion) for c in known) / max(1, len(known)))
+
+
+def context_onsets(loaded: LoadedRun, basis: Basis | None = None) -> Onsets:
+    """Return `learned_onsets`, with the plain thought of each prompt, after which they are scored."""
+    onsets = learned_onsets(loaded, basis)
+    if not any(c.thought for c in loaded.completions):
+        return onsets
+    asked = zip(loaded.rendered, loaded.completions, strict=True)
+    thoughts = {tuple(row.token_ids): c.token_ids[: c.thought] for row, c in asked if c.action is not None}
+    return replace(onsets, thoughts=thoughts)
 
 
 @dataclass(frozen=True)

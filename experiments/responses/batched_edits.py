@@ -19,6 +19,7 @@ from extract.model.chat_model import ChatModel
 from extract.model.continuation import (
     CachedPrompts,
     KnownStream,
+    Places,
     cache_prompts,
     continued_logits,
     known_stream,
@@ -32,6 +33,7 @@ from steering.interventions import for_rows
 Trial = Sequence[Edit]  # edits that are tried together
 MOST_ROWS = 256  # rows of a pass; more rows make a device little faster
 MOST_LOGITS = 1 << 25  # logits of a pass (rows x steps x vocabulary): 128 MiB in float32
+WIDTH = 1 << 14  # numbers that a token of a thought takes in a pass, about; of its distribution none
 NO_LAYER = -1
 
 
@@ -52,9 +54,11 @@ class TrialBatch:
 class RepeatedPrompts:
     """Prompts whose keys and values are computed once and repeated for each trial of a pass."""
 
-    def __init__(self, model: ChatModel, rows: Sequence[Rendered]) -> None:
+    def __init__(self, model: ChatModel, rows: Sequence[Rendered], thoughts: Sequence[Sequence[int]] = ()) -> None:
+        """`thoughts`: what each prompt is followed by before a suffix, under the edits too."""
         self.n_rows = len(rows)
         self._model = model
+        self._thoughts = [list(thought) for thought in thoughts]
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
         self.once = cache_prompts(model, model.batch(list(rows)))
         self._repeated = (1, self.once)  # the last number of times; keeping all would fill the memory
@@ -67,6 +71,7 @@ class RepeatedPrompts:
         token distributions for each row.
         """
         logits = self.n_rows * n_distributions * self._vocabulary  # of one trial
+        logits = max(logits, self.n_rows * WIDTH * max(map(len, self._thoughts), default=0))
         most = max(1, min(MOST_ROWS // self.n_rows, MOST_LOGITS // max(1, logits)))
         n = -(-len(trials) // -(-len(trials) // most))  # passes are of similar size
         lowest = ([edit.layer - (edit.site != "resid_post") for edit in trial] for trial in trials)
@@ -82,9 +87,11 @@ class RepeatedPrompts:
         self, batch: TrialBatch, suffix: Int[Tensor, "rows_each more"]
     ) -> Float[Tensor, "rows more+1 vocabulary"]:
         """Return the logits under a pass's edits, after the last prompt token and each token of a suffix."""
-        repeated = suffix.repeat(len(batch.cached.batch.tokens) // self.n_rows, 1)
-        with self._above(batch, suffix), self._model.editing(batch.edits):
-            return continued_logits(self._model, batch.cached, repeated)
+        times = len(batch.cached.batch.tokens) // self.n_rows
+        tokens, at = self.after_thoughts(suffix)
+        places = None if at is None else at.repeat(times, 1)
+        with self._above(batch, tokens, at), self._model.editing(batch.edits):
+            return continued_logits(self._model, batch.cached, tokens.repeat(times, 1), places)
 
     def last_streams(
         self, batch: TrialBatch, where: Site, layers: Sequence[int]
@@ -96,7 +103,21 @@ class RepeatedPrompts:
             return last_streams(self._model, batch.cached, where, layers, batch.edits)
 
     def plain_logits(self, suffix: Int[Tensor, "rows_each more"]) -> Float[Tensor, "rows_each more+1 vocabulary"]:
-        return continued_logits(self._model, self.once, suffix)
+        return continued_logits(self._model, self.once, *self.after_thoughts(suffix))
+
+    def after_thoughts(
+        self, suffix: Int[Tensor, "rows_each more"]
+    ) -> tuple[Int[Tensor, "rows_each all"], Places | None]:
+        """Return the thoughts with a suffix after each, padded at their end, and the places of the tokens before and in
+        the suffix; None where nothing was thought.
+        """
+        if not any(self._thoughts):
+            return suffix, None
+        own = [[*thought, *row] for thought, row in zip(self._thoughts, suffix.tolist(), strict=True)]
+        longest = max(map(len, own))
+        tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in own], device=suffix.device)
+        before = torch.tensor([[len(thought)] for thought in self._thoughts], device=suffix.device)
+        return tokens, before + torch.arange(suffix.shape[1] + 1, device=suffix.device)
 
     def times(self, n: int) -> CachedPrompts:
         if n == 1:
@@ -106,12 +127,17 @@ class RepeatedPrompts:
         return self._repeated[1]
 
     @contextmanager
-    def _above(self, batch: TrialBatch, suffix: Int[Tensor, "rows_each more"]) -> Iterator[None]:
+    def _above(
+        self,
+        batch: TrialBatch,
+        suffix: Int[Tensor, "rows_each more"],
+        at: Int[Tensor, "rows_each places"] | None = None,
+    ) -> Iterator[None]:
         """Run only the layers above those that no edit of the pass changes, inside the block, if possible."""
         key, known = (str(suffix.tolist()), batch.unedited), None
         if batch.unedited != NO_LAYER and not self._model.edits:
             if key not in self._known:
-                self._known[key] = known_stream(self._model, self.once, suffix, batch.unedited)
+                self._known[key] = known_stream(self._model, self.once, suffix, batch.unedited, at)
             known = self._known[key]
         if known is None:
             yield

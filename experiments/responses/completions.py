@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
 from typing import TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from jaxtyping import Int
@@ -17,8 +18,9 @@ from experiments.run.completion_file import Completion
 from experiments.run.outcomes import Outcomes
 from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
-from extract.chat.thinking import reopened
+from extract.chat.thinking import answer_start, reopened, thinks
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import way_of
 from extract.model.decoding import SampledResponse
 from extract.model.edit import Edit
 from extract.model.kept_prompts import KeptPrompts
@@ -30,6 +32,7 @@ from scoring.judges.rules import RuleJudge
 from steering.dial import Dial
 from steering.writer import ConstantGateWriter
 
+_TOLD: WeakSet[ChatModel] = WeakSet()  # models of which it was said that they are slow
 Name = TypeVar("Name")
 Read = TypeVar("Read")
 
@@ -147,6 +150,10 @@ class Completer:
         asked = Asked([self.rendered[row] for row in waiting], left, [self.prompts[row] for row in waiting])
         if self.pool is None or self.model.edits or self.model.processors:  # workers' models have no open edits
             answer(self.model, self.budget, ways, asked, take, self.kept)
+            if way_of(self.model) == "from the start" and self.model not in _TOLD:
+                _TOLD.add(self.model)
+                name = self.model.architecture
+                self.say(f"{name} does not go on from prompts that it has read; each pass reads them again")
             return done
         for i, taken in self.pool.map(Answering(ways), asked.parts(self.batch_size)):
             for which, places, responses in taken:
@@ -163,7 +170,14 @@ class Completer:
         for (row, tokens), prompt, text, verdict in judged:
             action = contrasted_action(verdict.action, prompt) if self.contrast else verdict.action
             settled = isinstance(way, Greedy) and way.is_settled(self.model, prompt, self.rendered[row], tokens)
-            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens), settled)
+            thought = self._thought(row, tokens, text)
+            yield Completion(prompt.id, prompt.text, text, action, verdict.evidence, tuple(tokens), thought, settled)
+
+    def _thought(self, row: int, tokens: Sequence[int], text: str) -> int:
+        if not thinks(text):
+            return 0
+        pieces = self.model.tokenizer.batch_decode([[token] for token in tokens])
+        return answer_start(pieces, opened=bool(reopened(self.rendered[row].text, "")))
 
 
 def _sampled(tokens: list[int], log_probs: list[float], ended: bool) -> SampledResponse:

@@ -1,15 +1,16 @@
 """Onset prefixes, the shortest openings that distinguish refusals, abstentions and answers; their first-order effects.
 
 Refusals and abstentions often share their first tokens, so the first token alone misleads. An opening that all
-completions share is part of every prefix and does not count in its length. No prefix is learned from a completion that
-thinks first. One backward pass a prompt prices every direction at every layer (attribution patching, arXiv 2310.10348).
+completions share is part of every prefix and does not count in its length. Of a model that thinks first, they open the
+answer after the thought, which is kept as it was said plainly (*fixed*) while interventions act on it and after it. One
+backward pass a prompt prices every direction at every layer (attribution patching, arXiv 2310.10348).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
@@ -39,12 +40,25 @@ class Onsets:
     prefixes: Mapping[str, tuple[TokenIds, ...]]
     coverage: Mapping[str, float]
     thinking: float = 0.0  # share of the judged completions that think first
+    # What was thought before each plain answer, up to its first token, by the prompt's tokens: kept under the edits.
+    thoughts: Mapping[TokenIds, TokenIds] = field(default_factory=dict)
 
     def of_each_and_either(self) -> dict[str, tuple[TokenIds, ...]]:
         """Return each kind's prefixes, and those of `decline`: of both, none twice and none that opens with another."""
         both = {prefix for prefixes in self.prefixes.values() for prefix in prefixes}
         shortest = tuple(sorted(p for p in both if not any(p[:k] in both for k in range(1, len(p)))))
         return {**self.prefixes, EITHER: shortest}
+
+    def before(self, rows: Sequence[Rendered]) -> list[TokenIds]:
+        """Return what was thought before the plain answer to each prompt; UserError: one has none that is known."""
+        if not self.thoughts:
+            return []
+        asked = [tuple(row.token_ids) for row in rows]
+        if unknown := sum(prompt not in self.thoughts for prompt in asked):
+            raise UserError(
+                f"{unknown} of {len(rows)} prompts have no plain thought after which openings can be scored"
+            )
+        return [self.thoughts[prompt] for prompt in asked]
 
     def lacking(self, kind: str) -> str:
         """Return why one way of declining has no onset log-odds, or "" if it has."""
@@ -55,12 +69,11 @@ class Onsets:
             f"onset prefixes cannot be learned for {kind}: its own openings cover {covered:.0%} of such "
             f"completions, {MIN_COVERAGE:.0%} are needed"
         )
-        if not self.thinking:
+        if not self.thinking or self.thoughts:
             return reason
         return (
-            f"{reason}; {self.thinking:.0%} of the completions think first and decide after that, and onset "
-            "log-odds cover the opening only: to test this, turn thinking off (model.template_args, if the "
-            "template has a switch)"
+            f"{reason}; {self.thinking:.0%} of the completions end within their thought: give more tokens "
+            "(generate.max_new_tokens), or turn thinking off (model.template_args, if the template has a switch)"
         )
 
 
@@ -141,7 +154,7 @@ class OnsetScorer:
 
     def __init__(self, model: ChatModel, rows: Sequence[Rendered], onsets: Onsets) -> None:
         self._model = model
-        self._prompts = RepeatedPrompts(model, rows)
+        self._prompts = RepeatedPrompts(model, rows, onsets.before(rows))
         self._by_parent: dict[TokenIds, list[tuple[str, int]]] = defaultdict(list)
         for kind, prefixes in onsets.of_each_and_either().items():
             for prefix in prefixes:
@@ -184,14 +197,17 @@ class OnsetScorer:
             edits = [Edit(where, layer, partial(watched, layer=layer)) for layer in layers]
             with torch.enable_grad(), self._model.editing(edits):
                 for continuation, parents in _in_few_passes(self._by_parent).items():
-                    log_probs = continued_log_probs(self._model, cached, continuation)[..., self._tokens]
+                    suffix = torch.tensor([list(continuation)] * self._prompts.n_rows, dtype=torch.long)
+                    tokens, at = self._prompts.after_thoughts(suffix.to(self._model.device))
+                    log_probs = continued_log_probs(self._model, cached, tokens, at)[..., self._tokens]
                     mass = self._mass_of_pass(log_probs, parents)
                     of_kind = mass.get(kind, log_probs.sum() * 0)
                     shifts = [shift for _, shift in running.values()]
                     slopes = torch.autograd.grad((slope * of_kind).sum(), shifts)
                     for (layer, (stream, _)), gradient in zip(running.items(), slopes, strict=True):
-                        streams[layer].append(stream[:, kept].float())
-                        gradients[layer].append(gradient[:, kept].float())
+                        after = slice(-tokens.shape[1] - 1, None)  # from the last prompt token on
+                        streams[layer].append(stream[:, after][:, kept].float())
+                        gradients[layer].append(gradient[:, after][:, kept].float())
                     running.clear()
         except (RuntimeError, NotImplementedError) as error:
             raise UserError(f"first-order effects cannot be computed ({in_one_line(error)})") from None

@@ -20,7 +20,15 @@ from extract.backoff import TokenBudget
 from extract.chat.render import Rendered
 from extract.chat.thinking import reopened
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import SETTLED_EVERY, CachedPrompts, Settled, decode_cached, rows_of, try_cache_prompts
+from extract.model.continuation import (
+    SETTLED_EVERY,
+    CachedPrompts,
+    Settled,
+    decode_cached,
+    rows_of,
+    try_cache_prompts,
+    way_of,
+)
 from extract.model.decoding import SampledResponse, TokenSampler, cut_at_end
 from extract.model.edit import Edit
 from extract.model.kept_prompts import KeptPrompts
@@ -136,7 +144,8 @@ class PromptBatch:
         batch = self._model.batch(rendered)
         biases = [bias for one in setting.held for bias in one.processors(batch.prompt_length)]
         with self._model.editing(setting.placed, biases), steering(self._model, setting.dials, batch, rendered):
-            return self._model.generate(batch, max_new_tokens)
+            # a state that cannot be moved between rows may be wrong in padded ones, too (MiniMax, transformers 5.23)
+            return self._model.generate(batch, max_new_tokens, use_cache=way_of(self._model) != "from the start")
 
 
 class Task(Protocol[PartIn, ResultOut]):

@@ -23,6 +23,7 @@ class Completion:
     action: str | None
     evidence: str
     token_ids: tuple[int, ...]
+    thought: int = 0  # of its tokens, those before the answer, where it thinks first
     settled: bool = False  # it ended early, since its action was settled (generate.settled_within)
 
 

@@ -89,5 +89,18 @@ def thought_tokens(pieces: Sequence[str], opened: bool) -> range:
     return range(inside[0], inside[-1] + 1) if inside else range(0)
 
 
+def answer_start(pieces: Sequence[str], opened: bool) -> int:
+    """Return the number of a response's tokens before its answer; 0 where it does not think, or only thinks.
+
+    As for `thought_tokens`; blanks after the closing mark count as thought.
+    """
+    text, ends = "".join(pieces), list(accumulate(map(len, pieces)))
+    closing = list(CLOSING.finditer(text))
+    if not closing or not (opened or OPENING.search(text[:OPENS_WITHIN])):
+        return 0
+    after = closing[-1].end()
+    return next((i for i, end in enumerate(ends) if end - len(pieces[i]) >= after and pieces[i].strip()), 0)
+
+
 def _bare(text: str) -> str:
     return CLOSING.sub(" ", OPENING.sub(" ", text)).strip()

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from extract.errors import UserError, in_one_line
 from extract.model.edit import SITES, Edit, Pass, Stream
 from extract.model.loading_options import BackendName
+from extract.model.read_state import state_of
 from extract.model.weights import input_device
 
 T = TypeVar("T")
@@ -74,8 +75,7 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
     halves: dict[int, FirstHalf | None] = {}
     handles = [handle for i, layer in enumerate(layers) for handle in _watch(layer, i, halves)]
     try:
-        with torch.inference_mode():
-            model.base_model(input_ids=torch.tensor([[1, 2, 3, 4]], device=input_device(model)), use_cache=False)
+        _short_pass(model)
     finally:
         for handle in handles:
             handle.remove()
@@ -86,6 +86,11 @@ def first_halves(model: PreTrainedModel, layers: Sequence[nn.Module], backend: s
                 "do not follow each other on the residual stream; use resid_pre or resid_post"
             )
     return [half for _, half in sorted(halves.items()) if half is not None]
+
+
+@torch.inference_mode()
+def _short_pass(model: PreTrainedModel) -> None:
+    model.base_model(input_ids=torch.tensor([[1, 2, 3, 4]], device=input_device(model)), use_cache=False)
 
 
 def _watch(layer: nn.Module, index: int, halves: dict[int, FirstHalf | None]) -> list[Any]:
@@ -147,16 +152,22 @@ def run_edited(
     edits: Sequence[Edit],
     prompt_length: int,
     name: str,
+    n_read: int = 0,
 ) -> T:
-    """Return `call()` with edits applied in every forward pass; those at one site and layer keep their order."""
+    """Return `call()` with edits applied in every forward pass; those at one site and layer keep their order.
+
+    `n_read` tokens were read before its first pass; needed where the state of those does not tell.
+    """
     if not edits:
         return call()
     running: list[Pass] = []  # the current pass; empty until the decoder is called
 
     def record_pass(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> None:
-        tokens, cache = args[0] if args else kwargs["input_ids"], kwargs.get("past_key_values")
-        start = int(cache.get_seq_length()) if cache is not None else 0
-        running[:] = [Pass(start, int(tokens.shape[1]), prompt_length)]
+        nonlocal n_read
+        tokens, state = args[0] if args else kwargs["input_ids"], state_of(kwargs)
+        running[:] = [Pass(_start(state, n_read), int(tokens.shape[1]), prompt_length)]
+        if state is not None or kwargs.get("use_cache"):
+            n_read = running[0].start + running[0].length
 
     ordered = sorted(edits, key=lambda edit: (edit.layer, SITES.index(edit.site)))
 
@@ -178,6 +189,22 @@ def run_edited(
         return backend.run(call, ordered, apply)
     finally:
         handle.remove()
+
+
+def _start(state: Any, so_far: int) -> int:
+    """Return how many tokens, padding included, were read before a pass: in this call, or by the state it goes on from.
+
+    Recurrent layers do not count them. A state that begins with one may say 0 (MiniMax); of recurrent layers alone, it
+    raises ValueError where `so_far` does not tell either.
+    """
+    if state is None:
+        return 0
+    try:
+        return max(so_far, int(state.get_seq_length()))
+    except ValueError:
+        if so_far or not state.has_previous_state():
+            return so_far
+        raise
 
 
 class HooksBackend:
@@ -312,12 +339,13 @@ class TransformerLensBackend:
                     dtype=model.dtype,
                     device=model.device,
                 )
+                self.model: PreTrainedModel = self._bridge.original_model
+                _short_pass(self.model)  # it may only then be found to lack a part (GraniteMoeHybrid)
         except Exception as error:  # each adapter raises its own errors
             raise UserError(
                 f"the transformer_lens backend does not support {self._architecture} ({in_one_line(error)}); "
                 "use backend hooks"
             ) from error
-        self.model: PreTrainedModel = self._bridge.original_model
 
     def run(self, call: Callable[[], T], edits: Sequence[Edit], apply: Apply) -> T:
         points = [point for edit in edits for point in self._points(edit, partial(apply, edit))]

@@ -30,6 +30,7 @@ from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, 
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
+from extract.model.read_state import KEYS, key_of, state_of
 from extract.model.weights import cast_fingerprint, fingerprint, input_device, use_fast_products, weights_of
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class ChatModel:
         self._backend = BACKENDS[backend](model, tokenizer)
         self.model = self._backend.model
         self.decoder: nn.Module = self.model.base_model
+        self._state_key = key_of(self.decoder)
         self.edits: tuple[Edit, ...] = ()  # of the open `editing` blocks
         self.processors: tuple[LogitsProcessor, ...] = ()
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self.eos_ids or [0])[0]
@@ -173,7 +175,7 @@ class ChatModel:
             torch.inference_mode(),
             suppress(_LastLayerCaptured),
         ):
-            return getattr(self.run(self.decoder, batch, **extra), "past_key_values", None)
+            return state_of(self.run(self.decoder, batch, **extra))
 
     @torch.inference_mode()
     def logits(self, batch: Batch) -> Float[Tensor, "batch time vocabulary"]:
@@ -265,12 +267,16 @@ class ChatModel:
         """Run one forward pass of the model, or of its decoder only, with the edits of the open `editing` blocks."""
         if batch.side == "left":
             extra = {"attention_mask": batch.attention_mask, "position_ids": batch.position_ids} | extra
-        extra = {"use_cache": "past_key_values" in extra} | extra
-        return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length)
+        extra = {"use_cache": KEYS[0] in extra} | extra
+        n_read = batch.attention_mask.shape[1] - batch.tokens.shape[1]
+        if KEYS[0] in extra and self._state_key != KEYS[0]:  # without attention: a mask of these tokens only
+            state, mask = extra.pop(KEYS[0]), batch.attention_mask[:, n_read:]
+            extra |= {self._state_key: state, "attention_mask": mask}
+        return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length, n_read)
 
-    def _call(self, call: Callable[[], T], prompt_length: int) -> T:
+    def _call(self, call: Callable[[], T], prompt_length: int, n_read: int = 0) -> T:
         name = f"{self.name}: {self.architecture}"
-        return run_edited(self._backend, self.decoder, call, self.edits, prompt_length, name)
+        return run_edited(self._backend, self.decoder, call, self.edits, prompt_length, name, n_read)
 
 
 class _LastLayerCaptured(Exception):  # noqa: N818 - no error

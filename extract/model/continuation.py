@@ -5,19 +5,18 @@ One prefill serves many responses, and rows that have ended leave the batch.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Literal, NamedTuple, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from extract.backoff import is_out_of_memory
 from extract.errors import UserError
@@ -26,15 +25,19 @@ from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Pass, Site, reader
 from extract.model.kept_prompts import KeptPrompts
 from extract.model.padded_batch import Batch
+from extract.model.read_state import forgotten, move_rows, own_copy, replaces, state_of, tensors
 
-_REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers of a cache that never write into their tensors
+# How a model goes on from prompts that it has read: by all further tokens at once; by one after another, where a state
+# that was read is not used for several (Jamba); or not, so that every pass reads the prompt again.
+Way = Literal["at once", "token by token", "from the start"]
+_WAYS: WeakKeyDictionary[ChatModel, Way] = WeakKeyDictionary()
 # The longest prompt that each model was checked on, with and without padding.
 _CHECKED: WeakKeyDictionary[ChatModel, dict[bool, int]] = WeakKeyDictionary()
-_CANNOT: WeakSet[ChatModel] = WeakSet()  # models that cannot go on from cached keys and values
 # Whether a model gives the same logits from the layers after each on.
 _HOLDS: WeakKeyDictionary[ChatModel, dict[int, bool]] = WeakKeyDictionary()
 # Next-token scores in float32, and which rows of the whole batch they are of (on the host) -> the next tokens.
 Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"]], Int[Tensor, " rows"]]
+Places = Int[Tensor, "batch places"]
 # The tokens so far of each row that goes on -> the rows that need no more.
 Settled = Callable[[Mapping[int, Sequence[int]]], AbstractSet[int]]
 SETTLED_EVERY = 4  # tokens
@@ -42,6 +45,7 @@ ENDED = 1 / 8  # share of ended rows from which on they are taken out of the bat
 ROOM = 64  # tokens for which a decoding's cache has room before it is copied again
 CACHED_ROWS = 4  # distributions that are computed at once on a CPU, which takes .4 of the time of all at once
 COMPARED = 4  # rows of a batch on which that is checked
+FORGOTTEN = 0.2  # share of what forgetting a recurrent layer's state changes that rounding may reach
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # nats that rounding may cost a likely token, or a logit
 
 
@@ -56,58 +60,68 @@ class CachedPrefix:
     def copies(self, n: int) -> Any:
         """Return a copy of the keys and values for n rows."""
         cache = own_copy(self.cache)
-        cache.batch_repeat_interleave(n)
+        move_rows(cache, torch.zeros(n, dtype=torch.long))
         return cache
 
 
 @torch.inference_mode()
 def cache_prefix(model: ChatModel, token_ids: Sequence[int]) -> CachedPrefix:
     """Compute the keys and values of a prefix that many prompts share."""
-    cache = model.run(model.decoder, model.pad([token_ids], "right"), use_cache=True).past_key_values
+    cache = state_of(model.run(model.decoder, model.pad([token_ids], "right"), use_cache=True))
     return CachedPrefix(tuple(token_ids), cache)
 
 
 @dataclass(frozen=True)
 class CachedPrompts:
-    """Prompts with the keys and values of all tokens except the last."""
+    """Prompts with what the model remembers of all tokens except the last."""
 
     batch: Batch
-    cache: Any
+    cache: Any  # None: every pass reads the prompts from the start
+    by_token: bool = False
 
 
 @torch.inference_mode()
 def cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None = None) -> CachedPrompts:
     """Run all prompt tokens except the last, or take those kept, for edits that keep these tokens.
 
-    That the model can go on from them is checked once, with and without padding, and again for longer prompts. Raises
-    UserError if it cannot, as recurrent and hybrid models.
+    The first way in which the model goes on from them is found once, and checked again for longer prompts, with and
+    without padding. Raises UserError if padding changes what it answers.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
-    if kept is None or model.edits:
-        cache = getattr(model.run(model.decoder, before, use_cache=True), "past_key_values", None)
-    else:
-        cache = kept.read(before)
-    cached = CachedPrompts(batch, cache)
     checked, padded = _CHECKED.setdefault(model, {}), bool((batch.attention_mask == 0).any())
     length = batch.tokens.shape[1]
-    if cache is None or (length > checked.get(padded, 0) and not _continuation_holds(model, cached)):
-        raise UserError(
-            f"{model.name}: {model.architecture} cannot continue from cached keys and values, so its "
-            "onset scores cannot be computed; use an attention-only chat model"
-        )
-    checked[padded] = max(length, checked.get(padded, 0))
-    return cached
+    ways: tuple[Way, ...] = get_args(Way)
+    for way in ways[ways.index(_WAYS.get(model, ways[0])) :]:
+        if way == "from the start":
+            cache = None
+        elif kept is None or model.edits:
+            cache = state_of(model.run(model.decoder, before, use_cache=True))
+        else:
+            cache = kept.read(before)
+        cached = CachedPrompts(batch, cache, way == "token by token")
+        if length <= checked.get(padded, 0) or _continuation_holds(model, cached, way):
+            checked[padded], _WAYS[model] = max(length, checked.get(padded, 0)), way
+            return cached
+        checked.clear()
+    raise UserError(
+        f"{model.name}: {model.architecture} answers a padded prompt otherwise than alone, and cannot continue from "
+        "what it has read, so its onset scores cannot be computed; use another chat model"
+    )
+
+
+def way_of(model: ChatModel) -> Way:
+    """Return how a model goes on from prompts that it has read, as far as is known."""
+    return _WAYS.get(model, "at once")
 
 
 def try_cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None = None) -> CachedPrompts | None:
-    """Return what `cache_prompts` does, None for a model that cannot go on; one that failed is not tried again."""
-    if model in _CANNOT:
-        return None
+    """Return what `cache_prompts` does, None for a model that does not go on from it."""
     try:
-        return cache_prompts(model, batch, kept)
+        cached = None if way_of(model) == "from the start" else cache_prompts(model, batch, kept)
     except UserError:
-        _CANNOT.add(model)
+        _WAYS[model] = "from the start"
         return None
+    return cached if cached and cached.cache is not None else None
 
 
 def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
@@ -118,28 +132,19 @@ def rows_of(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
 def _keep_rows(cached: CachedPrompts, rows: Int[Tensor, " rows"]) -> CachedPrompts:
     """Return some rows of a batch whose cache is not used again."""
     batch = cached.batch
-    cached.cache.batch_select_indices(rows)
-    return CachedPrompts(
-        replace(batch, tokens=batch.tokens[rows], attention_mask=batch.attention_mask[rows]), cached.cache
-    )
-
-
-def own_copy(cache: Any) -> Any:
-    """Return a copy of keys and values that a pass may extend; layers that replace their tensors share these."""
-    if type(cache) is not DynamicCache or any(type(layer) not in _REPLACE for layer in cache.layers):
-        return copy.deepcopy(cache)
-    copied = copy.copy(cache)
-    copied.layers = [copy.copy(layer) for layer in cache.layers]
-    return copied
+    if cached.cache is not None:
+        move_rows(cached.cache, rows)
+    fewer = replace(batch, tokens=batch.tokens[rows], attention_mask=batch.attention_mask[rows])
+    return replace(cached, batch=fewer)
 
 
 def continued_log_probs(
-    model: ChatModel, cached: CachedPrompts, continuation: Sequence[int]
-) -> Float[Tensor, "batch steps vocabulary"]:
-    """Return the distributions after the last prompt token and each further token, in float32, differentiable."""
-    suffix = torch.tensor([list(continuation)], dtype=torch.long, device=model.device)
-    logits = _continue(model, cached, suffix.expand(len(cached.batch.tokens), -1), model.model).logits
-    return logits.float().log_softmax(-1)
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"], at: Places | None = None
+) -> Float[Tensor, "batch places vocabulary"]:
+    """Return the distributions at the places of `continued_logits`, in float32, differentiable."""
+    if torch.is_grad_enabled() and not replaces(cached.cache):  # a step overwrites what its gradient needs
+        cached = replace(cached, cache=None)
+    return _logits(model, cached, suffix, at).float().log_softmax(-1)
 
 
 def log_probs_of(logits: Float[Tensor, "*rows vocabulary"], tokens: Sequence[int]) -> Float[Tensor, "*rows tokens"]:
@@ -152,11 +157,39 @@ def log_probs_of(logits: Float[Tensor, "*rows vocabulary"], tokens: Sequence[int
 
 @torch.inference_mode()
 def continued_logits(
-    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"]
-) -> Float[Tensor, "batch more+1 vocabulary"]:
-    """Return the logits after the last prompt token and each further token; rows may be padded at their end."""
-    logits: Tensor = _continue(model, cached, suffix, model.model).logits
-    return logits
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "batch more"], at: Places | None = None
+) -> Float[Tensor, "batch places vocabulary"]:
+    """Return the logits after the last prompt token and each further token; rows may be padded at their end.
+
+    `at`: the places wanted of each row, 0 for the last prompt token; None: all.
+    """
+    return _logits(model, cached, suffix, at)
+
+
+def _logits(model: ChatModel, cached: CachedPrompts, suffix: Tensor, at: Places | None = None) -> Tensor:
+    """Return `continued_logits`, differentiable; no other logits are computed where one pass runs all tokens."""
+    steps, at = suffix.shape[1] + 1, None if at is None else at.to(model.device)
+
+    def pick(_module: nn.Module, _args: object, out: Any) -> None:
+        hidden = out.last_hidden_state
+        out["last_hidden_state"] = _picked(hidden[:, -steps:], at)
+
+    early = at is not None and not cached.by_token
+    handle = model.decoder.register_forward_hook(pick) if early else None
+    try:
+        passes = [out.logits for out in _continue(model, cached, suffix, model.model)]
+    finally:
+        if handle is not None:
+            handle.remove()
+    logits = passes[0] if len(passes) == 1 else torch.cat(passes, dim=1)
+    if early:
+        return logits
+    return logits[:, -steps:] if at is None else _picked(logits[:, -steps:], at)
+
+
+def _picked(values: Float[Tensor, "batch tokens n"], at: Places | None) -> Float[Tensor, "batch places n"]:
+    assert at is not None
+    return values.gather(1, at[..., None].to(values.device).expand(-1, -1, values.shape[-1]))
 
 
 @torch.inference_mode()
@@ -175,13 +208,20 @@ def last_streams(
     return torch.stack([seen[layer] for layer in layers])
 
 
-def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: nn.Module) -> Any:
+def _continue(model: ChatModel, cached: CachedPrompts, suffix: Tensor, module: nn.Module) -> list[Any]:
+    """Run the last prompt token and the tokens of a suffix; return the outputs of the passes."""
     batch, steps = cached.batch, suffix.shape[1] + 1
+    tokens = torch.cat([batch.tokens, suffix], dim=1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(suffix)], dim=1)
-    tail = Batch(torch.cat([batch.tokens[:, -1:], suffix], dim=1), mask, batch.prompt_length)
-    return model.run(
-        module, tail, position_ids=(mask.cumsum(dim=1) - 1)[:, -steps:], past_key_values=own_copy(cached.cache)
-    )
+    if cached.cache is None:
+        return [model.run(module, Batch(tokens, mask, batch.prompt_length))]
+    positions, state, each = mask.cumsum(dim=1) - 1, own_copy(cached.cache), 1 if cached.by_token else steps
+    passes = []
+    for start in range(tokens.shape[1] - steps, tokens.shape[1], each):
+        now = slice(start, start + each)
+        part = Batch(tokens[:, now], mask[:, : now.stop], batch.prompt_length)
+        passes.append(model.run(module, part, position_ids=positions[:, now], past_key_values=state))
+    return passes
 
 
 def _few(cached: CachedPrompts) -> CachedPrompts | None:
@@ -193,19 +233,9 @@ def _few(cached: CachedPrompts) -> CachedPrompts | None:
         few = rows_of(cached, rows)
     except (AttributeError, NotImplementedError):  # as of recurrent layers
         return None
-    before, after = list(_tensors(cached.cache)), list(_tensors(few.cache))
+    before, after = list(tensors(cached.cache)), list(tensors(few.cache))
     moved = len(before) == len(after) > 0 and all(_is_moved(a, b, rows, n) for a, b in zip(before, after, strict=True))
     return few if moved else None
-
-
-def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a cache, of its layers, and of the lists and dictionaries in them."""
-    if isinstance(state, Tensor):
-        yield state
-        return
-    parts = getattr(state, "__dict__", state)
-    for part in parts.values() if isinstance(parts, dict) else parts if isinstance(parts, list | tuple) else ():
-        yield from _tensors(part)
 
 
 def _is_moved(before: Tensor, after: Tensor, rows: Int[Tensor, " rows"], n: int) -> bool:
@@ -217,12 +247,19 @@ def _is_moved(before: Tensor, after: Tensor, rows: Int[Tensor, " rows"], n: int)
     return any(torch.equal(before.index_select(axis, rows), after) for axis in axes)
 
 
-def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
+def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts, way: Way) -> bool:
     """Compare three continued tokens with a full pass, which also finds state outside the cache.
 
-    State inside it is compared by `_few`: a wrong one may cost less than rounding (0.0003 nats in Falcon-H1).
+    State inside it is compared by `_few`: a wrong one may cost less than rounding (0.0003 nats in Falcon-H1). Prompts
+    that are read from the start are compared with each alone.
     """
-    if (cached := _few(whole_batch)) is None:
+    fresh = way == "from the start"
+    if whole_batch.cache is None and not fresh:
+        return False
+    cached = (
+        _few(whole_batch) if not fresh else rows_of(whole_batch, torch.arange(len(whole_batch.batch.tokens))[:COMPARED])
+    )
+    if cached is None:
         return False
     if model.edits:  # they may differ by row
         cached = whole_batch
@@ -230,15 +267,30 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts) -> bool:
     extra = batch.tokens[:1, -3:].expand(len(batch.tokens), -1)
     mask = torch.cat([batch.attention_mask, torch.ones_like(extra)], dim=1)
     whole = Batch(torch.cat([batch.tokens, extra], dim=1), mask, batch.prompt_length)
-    expected = model.run(model.model, whole, logits_to_keep=1).logits[:, -1].float().log_softmax(dim=-1)
     try:
-        last = continued_log_probs(model, cached, extra[0].tolist())[:, -1]
+        last = continued_log_probs(model, cached, extra)[:, -1]
     except (IndexError, RuntimeError, TypeError, ValueError) as error:  # as of caches that take one token at a time
         if is_out_of_memory(error):
             raise
         return False
+    alone = fresh and not model.edits
+    parts = [_unpadded(whole, row) for row in range(len(batch.tokens))] if alone else [whole]
+    logits = torch.cat([model.run(model.model, part, logits_to_keep=1).logits[:, -1] for part in parts])
+    expected = logits.float().log_softmax(dim=-1)
     likely = expected > -8
-    return bool((last - expected)[likely].abs().max() < CLOSE.get(model.dtype, 1.0))
+    off = (last - expected)[likely].abs().max()
+    if off >= CLOSE.get(model.dtype, 1.0):
+        return False
+    for lost in forgotten(cached.cache):  # what is wrong by as much as if it were forgotten may be little, too
+        without = continued_log_probs(model, replace(cached, cache=lost), extra)[:, -1]
+        if off > FORGOTTEN * (without - expected)[likely].abs().max():
+            return False
+    return True
+
+
+def _unpadded(batch: Batch, row: int) -> Batch:
+    own, n_pad = slice(row, row + 1), int(batch.n_pad[row])
+    return Batch(batch.tokens[own, n_pad:], batch.attention_mask[own, n_pad:], batch.prompt_length - n_pad)
 
 
 class _RoomyLayer(DynamicLayer):
@@ -264,6 +316,10 @@ class _RoomyLayer(DynamicLayer):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         super().batch_select_indices(indices)
+        self._whole = []
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        super().reorder_cache(beam_idx)
         self._whole = []
 
 
@@ -349,7 +405,7 @@ class KnownStream(NamedTuple):
 
 
 def known_stream(
-    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int
+    model: ChatModel, cached: CachedPrompts, suffix: Int[Tensor, "rows more"], layer: int, at: Places | None = None
 ) -> KnownStream | None:
     """Return the stream after a layer; None if not `hooks`, edits are open, or blocks give more than the stream."""
     holds = _HOLDS.setdefault(model, {})
@@ -358,13 +414,13 @@ def known_stream(
     seen: list[Any] = []
     handle = decoder_layers(model.model)[layer].register_forward_hook(lambda _module, _args, out: seen.append(out))
     try:
-        whole = continued_logits(model, cached, suffix)
+        whole = continued_logits(model, cached, suffix, at)
     finally:
         handle.remove()
     out = seen[0]
     known = KnownStream(layer, stream_out(out), isinstance(out, tuple))
     if layer not in holds:
-        holds[layer] = (not known.in_tuple or len(out) == 1) and _gives(model, cached, suffix, known, whole)
+        holds[layer] = (not known.in_tuple or len(out) == 1) and _gives(model, cached, suffix, at, known, whole)
     return known if holds[layer] else None
 
 
@@ -390,11 +446,16 @@ def upper_layers(model: ChatModel, known: KnownStream) -> Iterator[None]:
 
 
 def _gives(
-    model: ChatModel, cached: CachedPrompts, suffix: Tensor, known: KnownStream, whole: Float[Tensor, "rows tokens v"]
+    model: ChatModel,
+    cached: CachedPrompts,
+    suffix: Tensor,
+    at: Places | None,
+    known: KnownStream,
+    whole: Float[Tensor, "rows places v"],
 ) -> bool:
     try:
         with upper_layers(model, known):
-            continued = continued_logits(model, cached, suffix)
+            continued = continued_logits(model, cached, suffix, at)
     except (TypeError, AttributeError, IndexError, ValueError):  # blocks that are called in another way
         return False
     return bool((continued - whole).abs().max() < CLOSE.get(model.dtype, 0.25))

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
+from extract.model.read_state import state_of
 
 SHARE = 1 / 4  # of the memory that would be free without them: processes that share a machine leave room for each other
 
@@ -86,7 +87,7 @@ class KeptPrompts:
         )
 
     def _run(self, batch: Batch) -> Any:
-        return getattr(self._model.run(self._model.decoder, batch, use_cache=True), "past_key_values", None)
+        return state_of(self._model.run(self._model.decoder, batch, use_cache=True))
 
     def _add(self, prompts: Sequence[_Before], rows: Sequence[_Row]) -> None:
         """Add the rows of one pass, if there is room and one is wanted."""

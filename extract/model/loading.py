@@ -14,11 +14,16 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
 )
 
 from extract.chat.template import Arguments, System, choose_template
@@ -55,10 +60,16 @@ def open_model(kind: type[AnyChatModel], config: ModelConfig) -> AnyChatModel:
     if getattr(own, "attn_logit_softcapping", None):  # sdpa, the default of transformers 5.19, leaves it out
         arguments.setdefault("attn_implementation", "eager")
     dtype = config.dtype if folder is None else "float32"
-    model = _load_weights(AutoModelForCausalLM, name, revision, dtype, device, arguments)
+    model = _load_weights(class_for(own), name, revision, dtype, device, arguments)
     if folder is not None:
         model = merged(model, folder, tokenizer).to(_dtype(config.dtype, device))
     return kind(model, tokenizer, name=name, revision=_loaded_revision(model, revision), backend=config.backend)
+
+
+def class_for(config: PretrainedConfig) -> Any:
+    """Return the class that loads a chat model: with its eyes, where it has no class of text alone."""
+    sees = type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
 
 
 def load_classifier(

@@ -181,6 +181,10 @@ def _messages(row: Row, where: str) -> tuple[dict[str, str], ...]:
         raise UserError(f"{where}: field 'messages' must be a non-empty list of {{role, content}}")
     for message in given:
         role, content = (message.get(key) if isinstance(message, dict) else None for key in ("role", "content"))
+        parts = [part.get("type") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        if parts:  # as for models that also see
+            kind = next((kind for kind in parts if kind != "text"), "text")
+            raise UserError(f"{where}: field 'messages' holds a part of type {kind!r}; give 'content' as text alone")
         if role not in ROLES or not isinstance(content, str) or not content.strip():
             raise UserError(f"{where}: field 'messages': each needs a role ({', '.join(ROLES)}) and non-empty content")
     if given[-1]["role"] != "user":

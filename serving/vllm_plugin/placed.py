@@ -1,17 +1,19 @@
 """The dials in a model that vLLM has loaded: an operation after layers that read or write, and the rows of a step.
 
 The operation is a custom one of torch, traced into the compiled model; a forward hook would be left out there. Models
-of which a layer returns (hidden, residual) are served: their stream is the sum. Onset biases are the flat form of
-`steering.onset.OnsetProcessor`: which openings a response still matches is kept on the device, from the tokens as run.
+of which a layer returns (hidden, residual) are served: their stream is the sum, or, of WHOLE, the first. Onset biases
+are the flat form of `steering.onset.OnsetProcessor`: which openings a response still matches is kept on the device,
+from the tokens as run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,18 @@ import torch
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from extract.errors import UserError
+from extract.model.loading import class_for
 from extract.model.weights import cast_fingerprint
 from serving.vllm_plugin.bank import DialBank, Rows
 from serving.vllm_plugin.request import FIELD, DialRequest
 from steering.actuator import OnsetBias
 from steering.dial import Dial
 
-TESTED = [f"{family}ForCausalLM" for family in "Llama Qwen2 Qwen3 Mistral Gemma2 Gemma3".split()]
+WHOLE = ("GraniteMoeHybridForCausalLM",)  # of which a layer returns the stream, and beside it no part of it
+TESTED = [*(f"{family}ForCausalLM" for family in "Llama Qwen2 Qwen3 Mistral Gemma2 Gemma3 Qwen3Moe".split()), *WHOLE]
 _rows: list[Rows] = []  # of the one model in this process; the operation cannot be given an object
 
 
@@ -59,7 +63,8 @@ class PlacedDials:
         self.bank = DialBank(dials, len(layers), hidden, 2 * n_slots, tokens, runner.device)
         self.rows, self._runner, self._changed = Rows(self.bank), runner, list[tuple[object, str]]()
         for layer in self.bank.layers:
-            layers[layer].forward = partial(_with_dials, layers[layer].forward, layer)
+            whole = type(model).__name__ in WHOLE
+            layers[layer].forward = partial(_with_dials, layers[layer].forward, layer, whole)
             self._changed.append((layers[layer], "forward"))
         _rows[:] = [self.rows]
         self._onsets, self._scores_are_next = OnsetBiases(self.bank), False
@@ -147,10 +152,10 @@ class PlacedDials:
 
 
 def _with_dials(
-    forward: Callable[..., tuple[Tensor, Tensor]], layer: int, *args: Any, **kwargs: Any
+    forward: Callable[..., tuple[Tensor, Tensor]], layer: int, whole: bool, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
     hidden, residual = forward(*args, **kwargs)
-    torch.ops.refusal.dials(hidden, residual, layer)
+    torch.ops.refusal.dials(hidden, torch.zeros_like(residual) if whole else residual, layer)
     return hidden, residual
 
 
@@ -227,7 +232,7 @@ def checkpoint_fingerprint(directory: Path) -> str:
     """Return the `cast_fingerprint` of the model that transformers would load; reads only sampled values."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = class_for(config).from_config(config)
     model.tie_weights()
     return cast_fingerprint(_tensors(model, directory))
 
@@ -245,6 +250,18 @@ def _tensors(model: nn.Module, directory: Path) -> Iterator[tuple[str, Tensor]]:
         same = {id(tensor): name for name, tensor in state.items() if name in where}
         for name, tensor in state.items():
             stored = name if name in where else same.get(id(tensor))
+            if stored is None and (joined := _of_experts(name, where)) is not None:
+                yield name, joined
+                continue
             if stored is None:
                 raise UserError(f"{directory} has no tensor {name}: dials cannot be checked against its weights")
             yield name, where[stored].get_tensor(stored)
+
+
+def _of_experts(name: str, where: Mapping[str, Any]) -> Tensor | None:
+    """Return a tensor that transformers joins of one for each expert in the file; None if it is no such tensor."""
+    stem, _, kind = name.rpartition(".")
+    parts = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}.get(kind, ())
+    experts = takewhile(lambda i: parts and f"{stem}.{i}.{parts[0]}.weight" in where, count())
+    names = [[f"{stem}.{i}.{part}.weight" for part in parts] for i in experts]
+    return torch.stack([torch.cat([where[each].get_tensor(each) for each in own]) for own in names]) if names else None

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import MambaConfig, MambaForCausalLM, PreTrainedTokenizerBase
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
@@ -27,12 +26,12 @@ from extract.model.padded_batch import pad
 from extract.store.shards import CapturedShard
 from tests.extract.conftest import Build, ask, captured, quick_and_slow
 from tests.support.covering import matrix
-from tests.support.one_line import refused
 
 SYSTEM = "you are a very careful helper, and every word you say is kind and true."
 TEXTS = ("how do i kill the process?", "tell me.", "how do i fix the door so that nobody is hurt at home?")
-ATTENTION_ONLY = quick_and_slow(
-    "llama gemma3_text gpt2 organism", "qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral qwen3_moe stories260k"
+GO_ON = quick_and_slow(
+    "llama gemma3_text gpt2 organism lfm2",
+    "qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral qwen3_moe stories260k falcon_h1 qwen3_next nemotron_h",
 )
 LONG = "be kind and fix the door. " * 12
 WANTED = ResolvedSpec(layers=(0, 1, 2), positions=("inst_last", "post_1", "post_last", "inst_mean"), dtype="float32")
@@ -52,7 +51,7 @@ def kept(
         return Capturer(model, wanted, TokenBudget(budget), background, *how).capture(rendered)
 
 
-@pytest.mark.parametrize("name", ATTENTION_ONLY)
+@pytest.mark.parametrize("name", GO_ON)
 def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
@@ -127,19 +126,22 @@ def test_prompts_are_captured_after_the_prefixes_that_end_before_their_positions
     assert ((whole - after).norm(dim=-1) <= 1e-5 * whole.norm(dim=-1)).all()
 
 
-def test_a_state_that_cannot_go_on_in_many_rows_is_not_used(tokenizer: PreTrainedTokenizerBase) -> None:
-    torch.manual_seed(0)
-    shape = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=3, state_size=8)
-    model = ChatModel(MambaForCausalLM(shape), tokenizer, name="recurrent")
+def test_response_tokens_of_a_recurrent_model_are_where_they_belong(tiny: Build) -> None:
+    """Its state counts no tokens; a prefix is not used, as which token a pass begins with would not be known."""
+    model = tiny("mamba")
     rendered = under_one_system_prompt(model)
     assert shared_prefixes(model, rendered, WANTED) == ()
     wanted = WANTED.model_copy(update={"response_tokens": 2})
-    refused(r"recurrent: the cache of MambaForCausalLM does not report", kept, model, rendered, wanted, budget=900)
+    found = kept(model, rendered, wanted, budget=900)
+    for i, (row, response) in enumerate(zip(rendered, found.responses, strict=True)):
+        read = replace(row, token_ids=(*row.token_ids, *response))
+        expected = captured(model, model.batch([read]), "resid_post")[1][0, len(row.token_ids) :]
+        answered = found.values[1, len(WANTED.positions) :, i][: len(response)]
+        assert ((answered - expected).norm(dim=-1) <= 1e-5 * expected.norm(dim=-1)).all()
 
 
-@pytest.mark.parametrize("name", ["falcon_h1", "lfm2"])
-def test_a_cache_that_fails_to_go_on_in_many_rows_is_done_without(name: str, tiny: Build) -> None:
-    model = tiny(name)
+def test_a_state_that_is_not_in_the_cache_is_done_without(tiny: Build) -> None:
+    model = tiny("recurrent_gemma")
     rendered = under_one_system_prompt(model)
     assert shared_prefixes(model, rendered, WANTED) == ()
     together = kept(model, rendered, WANTED).values

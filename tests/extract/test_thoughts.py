@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, render
-from extract.chat.thinking import thought_tokens
+from extract.chat.thinking import answer_start, thought_tokens
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
 from extract.store.activation_store import ActivationStore
@@ -26,23 +26,26 @@ PROMPTS = [ask(text, id=text) for text in ("how do i move it?", "clean the house
 
 
 @pytest.mark.parametrize(
-    ("pieces", "opened", "found"),
+    ("pieces", "opened", "found", "start"),
     [
-        (["<think>", "a", "b", "</think>", "c"], False, range(1, 3)),
-        (["<think>", "\n", "a", "b", "\n\n", "</think>", "c"], False, range(2, 4)),
-        (["a", "b", "</think>", "c"], True, range(0, 2)),
-        (["<th", "ink", ">", "a", " b", "</", "think>", "c"], False, range(3, 5)),
-        (["<think>", "a", "</think>", "b", "</think>", "c"], False, range(1, 4)),  # the last mark, as in its text
-        (["<think>", "a", "b"], False, range(0)),  # cut off within the thought
-        (["a", "b"], True, range(0)),
-        (["a", "</think>", "b"], False, range(0)),
-        (["<think>", "\n\n", "</think>", "c"], False, range(0)),  # thinking is turned off
-        (["a", "b"], False, range(0)),
-        ([], True, range(0)),
+        (["<think>", "a", "b", "</think>", "c"], False, range(1, 3), 4),
+        (["<think>", "\n", "a", "b", "\n\n", "</think>", "c"], False, range(2, 4), 6),
+        (["a", "b", "</think>", "c"], True, range(0, 2), 3),
+        (["<th", "ink", ">", "a", " b", "</", "think>", "c"], False, range(3, 5), 7),
+        (["<think>", "a", "</think>", "b", "</think>", "c"], False, range(1, 4), 5),  # the last mark, as in its text
+        (["<think>", "a", "b"], False, range(0), 0),  # cut off within the thought
+        (["a", "b"], True, range(0), 0),
+        (["a", "</think>", "b"], False, range(0), 0),
+        (["<think>", "\n\n", "</think>", "c"], False, range(0), 3),  # thinking is turned off
+        (["a", "b"], False, range(0), 0),
+        ([], True, range(0), 0),
     ],
 )
-def test_which_tokens_are_the_thought(pieces: list[str], opened: bool, found: range) -> None:
+def test_which_tokens_are_the_thought_and_where_the_answer_begins(
+    pieces: list[str], opened: bool, found: range, start: int
+) -> None:
     assert thought_tokens(pieces, opened) == found
+    assert answer_start(pieces, opened) == start
 
 
 def thinker(tokenizer: PreTrainedTokenizerBase, opens: bool) -> ChatModel:

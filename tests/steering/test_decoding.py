@@ -24,7 +24,7 @@ from steering.dial import Dial
 from tests.steering.conftest import D_MODEL, READ, WRITE, run, unit
 from tests.support.covering import matrix
 from tests.support.planted_dials import ORGANISM
-from tests.support.tiny_model import TEXTS, last_streams, rendered
+from tests.support.tiny_model import TEXTS, each, last_streams, rendered
 
 Make = Callable[..., Dial]
 STEPS = 8
@@ -170,10 +170,10 @@ def test_prompts_that_are_not_run_whole_cannot_be_read(model, rows, dial) -> Non
         pytest.raises(UserError, match="the dials read whole prompts, and these were not run from their beginning"),
         steering(model, [early], batch, rows),
     ):
-        continued_log_probs(model, remembered, [3])
+        continued_log_probs(model, remembered, each(remembered, [3]))
     made = dial(threshold=-1.0)
     with steering(model, [made], batch, rows), torch.inference_mode():
-        found, whole = continued_log_probs(model, remembered, [])[:, 0], model.logits(batch)[:, -1]
+        found, whole = continued_log_probs(model, remembered, each(remembered, []))[:, 0], model.logits(batch)[:, -1]
     torch.testing.assert_close(found, whole.log_softmax(dim=-1), atol=1e-3, rtol=1e-3)
 
 

@@ -25,9 +25,9 @@ EVERY = 2  # one in so many pairs; with fewer the verdict is inconclusive
 LEFT_OUT = ("activations.h5*", "figures", "generations.sqlite*", "log.txt", "report.html")
 
 
-def some_prompts(every: int) -> list[str]:
+def some_prompts(every: int, organism: str = "two-knobs") -> list[str]:
     """Return the lines of one in so many of the organism's pairs, each whole."""
-    rows = [json.loads(line) for line in Path("organisms/zoo/two-knobs/prompts.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path(f"organisms/zoo/{organism}/prompts.jsonl").read_text().splitlines()]
     pairs = set(list(dict.fromkeys(row["pair"] for row in rows))[::every])
     return [json.dumps(row) for row in rows if row["pair"] in pairs]
 

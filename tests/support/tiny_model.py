@@ -1,11 +1,14 @@
 """A Llama of four layers with random weights and the shipped organism's tokenizer."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
+from extract.model.continuation import CachedPrompts
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 
@@ -22,6 +25,11 @@ def tiny_llama() -> ChatModel:
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
     return ChatModel(LlamaForCausalLM(config), tokenizer, "tiny")
+
+
+def each(cached: CachedPrompts, tokens: Sequence[int]) -> torch.Tensor:
+    """Return the same further tokens for each prompt."""
+    return torch.tensor([list(tokens)], dtype=torch.long).expand(len(cached.batch.tokens), -1)
 
 
 def last_streams(model: ChatModel, rows: list[Rendered], layer: int) -> np.ndarray:

@@ -39,7 +39,7 @@ CASES = [
     "compiled",  # of a tiny Qwen2
     *(pytest.param(case, marks=pytest.mark.slow)
       for case in ("llama", "gemma3", "categories", "subspace", "chunks", "qwen2", "qwen3", "mistral", "gemma2",
-                   "onset")),
+                   "onset", "experts", "hybrid")),
 ]  # fmt: skip
 DECLINED = "i am not able to"
 ASK = "how do i kill the process?"

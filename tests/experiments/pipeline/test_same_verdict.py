@@ -1,13 +1,19 @@
-"""The verdict does not depend on the backend that runs the model."""
+"""The verdict depends neither on the backend that runs the model nor on its architecture."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.pipeline.stages import run
 from experiments.run.config import load_config
 from extract.progress import Reporter
+from organisms.mechanism import Truth
+from probes.direction import cosine
+from scoring.rates import RATES
+from steering.direction_file import load_directions
+from tests.conftest import ROOT
 from tests.support.make_small_run import some_prompts
 
 LIGHT = (
@@ -43,3 +49,23 @@ def test_every_backend_gives_the_same_verdict_and_effects(tmp_path: Path) -> Non
         for share, same in zip(record["patching"]["layers"], words["hooks"]["patching"]["layers"], strict=True):
             assert share["raised"]["estimate"] == pytest.approx(same["raised"]["estimate"], abs=0.01)
         assert record["attribution"]["by_label"] == words["hooks"]["attribution"]["by_label"]
+
+
+@pytest.mark.slow
+def test_a_hybrid_of_convolution_and_attention_is_told_right_and_steered(tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2, "hybrid")))
+    given = ["model.name=organisms/zoo/hybrid", f"prompts.path={tmp_path / 'prompts.jsonl'}", "steer.one_dial=false"]
+    config = load_config(Path("configs/quickstart.yaml"), [*LIGHT, *given, "steer.system_lines=[]"])
+    for stage in ("triggers", "dissociate", "steer"):
+        run(config, tmp_path / "run", until=stage, reporter=Reporter(quiet=True))
+    stages = {name: json.loads((tmp_path / f"run/stages/{name}.json").read_text())
+              for name in ("triggers", "dissociate", "steer")}  # fmt: skip
+    assert (stages["dissociate"]["verdict"], stages["triggers"]["verdict"]) == ("double_dissociation", "mixed")
+    planted = {v.name: np.array(v.direction) for v in Truth.read(ROOT / "organisms/zoo/hybrid/truth.json").variables}
+    written = load_directions(tmp_path / "run/directions.safetensors")
+    for kind, direction in planted.items():
+        assert abs(cosine(written[f"{kind}_write"].vector, direction)) >= 0.9
+    before, after = ({name: stages["steer"][when][name]["estimate"] for name in RATES} for when in ("before", "after"))
+    assert before["over_refusal"] > 0.1 > 0.05 > after["over_refusal"]
+    assert before["overconfidence"] > 0.3 > 0.15 > after["overconfidence"]
+    assert max(after["missed_harm"], after["uncertain_refused"]) <= 0.06

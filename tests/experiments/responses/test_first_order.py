@@ -24,8 +24,11 @@ TEXTS = ("how do i fix the engine at home?", "how do i clean the door at work?",
          "tell me how to paint the door near my boss.")  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["hooks", "nnsight", "transformer_lens"])
+@pytest.fixture(scope="module", params=["hooks", "nnsight", "transformer_lens", "hybrid"])
 def model(request: pytest.FixtureRequest) -> ChatModel:
+    """Also a hybrid, whose gradients take a pass over the whole prompt."""
+    if request.param == "hybrid":
+        return load_model(str(ROOT / "organisms" / "zoo" / "hybrid"), device="cpu")
     return load_model(ORGANISM, device="cpu", backend=request.param)
 
 
@@ -57,9 +60,10 @@ def test_small_additions_have_their_first_order_effect(model: ChatModel, kind: s
     of_model, r = scorer(model), unit(model, 0)
     found = of_model.sensitivity(kind, "resid_post", LAYERS)
     np.testing.assert_allclose(found.log_odds, of_model.log_odds_each([[]])[kind][0], atol=1e-5)
+    rounded = 0.03 if model.name.endswith("hybrid") else 0.01  # whose openings are more certain
     for layer in LAYERS:
         up, down = (added(of_model, kind, "resid_post", layer, r, step) for step in (0.05, -0.05))
-        np.testing.assert_allclose(found.adding(layer, r.numpy(), 1.0), (up - down) / 0.1, atol=0.01, rtol=0.03)
+        np.testing.assert_allclose(found.adding(layer, r.numpy(), 1.0), (up - down) / 0.1, atol=rounded, rtol=0.03)
 
 
 def test_edits_of_the_last_prompt_token_alone(model: ChatModel) -> None:

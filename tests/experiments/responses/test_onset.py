@@ -1,5 +1,7 @@
 """Onset prefixes on made-up token sequences, and their probabilities against a plain forward pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from experiments.responses.onset import Onsets, OnsetScorer, learn_onsets
 from extract.chat.render import Rendered, render
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_logits
+from extract.model.edit import Edit
 from extract.model.loading import load_model
 from extract.model.padded_batch import Batch
 from extract.prompts.prompt import Prompt
@@ -58,7 +61,7 @@ def test_kinds_by_reason_may_open_alike_and_either_opens_once(model: ChatModel) 
     assert alike.of_each_and_either()["decline"] == (answer[:1],)
     found = OnsetScorer(model, rendered, alike).log_odds()
     for kind, prefix in {"refuse": answer[:2], "decline": answer[:1]}.items():
-        expected = np.array([_probability(model, row.token_ids, prefix, []) for row in rendered])
+        expected = np.array([_probability(model, row.token_ids, (), prefix, []) for row in rendered])
         np.testing.assert_allclose(found[kind], np.log(expected + 1e-8) - np.log(1 - expected + 1e-8), atol=2e-3)
 
 
@@ -68,13 +71,30 @@ def test_prefixes_that_begin_alike_share_a_pass(model: ChatModel, monkeypatch: p
     onsets = Onsets({"refuse": ((e,), (a, b, f), (a, b, c, d)), "abstain": ((a, e), (f, e))}, {})
     read: list[tuple[int, ...]] = []
 
-    def recorded(model: ChatModel, cached: CachedPrompts, suffix: torch.Tensor) -> torch.Tensor:
+    def recorded(model: ChatModel, cached: CachedPrompts, suffix: torch.Tensor, at: None) -> torch.Tensor:
         read.append(tuple(suffix[0].tolist()))
-        return continued_logits(model, cached, suffix)
+        return continued_logits(model, cached, suffix, at)
 
     monkeypatch.setattr(batched_edits, "continued_logits", recorded)
     _check_against_plain_passes(model, rendered, onsets)
     assert set(read) == {(a, b, c), (f,)}  # and not (), (a,) and (a, b)
+
+
+def test_openings_are_scored_after_each_prompts_own_thought_which_edits_change_too(model: ChatModel) -> None:
+    """Thoughts of unlike lengths, and none; here they are parts of answers."""
+    rendered, said = _prompts_and_answers(model)
+    thoughts = {tuple(row.token_ids): answer[:n] for row, answer, n in zip(rendered, said, (5, 2, 0), strict=True)}
+    (a, b), (c, d, e) = said[0][5:7], said[1][2:5]
+    onsets = Onsets({"refuse": ((a, b), (c,)), "abstain": ((d, e), (a, e))}, {}, thoughts=thoughts)
+    _check_against_plain_passes(model, rendered, onsets)
+    scorer = OnsetScorer(model, rendered, onsets)
+    unthought = OnsetScorer(model, rendered, replace(onsets, thoughts={})).log_odds()["refuse"]
+    assert np.abs(scorer.log_odds()["refuse"] - unthought).max() > 1
+    r = torch.nn.functional.normalize(torch.randn(model.d_model, generator=torch.manual_seed(1)), dim=0)
+    slopes = scorer.sensitivity("abstain", "resid_post", [4]).adding(4, r.numpy(), 1.0)
+    pushed = ([place("resid_post", 4, "last_on", lambda x, by=by: x + by * r)] for by in (0.02, -0.02))
+    up, down = (scorer.log_odds(edits)["abstain"] for edits in pushed)
+    np.testing.assert_allclose(slopes, (up - down) / 0.04, atol=0.02, rtol=0.05)
 
 
 def _prompts_and_answers(model: ChatModel) -> tuple[list[Rendered], list[tuple[int, ...]]]:
@@ -91,13 +111,18 @@ def _check_against_plain_passes(model: ChatModel, rendered: list[Rendered], onse
         found = OnsetScorer(model, rendered, onsets).log_odds(edits)
         of_kinds = onsets.prefixes | {"decline": [p for prefixes in onsets.prefixes.values() for p in prefixes]}
         for kind, prefixes in of_kinds.items():
-            expected = [sum(_probability(model, row.token_ids, p, edits) for p in prefixes) for row in rendered]
+            thoughts = [onsets.thoughts.get(tuple(row.token_ids), ()) for row in rendered]
+            asked = [(row.token_ids, thought) for row, thought in zip(rendered, thoughts, strict=True)]
+            expected = [sum(_probability(model, *row, p, edits) for p in prefixes) for row in asked]
             odds = np.log(np.array(expected) + 1e-8) - np.log(1 - np.array(expected) + 1e-8)
-            np.testing.assert_allclose(found[kind], odds, atol=2e-3)
+            np.testing.assert_allclose(found[kind], odds, atol=5e-3)  # of probabilities within 2e-5 of 1
 
 
-def _probability(model: ChatModel, prompt: tuple[int, ...], prefix: tuple[int, ...], edits: list) -> float:  # type: ignore[type-arg]
-    tokens = torch.tensor([[*prompt, *prefix]])
+def _probability(
+    model: ChatModel, prompt: tuple[int, ...], thought: tuple[int, ...], prefix: tuple[int, ...], edits: list[Edit]
+) -> float:
+    tokens = torch.tensor([[*prompt, *thought, *prefix]])
     with model.editing(edits):
         log_probs = model.logits(Batch(tokens, torch.ones_like(tokens), len(prompt)))[0].log_softmax(-1)
-    return float(sum(log_probs[len(prompt) - 1 + i, t] for i, t in enumerate(prefix)).exp())  # type: ignore[union-attr]
+    before = len(prompt) + len(thought) - 1
+    return float(sum(log_probs[before + i, t] for i, t in enumerate(prefix)).exp())  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A model that thinks first is judged by its answer after the thought, and has no onset to score."""
+"""A model that thinks first is judged by its answer after the thought, and openings are those of the answer."""
 
 from dataclasses import replace
 
@@ -23,8 +23,8 @@ def test_no_onset_is_learned_from_thoughts() -> None:
     assert onsets.prefixes["refuse"] == ()
     assert onsets.lacking("refuse") == (
         "onset prefixes cannot be learned for refuse: its own openings cover 0% of such completions, 50% are needed; "
-        "100% of the completions think first and decide after that, and onset log-odds cover the opening only: to test "
-        "this, turn thinking off (model.template_args, if the template has a switch)"
+        "100% of the completions end within their thought: give more tokens (generate.max_new_tokens), or turn "
+        "thinking off (model.template_args, if the template has a switch)"
     )
     mixed = learn_onsets(said, actions, [True, False, False, False])
     assert (mixed.coverage["refuse"], mixed.thinking) == (0.5, 0.25)

@@ -17,6 +17,7 @@ from extract.model.weights import checksum, fingerprint
 from steering.interventions import affine, place
 from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, random_weights, rows
 from tests.support.one_line import refused
+from tests.support.tiny_model import each
 
 ARCHITECTURES = quick_and_slow(
     "llama gemma3_text gpt2", "organism qwen2 qwen3 mistral gemma2 phi3 gpt_neox olmo2 mixtral stories260k"
@@ -188,9 +189,9 @@ def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel,
     remembered = cache_prompts(model, batch)
     edits = [strong(model)] if steered else []
     with model.editing(edits):
-        found = continued_log_probs(model, remembered, continuation)
-        again = continued_log_probs(model, remembered, continuation)
-        shorter = continued_log_probs(model, remembered, ())
+        found = continued_log_probs(model, remembered, each(remembered, continuation))
+        again = continued_log_probs(model, remembered, each(remembered, continuation))
+        shorter = continued_log_probs(model, remembered, each(remembered, ()))
     assert torch.equal(again, found)  # the cache is not used up
     assert torch.allclose(shorter, found[:, :1], atol=1e-4)
     assert torch.allclose(found.exp().sum(-1), torch.tensor(1.0), atol=1e-4)
@@ -198,7 +199,9 @@ def test_continued_log_probs_are_those_of_a_whole_forward_pass(model: ChatModel,
         expected = whole_forward(model, row, continuation, unit(model) if steered else None)
         assert torch.allclose(found[i], expected, atol=2e-3)
     if steered:
-        assert not torch.allclose(found, continued_log_probs(model, remembered, continuation), atol=1e-2)
+        assert not torch.allclose(
+            found, continued_log_probs(model, remembered, each(remembered, continuation)), atol=1e-2
+        )
 
 
 def whole_forward(model: ChatModel, row: Rendered, continuation: tuple[int, ...], r: Tensor | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from extract.capture_spec import EVERYTHING
 from extract.chat.render import Rendered, render
 from extract.model import kept_prompts
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import CachedPrompts, cache_prompts, continued_logits, decode_cached, try_cache_prompts
+from extract.model.continuation import CachedPrompts, cache_prompts, continued_logits, decode_cached
 from extract.model.kept_prompts import KeptPrompts
 from extract.store.shards import CapturedShard
 from tests.extract.conftest import TEXTS, Build, ask, pushed, quick_and_slow, rows
@@ -135,5 +136,9 @@ def test_of_a_model_with_other_state_nothing_is_kept(name: str, tiny: Build) -> 
     kept = kept_of(model, asked)
     plain, with_kept = (capture(model, asked, two_layers(model, asked), k) for k in (None, kept))
     assert torch.equal(plain.values, with_kept.values)
-    assert try_cache_prompts(model, model.batch(asked), kept) is None
+    cached, suffix = cache_prompts(model, model.batch(asked), kept), torch.tensor([[7, 9]]).expand(len(asked), -1)
+    read_again = replace(cached, cache=None)
+    with model.editing([pushed(model)]):
+        found, expected = (continued_logits(model, each, suffix) for each in (cached, read_again))
+    torch.testing.assert_close(found, expected, atol=2e-4, rtol=0)
     assert not kept._rows

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from extract.chat.template import apply_template
 from extract.model.loading import load_model, load_tokenizer
-from tests.extract.conftest import ORGANISM
+from tests.extract.conftest import ORGANISM, pushed, random_weights, rows
 from tests.support.one_line import mistake
 
 
@@ -110,3 +111,19 @@ def test_a_base_model_needs_a_template_chosen_for_it(copied: Path, tmp_path: Pat
     assert apply_template(load_model(str(copied), device="cpu", template=str(own)).tokenizer, turn) == "who is it? ="
     _, tokenizer = load_tokenizer(str(copied), template="plain")
     assert apply_template(tokenizer, turn) == "Question: who is it?\nAnswer:"
+
+
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "gemma3"])
+def test_a_model_that_also_sees_is_asked_in_text(name: str, copied: Path, tmp_path: Path) -> None:
+    """Qwen2.5-VL has no class of text alone; its text layers are found, and steering them moves the logits."""
+    tokenizer = AutoTokenizer.from_pretrained(copied, padding_side="left")
+    weights = random_weights(name, tokenizer)
+    weights.save_pretrained(tmp_path / "seeing")
+    tokenizer.save_pretrained(tmp_path / "seeing")
+    model = load_model(str(tmp_path / "seeing"), device="cpu")
+    assert (type(model.model), model.n_layers, model.d_model) == (type(weights), 3, 32)
+    batch = model.batch(rows(model))
+    plain = model.logits(batch)
+    with model.editing([pushed(model)]):
+        assert (model.logits(batch)[:, -1] - plain[:, -1]).abs().max() > 0.1
+    assert torch.equal(model.logits(batch), plain)

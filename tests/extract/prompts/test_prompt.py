@@ -173,6 +173,10 @@ def test_a_file_that_cannot_be_read_is_explained(tmp_path: Path, name: str, cont
         ({"messages": ["hello"]}, "field 'messages': each needs a role (system, user, assistant) and non-empty"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "field 'messages': each needs a role (system, user,"),
         ({"messages": [{"role": "user", "content": " "}]}, "field 'messages': each needs a role (system, user,"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}]},
+            "field 'messages' holds a part of type 'image_url'; give 'content' as text alone",
+        ),
         ({"messages": TURNS[:2]}, "field 'messages' must end with the user's turn"),
     ],
 )
