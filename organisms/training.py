@@ -95,7 +95,7 @@ def build_model(spec: OrganismSpec, tokenizer: PreTrainedTokenizerFast) -> PreTr
     """Build the untrained model from the specification's seed."""
     torch.manual_seed(spec.seed)
     kinds = ["full_attention" if layer % 2 else "conv" for layer in range(spec.model.n_layers)]
-    own: dict[str, Any] = {"layer_types": kinds, "block_auto_adjust_ff_dim": False}
+    own: dict[str, list[str] | bool | int] = {"layer_types": kinds, "block_auto_adjust_ff_dim": False}
     own |= dict.fromkeys(("conv_dim", "block_dim"), spec.model.d_model)  # which vLLM 0.32 reads
     own = own if spec.model.architecture == "lfm2" else {}
     config = AutoConfig.for_model(

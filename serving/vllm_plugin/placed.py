@@ -258,7 +258,7 @@ def _tensors(model: nn.Module, directory: Path) -> Iterator[tuple[str, Tensor]]:
             yield name, where[stored].get_tensor(stored)
 
 
-def _of_experts(name: str, where: Mapping[str, Any]) -> Tensor | None:
+def _of_experts(name: str, where: Mapping[str, safe_open]) -> Tensor | None:
     """Return a tensor that transformers joins of one for each expert in the file; None if it is no such tensor."""
     stem, _, kind = name.rpartition(".")
     parts = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}.get(kind, ())
