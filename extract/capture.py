@@ -17,9 +17,9 @@ from torch import Tensor
 
 from extract.background import BackgroundThread
 from extract.backoff import TokenBudget
-from extract.capture_spec import CaptureSpec, ResolvedSpec
+from extract.capture_spec import THOUGHT, CaptureSpec, ResolvedSpec
 from extract.chat.render import Rendered, position_names
-from extract.chat.thinking import reopened, thought_tokens
+from extract.chat.thinking import answer_start, reopened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
@@ -140,9 +140,9 @@ class Capturer:
         answered: list[Rendered] = []
         responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), spec.generated)]
         for row, tokens in zip(rows, responses, strict=True):
-            n, pieces = len(row.token_ids), model.tokenizer.batch_decode([[token] for token in tokens])
-            inside = thought_tokens(pieces, opened=bool(reopened(row.text, "")))
-            ends = {"think_first": inside[0], "think_last": inside[-1]} if inside else {}
+            n, pieces = len(row.token_ids), model.pieces(tokens)
+            opened = bool(reopened(row.text, ""))
+            ends = thought_places(thought_tokens(pieces, opened), answer_start(pieces, opened))
             ends |= {f"response_{k + 1}": k for k in range(min(spec.response_tokens, len(tokens)))}
             read = tokens[: max(ends.values(), default=-1) + 1]
             roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
@@ -173,6 +173,14 @@ class Capturer:
         for i, tokens in enumerate(responses):
             picked[:, n_prompt + len(tokens) :, i] = 0  # padding after the end
         return picked, responses
+
+
+def thought_places(thought: range, answer: int) -> dict[str, int]:
+    """Return the tokens of a response at the positions of `THOUGHT`: those there are; {} without a closed thought."""
+    if not thought:
+        return {}
+    tenths = (thought[round(k * (len(thought) - 1) / 10)] for k in range(11))
+    return dict(zip(THOUGHT, [*tenths, *([answer] if answer else [])], strict=False))
 
 
 def shared_prefixes(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> tuple[CachedPrefix, ...]:

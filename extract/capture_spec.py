@@ -13,7 +13,13 @@ from extract.yaml_file import Strict
 
 Site = Literal["resid_pre", "resid_mid", "resid_post"]  # a block's input, between attention and MLP, its output
 SITES: tuple[str, ...] = get_args(Site)
-THOUGHT = ("think_first", "think_last")  # the first and the last token of a thought, without its marks
+# Tokens of a thought, without its marks: the first, those after each tenth of it, the last; and the answer's first.
+THOUGHT = ("think_first", *(f"think_{percent}" for percent in range(10, 100, 10)), "think_last", "answer_first")
+
+
+def is_generated(position: str) -> bool:
+    """Return whether a position is of what the model says, so that nothing can be read there before it speaks."""
+    return position in THOUGHT or position.startswith("response_")
 
 
 class CaptureSpec(Strict):
@@ -23,7 +29,7 @@ class CaptureSpec(Strict):
     layers: tuple[int, ...] | None = None  # null: all
     positions: tuple[str, ...] | None = None  # null: every position that some prompt has
     response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
-    thought_tokens: int = Field(0, ge=0)  # n: also store think_first and think_last of thoughts of at most n tokens
+    thought_tokens: int = Field(0, ge=0)  # n: also store THOUGHT, of thoughts of at most n tokens
     store_dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
     rows_per_shard: int | None = Field(None, ge=1)  # as many as make 256 MB, at most 512

@@ -16,6 +16,7 @@ from experiments.probing.read_probes import contrast_of, fit_grid
 from experiments.responses.loaded_run import LoadedRun
 from extract.atomic_write import write_jsonl
 from extract.backoff import TokenBudget
+from extract.capture_spec import is_generated
 from extract.chat.render import token_texts
 from probes.contrast import Contrast
 from probes.direction import Locus
@@ -58,7 +59,8 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     store = loaded.store
     contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
     layers = [layer for layer in store.layers if layer <= first_write]
-    positions = [p for p in store.positions if store.present[store.positions.index(p)].all()]
+    everywhere = (p for i, p in enumerate(store.positions) if store.present[i].all())
+    positions = [p for p in everywhere if not is_generated(p)]
     grid, loci = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
     best = choose_locus(loci)
     X, C = store.read(best.layer, best.position), float(best.scores[LOGISTIC].C[0])

@@ -88,6 +88,7 @@ class RunSize:
     of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
     elicited: int = 0  # prompts that are asked again under a line, where the model hardly abstains by itself
     lengths: tuple[float, float] | None = None  # tokens of a plain decline and of an answer on average, once there are
+    thought: float = 0.0  # tokens before an answer on average, which every onset pass reads, once there are answers
 
 
 def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
@@ -297,7 +298,8 @@ def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = 
     left = [stage for stage in in_order(stages_of(config), [until]) if stage.name not in done]
     unasked = {*QUESTIONS} - {*config.ask}  # a stage for one question alone has it among its sections
     asked = [stage.name for stage in left if stage.name in FORMULAS and unasked.isdisjoint(stage.sections)]
-    return [step for name in asked for step in FORMULAS[name](config, size)]
+    listed = [step for name in asked for step in FORMULAS[name](config, size)]
+    return [replace(s, tokens_a_pass=s.tokens_a_pass + size.thought) if s.repeats > 1 else s for s in listed]
 
 
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:

@@ -22,6 +22,7 @@ from experiments.run.organism_prompts import on_another_model, warning
 from experiments.uncertainty.observation import questions
 from extract.backoff import TOKENS_ON_CPU, TOKENS_ON_GPU
 from extract.capture import tokens_to_read
+from extract.capture_spec import THOUGHT
 from extract.chat.render import Rendered, position_names, render
 from extract.model.adapter import find_adapter
 from extract.model.loading import load_tokenizer
@@ -94,6 +95,7 @@ class RunPrompts:
             of_groups=self.of_groups,
             elicited=len(asked_rows(corpus)) if absent else 0,
             lengths=None if answered is None else mean_lengths(answered),
+            thought=0.0 if answered is None else float(np.mean([said.thought for said in answered.completions])),
         )
 
 
@@ -141,9 +143,9 @@ class RunEstimate:
         """Return the plan without stages that are done, of a model that declines in so many ways, or as it did."""
         config, model, wanted = self.config, self.model, self.config.extract
         size = self.given.size(model.n_layers, kinds, answered)
-        streams = len(wanted.layers or range(model.n_layers)) * (
-            len(wanted.positions or self.given.positions) + wanted.response_tokens + 2 * bool(wanted.thought_tokens)
-        )
+        said = wanted.response_tokens + (len(THOUGHT) if wanted.thought_tokens else 0)
+        positions = len(wanted.positions or self.given.positions) + said
+        streams = len(wanted.layers or range(model.n_layers)) * positions
         unstored = self.until == "uncertainty" or "extract" in done
         stored = 0 if unstored else streams * size.read * model.d_model
         longest = max(self.given.lengths) + config.generate.max_new_tokens

@@ -14,6 +14,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.run.corpus import Corpus
 from experiments.run.inputs import RunInputs
 from extract.atomic_write import atomic_path
+from extract.capture_spec import is_generated
 from extract.errors import UserError
 from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
@@ -108,7 +109,7 @@ def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
     `loaded` is a run's `reading`: labels are known of every prompt, answered or not.
     """
     store, contrasts = loaded.store, label_contrasts(loaded.corpus)
-    positions = [p for p in store.positions if not p.startswith("response_")]  # a dial reads before the model answers
+    positions = [p for p in store.positions if not p.startswith("response_")]
     grid, scored = fit_grid(loaded, contrasts, store.layers, positions, "probing")
     return {
         c.name: _fit_chosen(loaded, grid, c, [locus for locus in scored if locus.contrast == c.name]) for c in contrasts
@@ -116,7 +117,8 @@ def read_grid(loaded: LoadedRun) -> dict[str, ReadProbe]:
 
 
 def _fit_chosen(inputs: RunInputs, grid: ProbeGrid, contrast: Contrast, loci: Sequence[LocusScores]) -> ReadProbe:
-    chosen, seed, site = choose_locus(loci), inputs.config.seed, inputs.store.site
+    prompt = [locus for locus in loci if not is_generated(locus.position)]  # a dial reads before the model speaks
+    chosen, seed, site = choose_locus(prompt), inputs.config.seed, inputs.store.site
     rows = [_grid_row(locus, kind, site, locus is chosen) for locus in loci for kind in locus.scores]
     row = next(row for row in rows if row.chosen)
     activations = inputs.store.read(chosen.layer, chosen.position)

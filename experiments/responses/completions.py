@@ -176,8 +176,7 @@ class Completer:
     def _thought(self, row: int, tokens: Sequence[int], text: str) -> int:
         if not thinks(text):
             return 0
-        pieces = self.model.tokenizer.batch_decode([[token] for token in tokens])
-        return answer_start(pieces, opened=bool(reopened(self.rendered[row].text, "")))
+        return answer_start(self.model.pieces(tokens), opened=bool(reopened(self.rendered[row].text, "")))
 
 
 def _sampled(tokens: list[int], log_probs: list[float], ended: bool) -> SampledResponse:

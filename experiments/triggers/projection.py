@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from experiments.run.inputs import RunInputs
 from experiments.triggers.quadruples import Quadruples, quadruples
 from experiments.triggers.results import DirectionEffects, FactorialEffect, LocusEffect, Projection, ProjectionRows
+from extract.capture_spec import is_generated
 from extract.record import NotApplicable, not_applicable
 from probes.means import SAME_MEAN, difference_in_means
 from probes.statistics.factorial import CONTRASTS, partial_eta
@@ -92,9 +93,7 @@ def measure_projections(
         lacking = f"a direction needs {needed} (harmful and benign, or refused and answered)"
         return ProjectionRows(rows=(), reason=lacking), not_applicable(lacking), {}
     requests = corpus.requests | corpus.harmful
-    positions = [
-        p for i, p in enumerate(store.positions) if not p.startswith("response_") and store.present[i][requests].all()
-    ]
+    positions = [p for i, p in enumerate(store.positions) if not is_generated(p) and store.present[i][requests].all()]
     rows: list[LocusEffect] = []
     best: dict[str, float] = {}
     directions, along = dict[str, DirectionEffects](), dict[str, np.ndarray]()

@@ -124,6 +124,10 @@ class ChatModel:
             return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
         return str(self.tokenizer.decode([i for i in tokens if special.get(i, True)]))
 
+    def pieces(self, response: Sequence[int]) -> list[str]:
+        """Return the text of each token."""
+        return [self.decode_piece([token]) for token in response]
+
     @cached_property
     def _special(self) -> dict[int, bool]:
         """Special tokens, and whether each opens or closes a thought; cached, since the tokenizer rebuilds its list."""

@@ -115,3 +115,13 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     assert record["verdict"] != "not_applicable"
     announced = estimate(given, "dissociate", Reporter(quiet=True)).record(tmp_path / "run")["completions, at most"]
     assert 0.6 * announced <= sum(generated) <= announced
+
+
+def test_every_onset_pass_reads_the_thought_before_it() -> None:
+    plain, thinking = (steps(config(), replace(SIZE, thought=n), "dissociate") for n in (0.0, 500.0))
+    longer = {
+        after.name: after.tokens_a_pass - before.tokens_a_pass for before, after in zip(plain, thinking, strict=True)
+    }
+    assert set(longer.values()) == {0.0, 500.0}
+    assert {name for name, more in longer.items() if more} == {step.name for step in plain if step.repeats > 1}
+    assert "permuted-label null: onset effects" in {name for name, more in longer.items() if more}

@@ -1,15 +1,19 @@
 """The verdict depends neither on the backend that runs the model nor on its architecture."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.pipeline.stages import run
+from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
+from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
 from organisms.mechanism import Truth
+from organisms.spec import load_spec
 from probes.direction import cosine
 from scoring.rates import RATES
 from steering.direction_file import load_directions
@@ -69,3 +73,31 @@ def test_a_hybrid_of_convolution_and_attention_is_told_right_and_steered(tmp_pat
     assert before["over_refusal"] > 0.1 > 0.05 > after["over_refusal"]
     assert before["overconfidence"] > 0.3 > 0.15 > after["overconfidence"]
     assert max(after["missed_harm"], after["uncertain_refused"]) <= 0.06
+
+
+@pytest.mark.slow
+def test_a_model_that_decides_after_its_thought_is_scored_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The organism `late` says one word and then decides; here that word is a thought of one token."""
+    decode = ChatModel.decode_piece
+
+    def thinking(self: ChatModel, tokens: Sequence[int]) -> str:
+        return decode(self, tokens).replace("well", "<think>well</think>", 1)
+
+    monkeypatch.setattr(ChatModel, "decode_piece", thinking)
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2, "late")))
+    given = ["model.name=organisms/zoo/late", f"prompts.path={tmp_path / 'prompts.jsonl'}"]
+    config = load_config(Path("configs/quickstart.yaml"), [*LIGHT, *given, "steer.one_dial=false"])
+    for stage in ("dissociate", "steer"):
+        run(config, tmp_path / "run", until=stage, reporter=Reporter(quiet=True))
+    said = read_completions(tmp_path / "run" / "completions.jsonl")
+    assert {(completion.thought, len(completion.token_ids) > 1) for completion in said} == {(1, True)}
+    probed = json.loads((tmp_path / "run/stages/probe.json").read_text())
+    assert not any(opening.startswith("well") for kind in probed["onsets"].values() for opening in kind["prefixes"])
+    found = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
+    allowed = load_spec(ROOT / "organisms/zoo/late/spec.yaml").verdicts
+    assert allowed is not None
+    assert found["verdict"] in allowed.free.allowed, found["reasons"]  # directions are those at the prompt's end
+    steered = json.loads((tmp_path / "run/stages/steer.json").read_text())
+    assert {dial["read"]["position"] for dial in steered["dials"].values()} == {"post_last"}
