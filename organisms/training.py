@@ -135,7 +135,7 @@ def train(
         betas=(0.9, 0.98),
         weight_decay=0.05,
     )
-    packer, rng = Packer(tokenizer, apart=spec.model.architecture != "llama"), np.random.default_rng([spec.seed, 5])
+    packer, rng = Packer(tokenizer, spec.model.architecture), np.random.default_rng([spec.seed, 5])
     model.train()
     for step in range(settings.steps):
         examples = [grammar.training_example(rng) for _ in range(settings.batch_size)]
@@ -171,8 +171,8 @@ def train(
 class Packer:
     """Packs examples with two responses each; each text is tokenised once."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, *, apart: bool = False) -> None:
-        self._tokenizer, self._pack = tokenizer, pack_apart if apart else pack_branches
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, architecture: str) -> None:
+        self._tokenizer, self._pack = tokenizer, pack_branches if architecture == "llama" else pack_apart
         self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:

@@ -37,7 +37,7 @@ class Packed:
         self.examples = [grammar.training_example(rng) for _ in range(ROWS)]
         values = np.array([example.values for example in self.examples])
         mixed = ~values if self.flipped else values
-        self.packer = Packer(self.tokenizer, apart=self.spec.model.architecture != "llama")
+        self.packer = Packer(self.tokenizer, self.spec.model.architecture)
         self.rows = self.packer.pack(grammar, self.examples, mixed)
         said = [grammar.respond(e, tuple(map(bool, row))) for e, row in zip(self.examples, mixed, strict=True)]
         self.texts = [grammar.respond(e, e.values) for e in self.examples], said

@@ -3,6 +3,8 @@
 The table of docs/own-model.md holds what is found here, row by row.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from extract.model.backends import decoder_layers, stream_out
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_log_probs, decode_cached, way_of
 from extract.model.decoding import cut_at_end
+from extract.model.edit import Edit
 from extract.model.loading_options import BackendName
 from tests.extract.conftest import ROOT, Scaled, captured, pushed, quick_and_slow, rows
 from tests.support.tiny_model import each
@@ -127,3 +130,30 @@ def test_prompts_are_read_again_where_padding_is_wrong_in_the_state(scaled: Scal
         torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=0)
     answers = PromptBatch(model, asked).responses(Setting([pushed(model)]), range(len(asked)), NEW_TOKENS)
     assert answers == [by_hand(model, list(row.token_ids), NEW_TOKENS)[1] for row in asked]
+
+
+def test_a_state_that_is_wrong_by_less_than_rounding_allows_is_not_used(scaled: Scaled) -> None:
+    """Jamba's scan begins anew in a pass of several tokens: at the initial scale that moves a likely token by 7e-5."""
+    model = scaled("jamba", 1)
+    cached = cache_prompts(model, model.batch(rows(model)))
+    assert way_of(model) != "at once"
+    found = continued_log_probs(model, cached, each(cached, MORE))
+    expected = continued_log_probs(model, replace(cached, cache=None), each(cached, MORE))
+    torch.testing.assert_close(found, expected, atol=5e-6, rtol=0)
+
+
+def test_gradients_do_not_go_through_a_state_that_steps_overwrite(scaled: Scaled) -> None:
+    model = scaled("qwen3_next", 6)
+    cached, gradients = cache_prompts(model, model.batch(rows(model))), list[torch.Tensor]()
+    for one in (cached, replace(cached, cache=None)):
+        shifts = list[torch.Tensor]()
+
+        def watched(stream: torch.Tensor, _: object, shifts: list[torch.Tensor] = shifts) -> torch.Tensor:
+            shifts.append(torch.zeros_like(stream, requires_grad=True))
+            return stream + shifts[-1]
+
+        with torch.enable_grad(), model.editing([Edit("resid_post", 1, watched)]):
+            score = continued_log_probs(model, one, each(one, MORE))[..., 5].sum()
+            gradients.append(torch.autograd.grad(score, shifts[-1])[0][:, -1 - len(MORE) :])
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 1e-3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from extract.errors import UserError
 from extract.model.weights import cast_fingerprint
@@ -110,3 +110,13 @@ def test_other_weights_have_another_and_what_cannot_be_read_is_refused(tmp_path:
     (tmp_path / "other" / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"holds no model\.safetensors"):
         checkpoint_fingerprint(tmp_path / "other")
+
+
+def test_the_fingerprint_of_experts_is_that_of_the_model_that_joins_them(tmp_path: Path) -> None:
+    """A file holds a tensor for each expert, transformers' model one for all."""
+    shape = Qwen3MoeConfig(vocab_size=32, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, head_dim=8,
+                           num_key_value_heads=1, num_experts=3, moe_intermediate_size=8)  # fmt: skip
+    model = Qwen3MoeForCausalLM(shape)
+    model.save_pretrained(tmp_path)
+    assert any(".experts.2." in name for name in load_file(tmp_path / "model.safetensors"))
+    assert checkpoint_fingerprint(tmp_path) == cast_fingerprint(model.state_dict(keep_vars=True).items())
