@@ -78,6 +78,7 @@ class CachedPrompts:
     batch: Batch
     cache: Any  # None: every pass reads the prompts from the start
     by_token: bool = False
+    edited: bool = False  # by edits that were open when the prompts were read, and need not be when it is gone on
 
 
 @torch.inference_mode()
@@ -85,20 +86,26 @@ def cache_prompts(model: ChatModel, batch: Batch, kept: KeptPrompts | None = Non
     """Run all prompt tokens except the last, or take those kept, for edits that keep these tokens.
 
     The first way in which the model goes on from them is found once, and checked again for longer prompts, with and
-    without padding. Raises UserError if padding changes what it answers.
+    without padding. Raises UserError if padding changes what it answers, or if edits are open that would have to be
+    kept where each pass reads the prompts again.
     """
     before = Batch(batch.tokens[:, :-1], batch.attention_mask[:, :-1], batch.prompt_length)
     checked, padded = _CHECKED.setdefault(model, {}), bool((batch.attention_mask == 0).any())
     length = batch.tokens.shape[1]
     ways: tuple[Way, ...] = get_args(Way)
     for way in ways[ways.index(_WAYS.get(model, ways[0])) :]:
+        if way == "from the start" and model.edits:
+            raise UserError(
+                f"{model.name}: {model.architecture} does not go on from what it has read, so what edits did to a "
+                "prompt cannot be kept; use another chat model"
+            )
         if way == "from the start":
             cache = None
         elif kept is None or model.edits:
             cache = state_of(model.run(model.decoder, before, use_cache=True))
         else:
             cache = kept.read(before)
-        cached = CachedPrompts(batch, cache, way == "token by token")
+        cached = CachedPrompts(batch, cache, way == "token by token", edited=bool(model.edits))
         if length <= checked.get(padded, 0) or _continuation_holds(model, cached, way):
             checked[padded], _WAYS[model] = max(length, checked.get(padded, 0)), way
             return cached
@@ -143,6 +150,8 @@ def continued_log_probs(
 ) -> Float[Tensor, "batch places vocabulary"]:
     """Return the distributions at the places of `continued_logits`, in float32, differentiable."""
     if torch.is_grad_enabled() and not replaces(cached.cache):  # a step overwrites what its gradient needs
+        if cached.edited:
+            raise UserError(f"{model.architecture} cannot be differentiated after edits of its prompts")
         cached = replace(cached, cache=None)
     return _logits(model, cached, suffix, at).float().log_softmax(-1)
 
@@ -256,10 +265,8 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts, way: Way) 
     fresh = way == "from the start"
     if whole_batch.cache is None and not fresh:
         return False
-    cached = (
-        _few(whole_batch) if not fresh else rows_of(whole_batch, torch.arange(len(whole_batch.batch.tokens))[:COMPARED])
-    )
-    if cached is None:
+    first = torch.arange(len(whole_batch.batch.tokens))[:COMPARED]
+    if (cached := rows_of(whole_batch, first) if fresh else _few(whole_batch)) is None:
         return False
     if model.edits:  # they may differ by row
         cached = whole_batch
@@ -273,8 +280,7 @@ def _continuation_holds(model: ChatModel, whole_batch: CachedPrompts, way: Way) 
         if is_out_of_memory(error):
             raise
         return False
-    alone = fresh and not model.edits
-    parts = [_unpadded(whole, row) for row in range(len(batch.tokens))] if alone else [whole]
+    parts = [_unpadded(whole, row) for row in range(len(batch.tokens))] if fresh else [whole]
     logits = torch.cat([model.run(model.model, part, logits_to_keep=1).logits[:, -1] for part in parts])
     expected = logits.float().log_softmax(dim=-1)
     likely = expected > -8

@@ -18,7 +18,9 @@ from extract.model.continuation import cache_prompts, continued_log_probs, decod
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit
 from extract.model.loading_options import BackendName
+from steering.interventions import place
 from tests.extract.conftest import ROOT, Scaled, captured, pushed, quick_and_slow, rows
+from tests.support.one_line import refused
 from tests.support.tiny_model import each
 
 ATTENTION = "llama mistral qwen3 gemma2 gemma3_text phi3 gpt2 gpt_neox olmo2 granite"
@@ -157,3 +159,16 @@ def test_gradients_do_not_go_through_a_state_that_steps_overwrite(scaled: Scaled
             gradients.append(torch.autograd.grad(score, shifts[-1])[0][:, -1 - len(MORE) :])
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 1e-3
+
+
+def test_what_edits_did_to_a_prompt_is_not_lost_where_it_is_read_again(scaled: Scaled) -> None:
+    """As in patching: edits are open while the prompts are read, and no more when it is gone on from them."""
+    for name, says in (("recurrent_gemma", "what edits did to a prompt cannot be kept"), ("qwen3_next", "")):
+        model = scaled(name, 6)
+        batch = model.batch(rows(model))
+        with model.editing([place("resid_post", 0, "last_prompt", lambda stream: stream + 1.0)]):
+            if says:
+                refused(says, cache_prompts, model, batch)
+                continue
+            cached = cache_prompts(model, batch)
+        refused("cannot be differentiated after edits", continued_log_probs, model, cached, each(cached, MORE))
