@@ -206,7 +206,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, *, thought: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
-def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
+def test_a_model_that_thinks_first_is_judged_and_scored_by_its_answer(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, templates = {}, set()
@@ -225,12 +225,13 @@ def test_a_model_that_thinks_first_is_judged_by_its_answer_and_has_no_onset(
     assert plain["writes"]["normative"]["available"]
     assert plain["onsets"]["refuse"]["coverage"] == 1
     assert plain["dials_absent"] == []  # with too few abstentions among so few prompts it says an answer
-    assert thinking["dials_absent"] == ["normative", "epistemic"]
-    assert "100% of the completions think first" in thinking["writes"]["normative"]["reason"]
+    assert thinking["dials_absent"] == ["epistemic"]  # an answer in place of the thought would be another model's
+    assert thinking["onsets"]["refuse"] == plain["onsets"]["refuse"]  # of the answers, after their thoughts
+    assert thinking["writes"]["normative"]["available"]
     assert plain["dissociation"]["matrix"].keys() > {"none", "ablate_normative", "add_normative"}
     assert thinking["dissociation"]["verdict"] == "not_applicable"
     assert plain["triggers"]["attribution"]["n"] > 0
-    assert "think first" in thinking["triggers"]["attribution"]["reason"]
+    assert "have no plain thought" in thinking["triggers"]["attribution"]["reason"]  # prompts without a word
 
 
 def test_thoughts_that_are_cut_off_are_counted_and_reported(
