@@ -66,8 +66,7 @@ CASES = {
         "Gemma3", {"actuator": Clamp(), "read": Locus("resid_pre", 2, "inst_last")}, {"actuator": Addition(0.4)}
     ),
     "experts": Case("Qwen3Moe", {"reread": True}, {"actuator": Clamp()}),
-    # attention and Mamba-2; what such a state was read with dials is not told from other prefixes, so none is kept
-    "hybrid": Case("GraniteMoeHybrid", {"actuator": Addition(0.7)}, {"later": True}, {"enable_prefix_caching": False}),
+    "hybrid": Case("GraniteMoeHybrid", {"actuator": Addition(0.7)}, {"later": True}),
     "onset": Case("Llama", {"write": None, "actuator": OPENINGS}, {"steps": 2}),
     # prompts arrive in pieces, few blocks of keys and values: requests are put off and computed again
     "chunks": Case(

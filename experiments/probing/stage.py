@@ -79,9 +79,10 @@ def learned_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:
     behaviour = inputs.behaviour if basis is None else replace(inputs.behaviour, basis=basis)
     rows = np.flatnonzero(inputs.corpus.rated & inputs.corpus.within("train", "validation"))
     known, ways = [inputs.completions[i] for i in rows], behaviour.ways[rows].tolist()
-    cut = [c.thought == 0 and thinks(c.completion) for c in known]
+    thinking = [thinks(c.completion) for c in known]
+    cut = [thought and c.thought == 0 for thought, c in zip(thinking, known, strict=True)]
     onsets = learn_onsets([c.token_ids[c.thought :] for c in known], ways, cut, apart=behaviour.basis != "reason")
-    return replace(onsets, thinking=sum(thinks(c.completion) for c in known) / max(1, len(known)))
+    return replace(onsets, thinking=sum(thinking) / max(1, len(known)))
 
 
 def context_onsets(loaded: LoadedRun, basis: Basis | None = None) -> Onsets:

@@ -135,6 +135,8 @@ class RepeatedPrompts:
     ) -> Iterator[None]:
         """Run only the layers above those that no edit of the pass changes, inside the block, if possible."""
         key, known = (str(suffix.tolist()), batch.unedited), None
+        if self._thoughts:  # streams of whole thoughts: those of one layer at a time, as passes are ordered by it
+            self._known = {of: stream for of, stream in self._known.items() if of[1] == batch.unedited}
         if batch.unedited != NO_LAYER and not self._model.edits:
             if key not in self._known:
                 self._known[key] = known_stream(self._model, self.once, suffix, batch.unedited, at)

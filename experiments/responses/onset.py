@@ -72,8 +72,8 @@ class Onsets:
         if not self.thinking or self.thoughts:
             return reason
         return (
-            f"{reason}; {self.thinking:.0%} of the completions end within their thought: give more tokens "
-            "(generate.max_new_tokens), or turn thinking off (model.template_args, if the template has a switch)"
+            f"{reason}; {self.thinking:.0%} of the completions think first, and no opening was seen after a thought: "
+            "give more tokens, or turn thinking off (model.template_args, if the template has a switch)"
         )
 
 

@@ -30,7 +30,7 @@ from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, 
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.read_state import KEYS, key_of, state_of
+from extract.model.read_state import key_of, state_of
 from extract.model.weights import cast_fingerprint, fingerprint, input_device, use_fast_products, weights_of
 
 T = TypeVar("T")
@@ -271,11 +271,13 @@ class ChatModel:
         """Run one forward pass of the model, or of its decoder only, with the edits of the open `editing` blocks."""
         if batch.side == "left":
             extra = {"attention_mask": batch.attention_mask, "position_ids": batch.position_ids} | extra
-        extra = {"use_cache": KEYS[0] in extra} | extra
+        extra = {"use_cache": "past_key_values" in extra} | extra
         n_read = batch.attention_mask.shape[1] - batch.tokens.shape[1]
-        if KEYS[0] in extra and self._state_key != KEYS[0]:  # without attention: a mask of these tokens only
-            state, mask = extra.pop(KEYS[0]), batch.attention_mask[:, n_read:]
-            extra |= {self._state_key: state, "attention_mask": mask}
+        if (
+            self._state_key not in extra and "past_key_values" in extra
+        ):  # without attention: a mask of these tokens only
+            mask = batch.attention_mask[:, n_read:]
+            extra |= {self._state_key: extra.pop("past_key_values"), "attention_mask": mask}
         return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length, n_read)
 
     def _call(self, call: Callable[[], T], prompt_length: int, n_read: int = 0) -> T:

@@ -32,7 +32,7 @@ from serving.vllm_plugin.request import FIELD, DialRequest
 from steering.actuator import OnsetBias
 from steering.dial import Dial
 
-WHOLE = ("GraniteMoeHybridForCausalLM",)  # of which a layer returns the stream, and beside it no part of it
+WHOLE = ("GraniteMoeHybridForCausalLM",)  # of which a layer returns the whole stream first
 TESTED = [*(f"{family}ForCausalLM" for family in "Llama Qwen2 Qwen3 Mistral Gemma2 Gemma3 Qwen3Moe".split()), *WHOLE]
 _rows: list[Rows] = []  # of the one model in this process; the operation cannot be given an object
 

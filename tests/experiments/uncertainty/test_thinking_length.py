@@ -23,7 +23,7 @@ def test_no_onset_is_learned_from_thoughts() -> None:
     assert onsets.prefixes["refuse"] == ()
     assert onsets.lacking("refuse") == (
         "onset prefixes cannot be learned for refuse: its own openings cover 0% of such completions, 50% are needed; "
-        "100% of the completions end within their thought: give more tokens (generate.max_new_tokens), or turn "
+        "100% of the completions think first, and no opening was seen after a thought: give more tokens, or turn "
         "thinking off (model.template_args, if the template has a switch)"
     )
     mixed = learn_onsets(said, actions, [True, False, False, False])
