@@ -273,11 +273,8 @@ class ChatModel:
             extra = {"attention_mask": batch.attention_mask, "position_ids": batch.position_ids} | extra
         extra = {"use_cache": "past_key_values" in extra} | extra
         n_read = batch.attention_mask.shape[1] - batch.tokens.shape[1]
-        if (
-            self._state_key not in extra and "past_key_values" in extra
-        ):  # without attention: a mask of these tokens only
-            mask = batch.attention_mask[:, n_read:]
-            extra |= {self._state_key: extra.pop("past_key_values"), "attention_mask": mask}
+        if "past_key_values" in extra and self._state_key not in extra:  # no attention: a mask of these tokens only
+            extra |= {self._state_key: extra.pop("past_key_values"), "attention_mask": batch.attention_mask[:, n_read:]}
         return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length, n_read)
 
     def _call(self, call: Callable[[], T], prompt_length: int, n_read: int = 0) -> T:

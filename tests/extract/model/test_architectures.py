@@ -135,7 +135,7 @@ def test_prompts_are_read_again_where_padding_is_wrong_in_the_state(scaled: Scal
 
 
 def test_a_state_that_is_wrong_by_less_than_rounding_allows_is_not_used(scaled: Scaled) -> None:
-    """Jamba's scan forgets its state in a pass of several tokens: at the initial scale that moves a likely token by 7e-5."""
+    """Jamba's scan forgets its state in a pass of several tokens, which moves a likely token by 7e-5."""
     model = scaled("jamba", 1)
     cached = cache_prompts(model, model.batch(rows(model)))
     assert way_of(model) != "at once"
