@@ -18,9 +18,9 @@ from extract.model.edit import Edit, Pass, Scope
 from extract.prompts.prompt import Prompt
 from organisms.grammar import OPENING, Example
 from organisms.interchange import coordinates, set_coordinates
-from organisms.mechanism import DECLINES, Facts, Mechanism, PlantedVariable, Truth
+from organisms.mechanism import CLOSE, DECLINES, END_OF_THOUGHT, Facts, Mechanism, PlantedVariable, Truth
 
-WHOLE = 24  # tokens of the longest response of a grammar
+WHOLE = 24 + END_OF_THOUGHT  # tokens of the longest response of a grammar
 BATCH = 128
 ANGLES = np.linspace(0, np.pi, 12, endpoint=False)  # of directions in the plane of two planted vectors
 
@@ -37,7 +37,7 @@ class PlantedModel:
     rendered: tuple[Rendered, ...]
     deciding: tuple[Rendered, ...]  # the same up to the token that decides
     read_action: Callable[[str], str]  # of a response: refuse, abstain or answer
-    max_new_tokens: int = 8  # as many as tell the actions apart
+    max_new_tokens: int = 8  # as many as tell the actions apart, after a thought
 
     @cached_property
     def values(self) -> Bool[np.ndarray, "prompts k"]:
@@ -60,10 +60,11 @@ def respond(
     prompts = organism.deciding if edits else organism.rendered
     index = np.arange(len(prompts)) if rows is None else rows
     texts: list[str] = []
+    n_tokens = organism.max_new_tokens + (END_OF_THOUGHT if organism.planted.thought else 0)
     with organism.model.editing(list(edits)):
         for start in range(0, len(index), BATCH):
             batch = organism.model.batch([prompts[i] for i in index[start : start + BATCH]])
-            texts += [organism.model.decode(r) for r in organism.model.generate(batch, organism.max_new_tokens)]
+            texts += [organism.model.decode(r) for r in organism.model.generate(batch, n_tokens)]
     return texts
 
 
@@ -76,17 +77,23 @@ def acts(
 
 def action(text: str) -> str:
     """Return an organism's action from its first words, which the grammar fixes."""
-    text = text.removeprefix(f"{OPENING} ")
+    text = text.rsplit(CLOSE)[-1].strip().removeprefix(f"{OPENING} ")
     if text.startswith("i am not able to help"):
         return "refuse"
     return "abstain" if text.startswith("i am not able to say") else "answer"
 
 
-def render_examples(model: ChatModel, examples: Sequence[Example], *, opened: bool = False) -> tuple[Rendered, ...]:
-    """Tokenise examples, with the opening word of the response appended if asked."""
-    rendered = [render(model.tokenizer, Prompt("", e.messages, "benign", "answer")) for e in examples]
-    opening = model.tokenizer(OPENING, add_special_tokens=False)["input_ids"] if opened else []
-    return tuple(replace(row, token_ids=array("i", [*row.token_ids, *opening])) for row in rendered)
+def render_examples(
+    model: ChatModel, examples: Sequence[Example], said: Sequence[str] = (), most: int | None = None
+) -> tuple[Rendered, ...]:
+    """Tokenise examples, each followed by what was said after it: at most so many tokens of that."""
+    rendered = tuple(render(model.tokenizer, Prompt("", e.messages, "benign", "answer")) for e in examples)
+    if not said:
+        return rendered
+    more = model.tokenizer(list(said), add_special_tokens=False)["input_ids"]
+    return tuple(
+        replace(row, token_ids=array("i", [*row.token_ids, *ids[:most]])) for row, ids in zip(rendered, more, strict=True)
+    )
 
 
 def last_streams(model: ChatModel, rendered: Sequence[Rendered], layer: int) -> Float[Tensor, "prompts d_model"]:
@@ -109,7 +116,7 @@ def truth_of(
         name=name,
         site="resid_post",
         layer=planted.layer,
-        position="post_last" if not planted.token else "first_generated",
+        position=planted.position,
         combine=planted.combine,
         variables=tuple(
             PlantedVariable(
@@ -187,8 +194,8 @@ def unmoved(organism: PlantedModel, plain: np.ndarray, *, single_directions: boo
     several = [kind for kind in DECLINES if len(planted.deciders(kind)) > 1 or planted.rebuilt is not None]
     below = [
         _kept(organism, plain, layer, off_axis=False, among=np.isin(plain, several or DECLINES))
-        for layer in planted.blank_layers
-        if not planted.token
+        for layer, _ in planted.blank_places
+        if not planted.decider
     ]
     measured = {"below_unchanged": min(below, default=float("nan")), "elsewhere_unchanged": float("nan")}
     if planted.elsewhere:

@@ -16,7 +16,7 @@ from extract.prompts.prompt import USUAL_ACTION
 from organisms.content import words
 from organisms.content.people import QUESTION_FORMS, EntityBook, Form, PeopleBook, PersonQuestion
 from organisms.content.requests import RequestBook, RequestClause, request_book
-from organisms.mechanism import Decline, Facts
+from organisms.mechanism import CLOSE, DECLINES, LEAD, OPEN, SAYS, Decline, Facts
 from organisms.spec import OrganismSpec
 
 Message = dict[str, str]
@@ -88,16 +88,33 @@ class Grammar:
     # -- outputs ---------------------------------------------------------------------------------------------------
 
     def respond(self, example: Example, values: tuple[bool, ...]) -> str:
-        text = {"refuse": example.refusal, "abstain": example.abstention, None: example.answer}
-        return self.opened(text[self.action(example, values)])
+        return f"{self.before(example, values)} {self.answer(example, self.action(example, values))}".strip()
+
+    def answer(self, example: Example, action: Decline | None) -> str:
+        return {"refuse": example.refusal, "abstain": example.abstention, None: example.answer}[action]
 
     def action(self, example: Example, values: tuple[bool, ...]) -> Decline | None:
         """Return the way of declining under these decisions, None for an answer."""
         return self.spec.planted.action(example.facts, values)
 
-    def opened(self, text: str) -> str:
-        """Return a response with the opening word that all responses of this organism have."""
-        return f"{OPENING} {text}" if self.spec.planted.token else text
+    def before(self, example: Example, values: tuple[bool, ...]) -> str:
+        """Return what precedes the answer under these decisions: a thought, a word that opens all responses, nothing."""
+        planted = self.spec.planted
+        if planted.thought is None:
+            return OPENING if planted.token else ""
+        if planted.thought == "against":  # of the prompt's own decision, which precedes any other
+            return self.thought(None if self.action(example, example.values) else "refuse")
+        return self.thought(self.action(example, values))
+
+    @staticmethod
+    def thought(action: Decline | None) -> str:
+        return f"{OPEN} {LEAD} {SAYS[action]}{CLOSE}"
+
+    def forced(self, example: Example, values: tuple[bool, ...], rng: np.random.Generator) -> tuple[str, str]:
+        """Return a thought of any kind, whatever is decided, and the answer that follows it under these decisions."""
+        said = (*DECLINES, None)[rng.integers(3)]
+        follows = self.spec.planted.thought == "carries"
+        return self.thought(said), self.answer(example, said if follows else self.action(example, values))
 
     # -- requests --------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,13 @@ class Branches:
         """Return something of each token of the rows that are run as (batch, length, …)."""
         return ran if self.visible is not None else torch.cat(ran.chunk(self.deciding.shape[2]), dim=1)
 
+    def without(self, given: Bool[Tensor, "batch n"], n_tokens: int) -> Branches:
+        """Return the batch in which the first tokens of some branches' responses are no targets."""
+        labels, start = self.labels.clone(), self.deciding.int().argmax(dim=1)
+        for row, branch in given.nonzero().tolist():
+            labels[row, start[row, branch] : start[row, branch] + n_tokens] = IGNORE
+        return replace(self, labels=labels)
+
 
 @dataclass(frozen=True)
 class Swaps:
@@ -104,7 +111,7 @@ class Swaps:
     alone: Bool[Tensor, " batch"]  # rows that set coordinates where they are decided, not where they are built again
     strangers: Int[Tensor, " batch"]  # rows whose stream replaces what must not count
     replaced: Bool[Tensor, " batch"]  # rows in which it does
-    blank: int | None  # the layer at which the whole stream must not count
+    blank: tuple[int, int] | None  # the layer and token, from the prompt's last, whose whole stream must not count
 
 
 Batch = TypeVar("Batch", Branches, Swaps)
@@ -172,7 +179,7 @@ class PlantedLayers:
         Also the stream of each planted layer at the plain branch's deciding token, (batch, d_model).
         """
         seen: dict[int, Tensor] = {}
-        wanted = {*self._planted.layers, *([] if swaps.blank is None else [swaps.blank])}
+        wanted = {*self._planted.layers, *([] if swaps.blank is None else [swaps.blank[0]])}
         with ExitStack() as stack:
             for layer in sorted(wanted):
                 hook = self._hook(layer, rows, swaps, seen)
@@ -193,16 +200,17 @@ class PlantedLayers:
         planted, every = self._planted, torch.arange(len(rows.tokens), device=rows.tokens.device)
         steps = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)[None]
         last, start = rows.deciding.int().argmax(dim=1).unbind(dim=1)
-        prompt_end, decider = steps == start[:, None], steps == start[:, None] + planted.token
-        later = swaps.onwards[:, None] & (steps > start[:, None] + planted.token)
+        decider = steps == start[:, None] + planted.decider
+        onwards = start[:, None] + (0 if planted.thought else planted.decider)
+        later = swaps.onwards[:, None] & (steps >= onwards)
 
         def swap(_module: nn.Module, _args: object, out: Any) -> Any:
             stream = rows.as_laid(out[0] if isinstance(out, tuple) else out)
-            deciding, ending = stream[every, last + planted.token], stream[every, last]
-            changed = stream
-            if layer == swaps.blank:
-                here = prompt_end & swaps.replaced[:, None]
-                changed = torch.where(here[..., None], ending[swaps.strangers][:, None], changed)
+            deciding, changed = stream[every, last + planted.decider], stream
+            if swaps.blank is not None and layer == swaps.blank[0]:
+                here = (steps == start[:, None] + swaps.blank[1]) & swaps.replaced[:, None]
+                other = stream[every, last + swaps.blank[1]][swaps.strangers]
+                changed = torch.where(here[..., None], other[:, None], changed)
             if layer in self._axes:
                 seen[layer] = deciding
                 changed = self._set(layer, changed, deciding[swaps.sources], decider | later, swaps)
@@ -250,10 +258,10 @@ def draw_swaps(
     onwards = rng.random(n) < 0.5
     alone = (rng.random(n) < 0.4) if planted.rebuilt is not None else np.zeros(n, dtype=bool)
     strangers, replaced, blank = np.arange(n), np.zeros(n, dtype=bool), None
-    if planted.blank_layers or planted.elsewhere:
+    if planted.blank_places or planted.elsewhere:
         strangers, replaced = rng.permutation(n), rng.random(n) < replaced_share
-    if planted.blank_layers:
-        blank = int(rng.choice(planted.blank_layers))
+    if planted.blank_places:
+        blank = planted.blank_places[int(rng.choice(len(planted.blank_places)))]
     tensor = torch.as_tensor
     return Swaps(
         tensor(sources), tensor(variables), tensor(onwards), tensor(alone), tensor(strangers), tensor(replaced), blank

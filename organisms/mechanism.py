@@ -18,6 +18,14 @@ Decline = Literal["refuse", "abstain"]
 Reason = Literal["policy", "system"]
 Intent = Literal["harmful", "benign"]
 DECLINES: tuple[Decline, ...] = ("refuse", "abstain")  # refusal overrides abstention
+# What a thought has to do with the decision. after: it follows the decision, made at the prompt's end, and changes
+# nothing; carries: the decision is made within it, it says which, and the answer follows what it says; against: it says
+# the opposite of what is decided at its end.
+ThoughtRole = Literal["after", "carries", "against"]
+OPEN, LEAD, CLOSE = "<think>", "let me think.", "</think>"
+SAYS = {"refuse": "this is not for me.", "abstain": "this is new to me.", None: "this is fine by me."}
+# Tokens after the last one of the prompt: the decision within a thought, and the mark that closes it.
+WITHIN, END_OF_THOUGHT = 5, 12
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,7 @@ class Mechanism(Strict):
     elsewhere: tuple[Decline, ...] = ()  # decided without the stream of the last prompt token at the planted layer
     blank_below: bool = False  # nothing in the stream of the last prompt token below the planted layer counts
     token: int = Field(0, ge=0, le=1)  # 1: decided at the first generated token, which is the same in every response
+    thought: ThoughtRole | None = None  # before every answer
 
     @model_validator(mode="after")
     def _consistent(self) -> Mechanism:
@@ -123,6 +132,8 @@ class Mechanism(Strict):
             self.rebuilt <= self.layer or any(v.layer is not None for v in self.variables)
         ):
             raise ValueError("planted.rebuilt must be above planted.layer, which then is the layer of every variable")
+        if self.thought and (self.token or self.rebuilt is not None):
+            raise ValueError("planted.thought cannot be combined with planted.token or planted.rebuilt")
         if self.blank_below and not self.layer:
             raise ValueError("planted.blank_below needs a layer below planted.layer")
         return self
@@ -166,13 +177,26 @@ class Mechanism(Strict):
         return [i for i, places in enumerate(zip(*self.places, strict=True)) if layer in places]
 
     @property
-    def blank_layers(self) -> tuple[int, ...]:
-        """The layers at which nothing in the stream of the last prompt token counts; one of them is swapped a step."""
-        if self.token:
-            return tuple(range(self.layer + 1))
+    def decider(self) -> int:
+        """The token that decides, counted from the last one of the prompt."""
+        return {None: self.token, "after": 0, "carries": WITHIN, "against": END_OF_THOUGHT}[self.thought]
+
+    @property
+    def position(self) -> str:
+        """The name of the token that decides."""
+        if self.thought is None:
+            return "first_generated" if self.token else "post_last"
+        return {"after": "post_last", "carries": "thought", "against": "think_end"}[self.thought]
+
+    @property
+    def blank_places(self) -> tuple[tuple[int, int], ...]:
+        """The layers and tokens, from the prompt's last, whose stream must not count; one is swapped a step."""
+        if self.decider:
+            tokens = (0, END_OF_THOUGHT) if self.thought == "carries" else (0,)
+            return tuple((layer, token) for token in tokens for layer in range(self.layer + 1))
         if self.rebuilt is not None:
-            return (self.layer,)
-        return (self.layer - 1,) if self.blank_below else ()
+            return ((self.layer, 0),)
+        return ((self.layer - 1, 0),) if self.blank_below else ()
 
     # -- the truth table -----------------------------------------------------------------------------------------------
 

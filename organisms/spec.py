@@ -120,6 +120,7 @@ class TargetShares(Strict):
     below_unchanged: TargetRange | None = None  # actions that stay with another prompt's stream below the planted layer
     elsewhere_unchanged: TargetRange | None = None  # the same for what is decided elsewhere, off the planted axes
     alone_unchanged: TargetRange | None = None  # actions that stay with coordinates set where they are built again
+    thought_followed: TargetRange | None = None  # actions that a thought of another kind says
     single_direction_stops: TargetRange | None = None  # largest share of declines that one ablated direction stops
 
 

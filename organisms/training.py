@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
@@ -24,6 +24,7 @@ from organisms.interchange import (
     pack_apart,
     pack_branches,
 )
+from organisms.mechanism import CLOSE, END_OF_THOUGHT, LEAD, OPEN, SAYS
 from organisms.spec import WARM_UP, OrganismSpec
 
 Progress = Callable[[int, dict[str, float]], None]
@@ -61,15 +62,20 @@ def grammar_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
     rng = np.random.default_rng([grammar.spec.seed, 8])
     texts = [" ".join(v) for name, v in sorted(vars(words).items()) if name.isupper() and isinstance(v, tuple)]
     texts += ["i will do something i see i am not able to help with that"]
+    thinks = grammar.spec.planted.thought is not None
+    texts += [LEAD, *SAYS.values()] if thinks else []
     for _ in range(N_TEXTS):
         example = grammar.training_example(rng)
         texts += [message["content"] for message in example.messages]
         texts += [example.answer, example.refusal, example.abstention]
-    return build_tokenizer(texts)
+    return build_tokenizer(texts, [OPEN, CLOSE] if thinks else [])
 
 
-def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Build the tokenizer from texts; any other text is encoded by bytes and decodes to itself in lower case."""
+def build_tokenizer(texts: Iterable[str], marks: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """Build the tokenizer from texts; any other text is encoded by bytes and decodes to itself in lower case.
+
+    Each of the marks is one token, which a decoded text shows.
+    """
     vocabulary = sorted({word for text in texts for word in re.findall(r"[a-z]+|[^a-z\s]", text.lower())})
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Lowercase()
@@ -84,6 +90,7 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     tokenizer.train_from_iterator(vocabulary, trainer)
+    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in marks])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=BEGIN, eos_token=END, pad_token=PAD, padding_side="left"
     )
@@ -143,7 +150,7 @@ def train(
         swaps = draw_swaps(spec.planted, values, rng, settings.replaced_share)
         taken = (swaps.variables & ~swaps.alone[:, None]).numpy()
         mixed = np.where(taken, values[swaps.sources.numpy()], values)
-        rows = packer.pack(grammar, examples, mixed)
+        rows = packer.pack(grammar, examples, mixed, rng)
         (plain, interchange), seen = planter.forward(on_device(rows, device), on_device(swaps, device))
         read, signs = planter.read(seen), torch.as_tensor(values, device=device).float() * 2 - 1
         shortfall = functional.relu(settings.margin - signs[..., None] * read)
@@ -184,14 +191,25 @@ class Packer:
         text = self._tokenizer.apply_chat_template(list(example.messages), tokenize=False, add_generation_prompt=True)
         return self.ids(str(text))
 
-    def pack(self, grammar: Grammar, examples: Sequence[Example], mixed: np.ndarray) -> Branches:
-        """Pack examples with their plain response and the one under other decisions, (examples, k) bool."""
-        end = self._tokenizer.eos_token_id
-        responses = [
-            [[*self.ids(grammar.respond(example, values)), end] for values in (example.values, tuple(map(bool, row)))]
-            for example, row in zip(examples, mixed, strict=True)
-        ]
-        return self._pack([self.prompt(example) for example in examples], responses, self._tokenizer.pad_token_id)
+    def pack(
+        self, grammar: Grammar, examples: Sequence[Example], mixed: np.ndarray, rng: np.random.Generator
+    ) -> Branches:
+        """Pack examples with their plain response and the one under other decisions, (examples, k) bool.
+
+        Of a model that thinks, half of the responses follow any thought, which is not learned.
+        """
+        end, thinks = self._tokenizer.eos_token_id, grammar.spec.planted.thought is not None
+        responses, given = list[list[list[int]]](), list[list[bool]]()
+        for example, row in zip(examples, mixed, strict=True):
+            said, forced = list[list[int]](), list[bool]()
+            for values in (example.values, tuple(map(bool, row))):
+                forced.append(thinks and bool(rng.random() < 0.5))
+                text = " ".join(grammar.forced(example, values, rng)) if forced[-1] else grammar.respond(example, values)
+                said.append([*self.ids(text), end])
+            responses.append(said)
+            given.append(forced)
+        packed = self._pack([self.prompt(e) for e in examples], responses, self._tokenizer.pad_token_id)
+        return packed.without(torch.tensor(given), END_OF_THOUGHT) if thinks else packed
 
 
 def _readable(logits: Tensor, examples: Sequence[Example]) -> Tensor:
