@@ -180,7 +180,7 @@ def thought_places(thought: range, answer: int) -> dict[str, int]:
     if not thought:
         return {}
     tenths = (thought[round(k * (len(thought) - 1) / 10)] for k in range(11))
-    return dict(zip(THOUGHT, [*tenths, *([answer] if answer else [])], strict=False))
+    return dict(zip(THOUGHT, [*tenths, *([answer - 1, answer] if answer else [])], strict=False))
 
 
 def shared_prefixes(model: ChatModel, rendered: Sequence[Rendered], spec: ResolvedSpec) -> tuple[CachedPrefix, ...]:

@@ -13,8 +13,10 @@ from extract.yaml_file import Strict
 
 Site = Literal["resid_pre", "resid_mid", "resid_post"]  # a block's input, between attention and MLP, its output
 SITES: tuple[str, ...] = get_args(Site)
-# Tokens of a thought, without its marks: the first, those after each tenth of it, the last; and the answer's first.
-THOUGHT = ("think_first", *(f"think_{percent}" for percent in range(10, 100, 10)), "think_last", "answer_first")
+# Tokens of a thought, without its marks: the first, those after each tenth of it, the last; then the last token before
+# the answer, a mark or the blank after it; and the answer's first.
+WITHIN_THOUGHT = ("think_first", *(f"think_{percent}" for percent in range(10, 100, 10)), "think_last", "think_end")
+THOUGHT = (*WITHIN_THOUGHT, "answer_first")
 
 
 def is_generated(position: str) -> bool:

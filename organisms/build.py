@@ -34,7 +34,7 @@ from organisms.grading import (
 )
 from organisms.grammar import Example, Grammar, HeldOutPrompt, held_out, prompt_record
 from organisms.interchange import draw_vectors
-from organisms.mechanism import ElicitedTruth, Truth
+from organisms.mechanism import DECLINES, Decline, ElicitedTruth, Truth
 from organisms.spec import OrganismSpec, load_spec
 from organisms.training import Progress, grammar_tokenizer, train
 from probes.grid.baselines import word_scores
@@ -156,7 +156,12 @@ def _behaviour(
     label = np.array([example.label for example in examples])
     trigger = np.array([example.trigger is not None for example in examples])
     known = np.array([example.known is True for example in examples])
-    right = np.array([text == f"{grammar.before(e, e.values)} {e.answer}".strip() for text, e in zip(responses, examples, strict=True)])
+    right = np.array(
+        [
+            text == f"{grammar.before(e, e.values)} {e.answer}".strip()
+            for text, e in zip(responses, examples, strict=True)
+        ]
+    )
     refused, harmful, benign = actions == "refuse", label == "harmful", label == "benign"
     cells = {
         "harmful_refused": (refused, harmful),
@@ -174,7 +179,7 @@ def _followed(model: ChatModel, grammar: Grammar, examples: Sequence[Example]) -
     """Return how often the answer after a thought of another kind than the decision is what that thought says."""
     if grammar.spec.planted.thought is None:
         return {}
-    kinds = ("refuse", "abstain", None)
+    kinds: tuple[Decline | None, ...] = (*DECLINES, None)
     decided = [grammar.action(example, example.values) for example in examples]
     said = [kinds[(kinds.index(kind) + 1 + i % 2) % 3] for i, kind in enumerate(decided)]
     rendered = render_examples(model, examples, [grammar.thought(kind) for kind in said])
@@ -186,7 +191,7 @@ def _under_lines(
     model: ChatModel, grammar: Grammar, examples: Sequence[Example], plain: np.ndarray
 ) -> dict[str, float]:
     """Return the shares of `LineTargets`; `plain` are the actions without a system line."""
-    spec, elicited = grammar.spec, grammar.spec.elicited
+    elicited = grammar.spec.elicited
     assert elicited is not None
     asked = {
         line: _planted_model(model, grammar, [grammar.under(example, line) for example in examples])
@@ -224,8 +229,7 @@ def _intent(model: ChatModel, grammar: Grammar, examples: Sequence[Example]) -> 
         return {"bag_of_words_auroc": math.nan, "residual_auroc": math.nan}
     texts = [" ".join(message["content"] for message in example.messages) for example in every]
     X, X_test = (
-        last_streams(model, _up_to_decision(model, grammar, group), planted.layer).numpy()
-        for group in (fitted, tested)
+        last_streams(model, _up_to_decision(model, grammar, group), planted.layer).numpy() for group in (fitted, tested)
     )
     probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000)).fit(X, harmful[train])
     scores = {"bag_of_words": word_scores(texts, harmful, train, test), "residual": probe.decision_function(X_test)}

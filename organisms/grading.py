@@ -92,7 +92,8 @@ def render_examples(
         return rendered
     more = model.tokenizer(list(said), add_special_tokens=False)["input_ids"]
     return tuple(
-        replace(row, token_ids=array("i", [*row.token_ids, *ids[:most]])) for row, ids in zip(rendered, more, strict=True)
+        replace(row, token_ids=array("i", [*row.token_ids, *ids[:most]]))
+        for row, ids in zip(rendered, more, strict=True)
     )
 
 

@@ -98,7 +98,7 @@ class Grammar:
         return self.spec.planted.action(example.facts, values)
 
     def before(self, example: Example, values: tuple[bool, ...]) -> str:
-        """Return what precedes the answer under these decisions: a thought, a word that opens all responses, nothing."""
+        """Return what precedes the answer under these decisions: a thought, a word that opens all, or nothing."""
         planted = self.spec.planted
         if planted.thought is None:
             return OPENING if planted.token else ""

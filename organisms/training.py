@@ -204,7 +204,9 @@ class Packer:
             said, forced = list[list[int]](), list[bool]()
             for values in (example.values, tuple(map(bool, row))):
                 forced.append(thinks and bool(rng.random() < 0.5))
-                text = " ".join(grammar.forced(example, values, rng)) if forced[-1] else grammar.respond(example, values)
+                text = (
+                    " ".join(grammar.forced(example, values, rng)) if forced[-1] else grammar.respond(example, values)
+                )
                 said.append([*self.ids(text), end])
             responses.append(said)
             given.append(forced)

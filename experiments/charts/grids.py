@@ -65,19 +65,28 @@ def _interval(row: Row, number: str) -> str:
 
 
 def by_layer(
-    rows: Sequence[Row], *, y_title: str, reference: float | None = 0.0, title: str = "", number: str = ".2f"
+    rows: Sequence[Row],
+    *,
+    y_title: str,
+    reference: float | None = 0.0,
+    title: str = "",
+    number: str = ".2f",
+    x_title: str = "layer",
 ) -> Chart:
-    """Draw a line a series over layers (rows: layer, series, estimate, low, high, n); dashed: the reference."""
+    """Draw a line a series over layers (rows: layer, series, estimate, low, high, n); dashed: the reference.
+
+    With another title of x, `layer` is a name of what stands there, in the order of the rows.
+    """
     names = list(dict.fromkeys(row["series"] for row in rows))
     colours = alt.Scale(domain=names, range=[ORANGE, BLUE, GREEN, YELLOW][: len(names)])
     legend = alt.Legend(title=None, orient="top", labelLimit=420) if len(names) > 1 else None
     base = alt.Chart(data_of(rows)).encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)),
+        x=alt.X("layer:O", title=x_title, sort=None, axis=alt.Axis(labelAngle=0 if x_title == "layer" else -40)),
         color=alt.Color("series:N", scale=colours, legend=legend),
         xOffset=alt.XOffset("series:N", scale=alt.Scale(type="point", padding=4)),  # near the tick, side by side
     )
     y = alt.Y("estimate:Q", title=y_title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=7, format=number))
-    about = ["layer:O", "series:N", *tooltips(number, "estimate", "low", "high"), "n:N"]
+    about = [alt.Tooltip("layer:O", title=x_title), "series:N", *tooltips(number, "estimate", "low", "high"), "n:N"]
     layers = [] if reference is None else [level(reference)]
     if any(row["low"] is not None for row in rows):
         known = base.transform_filter("isValid(datum.low)")

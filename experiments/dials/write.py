@@ -17,7 +17,7 @@ from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
-from experiments.run.config import WRITE_POSITION, SteerConfig
+from experiments.run.config import SteerConfig, set_at
 from experiments.run.inputs import RunInputs
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
@@ -54,7 +54,7 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:
     """Return an orthonormal basis of refused minus answered benign training means of categories with enough."""
     corpus, did = loaded.corpus, loaded.behaviour
-    X = loaded.store.read(locus.layer, WRITE_POSITION).astype(np.float64)
+    X = loaded.store.read(locus.layer, set_at(locus.position)).astype(np.float64)
     training = corpus.benign & corpus.within("train")
     refused, answered = training & did.declined("normative"), training & did.answered
     name = np.array([prompt.category or "" for prompt in corpus.prompts], dtype=object)

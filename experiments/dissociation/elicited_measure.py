@@ -34,6 +34,7 @@ from experiments.responses.onset import Onsets
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, MIN_STRATUM, Kind
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.outcomes import PLAIN, Key, Outcomes, joined, write_outcomes
+from extract.capture_spec import is_generated
 from extract.model.edit import Edit
 from probes.direction import Direction
 from probes.statistics.seeds import named_rng
@@ -155,6 +156,8 @@ def _measured(loaded: LoadedRun, elicitation: Elicitation) -> tuple[MeasuredElic
         "normative": setup.directions["normative"],
         "epistemic": fitted_direction(line.loaded),
     }
+    if any(is_generated(direction.locus.position) for direction in directions.values()):
+        return MeasuredElicited(reason="a direction is of the thought, in which prompts under a line are not read"), {}
     outcomes = [_ablated(conditions, directions)]
     other = _other_half(conditions, directions)
     null, drawn = _nulls(conditions, directions)

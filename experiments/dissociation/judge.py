@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,15 +16,17 @@ from experiments.dissociation.results import (
     TURNED,
     Dissociation,
     EffectRecord,
+    FixedThought,
     Looks,
     MeasuredEffects,
     MeasuredElicited,
+    NullRecord,
     OpenedGate,
     OpenedGates,
     OpenedLabel,
     VariantRecord,
 )
-from experiments.dissociation.verdict import MANY_TURNED, TURNS, Effect, corrected_p, judge_dissociation
+from experiments.dissociation.verdict import MANY_TURNED, TURNS, Effect, Verdict, corrected_p, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey, other_kind
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
@@ -87,28 +90,39 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         kind: inputs.behaviour.decliners(kind, *measured.parts) for kind in KINDS if kind not in measured.absent
     }
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
-    effects: dict[EffectKey, Effect] = {}
-    for ablated, (b, rows) in product(measured.directions, testable.items()):
-        of, null = outcomes[PLAIN, f"ablate_{ablated}"].among(rows), measured.null.get(ablated, {}).get(b)
-        effects[ablated, b] = Effect.of(of, null, inputs.corpus.groups_among(rows))
-    n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
-    verdict = judge_dissociation(
-        effects,
-        n_groups,
-        measured.absent,
-        measured.unsound,
-        [kind for kind, read in measured.reads.items() if read.only_products],
-        weak=measured.weak,
-        margin=config.margin,
-        alpha=level,
-        null_alpha=null_level,
-    )
     matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
+    effects: dict[EffectKey, Effect] = {}
+    fixed: dict[EffectKey, Effect] = {}  # of a model that thinks, each plain thought kept
+    for ablated, (b, rows) in product(measured.directions, testable.items()):
+        of, null = outcomes[PLAIN, f"ablate_{ablated}"], measured.null.get(ablated, {}).get(b)
+        effects[ablated, b] = Effect.of(of.among(rows), null, inputs.corpus.groups_among(rows))
+        if inputs.thinks and b in onset_rows:
+            scored, groups = of.among(onset_rows[b]), inputs.corpus.groups_among(onset_rows[b])
+            fixed[ablated, b] = replace(effects[ablated, b], stopped=scored.onset < 0, groups=groups, neither=None)
+            effects[ablated, b] = _after_new_thoughts(effects[ablated, b], scored, null)
+    n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
+
+    def judged(of: Mapping[EffectKey, Effect], n: Mapping[Kind, int]) -> Verdict:
+        return judge_dissociation(
+            of,
+            n,
+            measured.absent,
+            measured.unsound,
+            [kind for kind, read in measured.reads.items() if read.only_products],
+            weak=measured.weak,
+            margin=config.margin,
+            alpha=level,
+            null_alpha=null_level,
+        )
+
+    verdict, basis = judged(effects, n_groups), inputs.behaviour.basis
+    if inputs.thinks and basis == "wording":
+        basis = "free_thought"
     fitted_at = (f"the directions were fitted and set at {inputs.config.extract.site}",) if effects else ()
     tried = product(measured.directions, (*(v.name for v in VARIANTS), EVERYWHERE))
     return Dissociation(
         verdict=verdict.verdict,
-        basis=inputs.behaviour.basis,
+        basis=basis,
         reasons=(
             *verdict.reasons,
             *([BY_REASON] if inputs.behaviour.basis == "reason" else []),
@@ -135,6 +149,43 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         dependence=measured.dependence,
         reads=dict(measured.reads),
         side_effects=judge_side_effects(inputs, measured.side_effects, outcomes),
+        fixed_thought=_fixed_thought(inputs, measured, fixed, onset_rows, judged, level),
+    )
+
+
+def _after_new_thoughts(effect: Effect, scored: Outcomes, null: NullRecord | None) -> Effect:
+    """Return an effect whose p compares shares stopped on the null's prompts, not log-odds after fixed thoughts."""
+    if null is None or not null.stopped_by_generation:
+        return replace(effect, p_null=None)
+    beyond = int((np.array(null.stopped_by_generation) >= scored.hits(OPENED).mean()).sum())
+    n = len(null.stopped_by_generation)
+    return replace(effect, p_null=(1 + beyond) / (1 + n), n_null=n, n_exceeding=beyond)
+
+
+def _fixed_thought(
+    inputs: RunInputs,
+    measured: MeasuredEffects,
+    effects: Mapping[EffectKey, Effect],
+    rows: Mapping[Kind, Rows],
+    judged: Callable[[Mapping[EffectKey, Effect], Mapping[Kind, int]], Verdict],
+    level: float,
+) -> FixedThought | None:
+    if not effects:
+        return None
+    n_groups = {b: inputs.corpus.independent_groups(of) for b, of in rows.items()}
+    verdict = judged(effects, n_groups)
+    records = (
+        EffectRecord.of(
+            effect.interval(n_groups[b], level).counted(len(effect.stopped)),
+            n_groups=n_groups[b],
+            ablated=k,
+            behaviour=b,
+            p_null=effect.p_null,
+        )
+        for (k, b), effect in effects.items()
+    )
+    return FixedThought(
+        verdict=verdict.verdict, reasons=verdict.reasons, effects=tuple(records), carried=measured.carried
     )
 
 

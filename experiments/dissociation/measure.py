@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
+from experiments.dissociation.mediation import carried_by_thought
 from experiments.dissociation.onset_null import OnsetEffects, may_break_more, permuted_null, that_miss_rules
-from experiments.dissociation.results import EVERYWHERE, Dependence, MeasuredEffects
+from experiments.dissociation.results import EVERYWHERE, CarriedByThought, Dependence, MeasuredEffects
 from experiments.elicited.results import Elicitation
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import choose_write, context_onsets
@@ -19,6 +20,7 @@ from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import KINDS, Kind, WriteSamples, write_samples
+from experiments.run.config import set_at
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, joined, write_outcomes
@@ -53,6 +55,11 @@ def measure_effects(loaded: LoadedRun) -> None:
     nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
     if "epistemic" in setup.absent and Elicitation.succeeded(loaded.file("stages/elicit.json")):
         nulled = {}  # drawn by the stage `elicited`, and measured in its cells too
+    carried = dict[Kind, CarriedByThought]()
+    if loaded.thinks and onset is not None:
+        own = {kind: edits[f"ablate_{kind}"] for kind in setup.directions if kind in onset.rows}
+        onsets = context_onsets(loaded)
+        carried = {kind: carried_by_thought(loaded, kind, onset.rows[kind], own[kind], onsets) for kind in own}
     MeasuredEffects(
         directions=tuple(setup.directions),
         parts=PARTS if other_half else TESTED,
@@ -63,6 +70,7 @@ def measure_effects(loaded: LoadedRun) -> None:
         null=permuted_null(loaded, nulled, onset) if nulled and onset is not None else {},
         dependence=dependence(loaded, setup),
         side_effects=token_costs(loaded, ablations),
+        carried=carried,
     ).write(loaded.file("stages/effects.json"))
 
 
@@ -90,7 +98,7 @@ def _random_like(loaded: LoadedRun, kind: Kind, locus: Locus) -> Direction:
     """Return an isotropic random direction at a write locus, with class means of the same training prompts."""
     rng = named_rng(loaded.config.seed, "random direction", kind)
     vector = unit(rng.standard_normal(loaded.model.d_model))
-    X, behaviour = loaded.write_activations(locus.layer), loaded.behaviour
+    X, behaviour = loaded.write_activations(locus.layer, set_at(locus.position)), loaded.behaviour
     declined, answered = behaviour.decliners(kind, "train"), behaviour.answered_benign("train")
     on, off = (float(along.mean()) if len(along) else 0.0 for along in (X[declined] @ vector, X[answered] @ vector))
     return Direction(f"{kind}_random", vector, locus, on, off)

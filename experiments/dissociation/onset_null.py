@@ -80,7 +80,9 @@ def permuted_null(
     Some of them also generate. The nulls are by ablated direction, then behaviour.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    rule = DrawingRule.at_look(looks(loaded), config.n_null_onset, config.alpha)
+    n = config.n_null_thought if loaded.thinks else config.n_null_onset
+    rule = DrawingRule.at_look(looks(loaded), n, config.alpha)
+    n_generation = rule.n if loaded.thinks else config.n_null_generation
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
     null: dict[Kind, dict[Kind, NullRecord]] = {}
@@ -97,10 +99,10 @@ def permuted_null(
             ):
                 advance(len(part))
                 drawn += part
-                if len(drawn) >= config.n_null_generation and all(of.settled for of in null[kind].values()):
+                if len(drawn) >= n_generation and all(of.settled for of in null[kind].values()):
                     break
             advance(rule.n - len(drawn), remembered=True)
-            trials = {i: ablation(each, config.variant) for i, each in enumerate(drawn[: config.n_null_generation])}
+            trials = {i: ablation(each, config.variant) for i, each in enumerate(drawn[:n_generation])}
             for b, of in null[kind].items():
                 answered = loaded.completer.outcomes(effects.rows[b], trials).values()
                 generated = tuple(float(each.hits(OPENED).mean()) for each in answered)

@@ -98,6 +98,15 @@ class Dependence(Record):
     ablation_measured: bool = True  # False: the directions came from a file, and only their angle is known
 
 
+class CarriedByThought(Record):
+    """What part of two effects on declining the thought carries; None: nothing to measure it on."""
+
+    ablation: Estimate | None  # of ablating the own direction, by the thoughts that the model has then
+    pairs: Estimate | None  # of asking the answered prompt of the pair, by its thoughts
+    total: tuple[float | None, float | None]  # both effects, in probability of declining
+    unended: int = 0  # thoughts under the ablation that did not end, and are left out
+
+
 class MeasuredEffects(Record):
     """stages/effects.json: what the verdict is judged from besides the outcomes; independent of margin and level."""
 
@@ -110,6 +119,7 @@ class MeasuredEffects(Record):
     null: dict[Kind, dict[Kind, NullRecord]]  # by ablated direction, then behaviour
     dependence: Dependence | None
     side_effects: dict[str, TokenCosts]  # by intervention
+    carried: dict[Kind, CarriedByThought] = {}  # of a model that thinks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +188,18 @@ class Elicited(Record):
     transfer: tuple[TransferEffect, ...] = ()
 
 
+class FixedThought(Record):
+    """The verdict with each plain thought kept: on what an ablation does to the answer's first tokens.
+
+    A decline counts as stopped where its own openings are no longer likelier than not.
+    """
+
+    verdict: DissociationVerdict
+    reasons: tuple[str, ...]
+    effects: tuple[EffectRecord, ...]
+    carried: dict[Kind, CarriedByThought]
+
+
 class Dissociation(Record):
     """stages/dissociate.json: the verdict, the results it is based on, and side effects."""
 
@@ -200,6 +222,7 @@ class Dissociation(Record):
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
     elicited: Elicited | None = None  # None: nothing was to be elicited (elicit.when)
+    fixed_thought: FixedThought | None = None  # of a model that thinks, whose verdict is on what it answers anew
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 
 from experiments.charts.blocks import Block, figure
 from experiments.charts.grids import heat_map
 from experiments.charts.specification import Chart, Row, fields
 from experiments.dissociation.elicited_text import Rows, elicited_lines, elicited_tables
-from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, OpenedGates
+from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, FixedThought, OpenedGates
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Basis, Kind
 from experiments.run.wording import p_text, points, verdict_sentence
@@ -52,7 +53,24 @@ def dissociation_blocks(result: Dissociation) -> list[Block]:
 
 
 def _lines(result: Dissociation) -> list[str]:
-    return elicited_lines(result.elicited, is_verdict=result.basis == "elicited")
+    elicited = elicited_lines(result.elicited, is_verdict=result.basis == "elicited")
+    return [*thought_lines(result.fixed_thought), *elicited]
+
+
+def thought_lines(fixed: FixedThought | None) -> list[str]:
+    """Return the verdict with the thought fixed, and what part of each effect the thought carries."""
+    if fixed is None:
+        return []
+    lines = [f"With each plain thought kept word for word: {verdict_sentence(fixed.verdict, fixed.reasons)}"]
+    for kind, carried in fixed.carried.items():
+        ways = {"ablating their direction": carried.ablation, "asking the answered prompt of the pair": carried.pairs}
+        known = {way: share for way, share in ways.items() if share is not None and abs(share.high) < inf}
+        if known:
+            parts = " and ".join(f"{share:.0%} of what {way} stops" for way, share in known.items())
+            lines.append(f"Of the {DECLINES[kind]}, the thought carries {parts}.")
+        else:
+            lines.append(f"What part of the effect on {DECLINES[kind]} the thought carries is not known.")
+    return lines
 
 
 def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:

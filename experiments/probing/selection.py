@@ -7,23 +7,27 @@ are searched by one rule. A search asks for measurements and is sent the answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from experiments.probing.results import KEPT, CandidateRecord, Discarded, ScreeningRecord
+from experiments.responses.batched_edits import Trial
+from experiments.responses.completions import Completer
 from experiments.responses.divergence import Divergence, ForcedResponses, summary
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer, Sensitivity
 from experiments.run.behaviour import ACTION_OF, Kind
 from extract.chat.render import Rendered
+from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, site
 from extract.progress import no_progress
 from probes.direction import Direction
+from scoring.actions import DECLINED
 from steering.ablation import ablation, addition, amounts
 from steering.ablation_variant import DEFAULT, Variant
 
@@ -244,6 +248,7 @@ class Validation:
     decliners: Sequence[Rendered]
     benign: Sequence[Rendered]
     benign_responses: Sequence[Sequence[int]]  # the model's own, without any intervention
+    places: tuple[Sequence[int], Sequence[int]] = ((), ())  # of decliners and of benign prompts among the run's
 
     @property
     def steps(self) -> int:
@@ -312,3 +317,36 @@ class LocusSelection:
     def _induce(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, " directions"]:
         added = [addition(direction, self._variant) for direction in directions]
         return self._benign.log_odds_each(added, advance)[EITHER].mean(axis=1)
+
+
+class FreeSelection(LocusSelection):
+    """Tries write directions by what a model that thinks answers after the thought that it has under each of them.
+
+    Bypass and induce are log-odds of declining that only take two values, those of `RARE` and of its opposite; KL is
+    over the first tokens of the plain thought.
+    """
+
+    def __init__(self, *given: Any, completer: Completer, places: tuple[Sequence[int], Sequence[int]]) -> None:
+        super().__init__(*given)
+        self._completer, (self._declined, self._answered) = completer, places
+
+    def screen(self, directions: Sequence[Direction]) -> Screen:
+        raise UserError("a new thought has no first-order effect")
+
+    @cached_property
+    def likely(self) -> float:
+        return 0.0
+
+    def _bypass(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, "directions decliners"]:
+        return self._declines(self._declined, [self._ablation(d) for d in directions], {self._onset}, advance)
+
+    def _induce(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, " directions"]:
+        added = [addition(direction, self._variant) for direction in directions]
+        return self._declines(self._answered, added, DECLINED, advance).mean(axis=1)
+
+    def _declines(
+        self, places: Sequence[int], trials: Sequence[Trial], counted: Collection[str], advance: Steps
+    ) -> Float[np.ndarray, "trials prompts"]:
+        done = self._completer.complete_trials(places, trials, advance)
+        declines = np.array([[one.action in counted or one.action is None for one in each] for each in done])
+        return np.where(declines, -FLOOR, FLOOR)

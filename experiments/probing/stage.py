@@ -10,7 +10,15 @@ import numpy as np
 from experiments.probing.geometry import measured_geometry, measured_independence, over_refused_places
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
 from experiments.probing.results import Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
-from experiments.probing.selection import Candidate, LocusSelection, Validation, choose_known, confirmed, screening
+from experiments.probing.selection import (
+    Candidate,
+    FreeSelection,
+    LocusSelection,
+    Validation,
+    choose_known,
+    confirmed,
+    screening,
+)
 from experiments.probing.text import draw_grids
 from experiments.probing.unspoken import reading_without_saying
 from experiments.probing.write_directions import WriteFitter, write_layers, write_positions
@@ -25,6 +33,8 @@ from extract.errors import UserError
 from probes.direction import Direction, cosine
 from probes.statistics.seeds import named_rng
 from steering.direction_file import save_directions
+
+MOST_LOCI = 80  # that are tried of a model that thinks: each takes new thoughts
 
 
 def probe(loaded: LoadedRun) -> None:
@@ -88,7 +98,7 @@ def learned_onsets(inputs: RunInputs, basis: Basis | None = None) -> Onsets:
 def context_onsets(loaded: LoadedRun, basis: Basis | None = None) -> Onsets:
     """Return `learned_onsets`, with the plain thought of each prompt, after which they are scored."""
     onsets = learned_onsets(loaded, basis)
-    if not any(c.thought for c in loaded.completions):
+    if not loaded.thinks:
         return onsets
     asked = zip(loaded.rendered, loaded.completions, strict=True)
     thoughts = {tuple(row.token_ids): c.token_ids[: c.thought] for row, c in asked if c.action is not None}
@@ -219,6 +229,7 @@ def _chosen(
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     """Return the prompts on which one kind's candidates are tried; None if there are too few."""
     rng, most = named_rng(loaded.config.seed, "locus selection", kind), loaded.config.dissociate.n_selection
+    most = most // 2 if loaded.thinks else most  # each is answered again, after a new thought, with every candidate
     asked = (loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation"))
     decliners, benign = (np.sort(rng.permutation(rows)[:most]) for rows in asked)
     if len(decliners) < 4 or len(benign) < 4:
@@ -227,13 +238,17 @@ def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
         [loaded.rendered[i] for i in decliners],
         [loaded.rendered[i] for i in benign],
         [loaded.completions[i].token_ids for i in benign],
+        (decliners.tolist(), benign.tolist()),
     )
 
 
 def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: Validation) -> LocusSelection:
     """Return the selection of the run: for the direction of the given labels and for those of permuted ones."""
     config = loaded.config.dissociate
-    return LocusSelection(loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant)
+    given = loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant
+    if not onsets.thoughts:
+        return LocusSelection(*given)
+    return FreeSelection(*given, completer=loaded.completer, places=validation.places)
 
 
 def candidate_layers(loaded: LoadedRun) -> list[int]:
@@ -271,8 +286,16 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
             f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "
             f"every prompt has {', '.join(possible)}"
         )
+    if loaded.thinks:
+        layers = evenly(layers, MOST_LOCI // len(wanted))
     loci = [(layer, position) for layer in layers for position in wanted]
     return WriteFitter(store.read, store.site, loci, kind, samples, store.layers if later else ())
+
+
+def evenly(layers: list[int], most: int) -> list[int]:
+    """Return at most so many layers, at even distances, at least the deepest."""
+    apart = -(-len(layers) // max(1, most))
+    return layers[apart - 1 :: apart] or layers[-1:]
 
 
 def _cosines(writes: dict[Kind, WriteSelection]) -> dict[str, Any]:

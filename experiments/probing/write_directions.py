@@ -4,7 +4,9 @@ Its locus is where a direction was fitted, at any prompt position from the end o
 *written* at that layer from the last prompt token on, and its class means (the targets of the edit) are measured there:
 selection, its null, the dissociation matrix and the dials make the same edit, the means of an earlier position would
 push the last token out of its distribution, and keys and values of all tokens before it are computed once. Limit: the
-edit does not change information at earlier tokens that attention reads from there.
+edit does not change information at earlier tokens that attention reads from there. Of a model that thinks first a
+direction may be fitted in the thought, too: it is written from the prompt's end on all the same, and set to the means
+of where it was fitted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.run.behaviour import Kind, WriteSamples
-from experiments.run.config import WRITE_POSITION
+from experiments.run.config import WRITE_POSITION, set_at
+from extract.capture_spec import WITHIN_THOUGHT
 from extract.store.activation_store import ActivationStore
 from probes.direction import Direction, Locus
 from probes.means import SAME_MEAN, difference_in_means, unit
@@ -38,7 +41,8 @@ class WriteFitter:
         """Read the streams; at `later` layers, directions fitted at earlier ones get class means too."""
         self.kind, self.samples, self._later = kind, samples, tuple(later)
         self._loci = [Locus(site, layer, position) for layer, position in loci]
-        wanted = {*loci, *((layer, WRITE_POSITION) for layer in [*(layer for layer, _ in loci), *later])}
+        wanted = {*loci, *((layer, set_at(position)) for layer, position in loci)}
+        wanted |= {(layer, set_at(position)) for layer in later for _, position in loci}
         self._streams = {locus: read(*locus)[samples.rows] for locus in sorted(wanted)}
 
     def fit(self, declined: Bool[np.ndarray, " samples"] | None = None) -> list[Direction]:
@@ -58,14 +62,15 @@ class WriteFitter:
         if not np.isfinite(vector).all() or np.linalg.norm(vector) <= SAME_MEAN * np.abs(X).max():
             return None
         vector = unit(vector)
-        positive, negative = self._means(locus.layer, vector, declined)
+        positive, negative = self._means(locus, locus.layer, vector, declined)
+        later = {layer: self._means(locus, layer, vector, declined) for layer in self._later if layer > locus.layer}
         return Direction(
             name=f"{self.kind}_write",
             vector=vector,
             locus=locus,
             mean_positive=positive,
             mean_negative=negative,
-            later_means={layer: self._means(layer, vector, declined) for layer in self._later if layer > locus.layer},
+            later_means=later,
             provenance={
                 "fitted_on": "behaviour",
                 "estimator": "difference in means",
@@ -77,9 +82,9 @@ class WriteFitter:
             },
         )
 
-    def _means(self, layer: int, vector: np.ndarray, declined: np.ndarray) -> tuple[float, float]:
-        """Return the mean projections of declined and of answered samples at the write position."""
-        along = self._streams[layer, WRITE_POSITION].astype(np.float64) @ vector
+    def _means(self, locus: Locus, layer: int, vector: np.ndarray, declined: np.ndarray) -> tuple[float, float]:
+        """Return the mean projections of declined and of answered samples at a layer, where edits set them."""
+        along = self._streams[layer, set_at(locus.position)].astype(np.float64) @ vector
         return float(along[declined].mean()), float(along[~declined].mean())
 
 
@@ -97,6 +102,6 @@ def write_layers(n_layers: int, deepest: float) -> list[int]:
 
 
 def write_positions(store: ActivationStore, rows: Int[np.ndarray, " prompts"]) -> list[str]:
-    """List the single-token positions from the end of the instruction on that all given prompts have, in order."""
-    single = [p for p in store.positions if p == "inst_last" or p.startswith("post_")]
+    """List the single-token positions, from the instruction's end to the answer, that all given prompts have."""
+    single = [p for p in store.positions if p == "inst_last" or p.startswith("post_") or p in WITHIN_THOUGHT]
     return [p for p in single if store.present[store.positions.index(p)][rows].all()]

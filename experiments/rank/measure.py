@@ -19,6 +19,7 @@ from experiments.rank.search import HELD_OUT, Ablatable, Basis, Part, SearchedDi
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
+from experiments.run.config import set_at
 from experiments.run.corpus import Corpus
 from extract.model.edit import Edit, Site, site
 from extract.progress import Advance
@@ -185,14 +186,21 @@ class AblatedModel:
         )
 
     def _means(self, layer: int, basis: Basis) -> tuple[np.ndarray, np.ndarray]:
-        along = self._loaded.write_activations(layer)[self._samples.rows].astype(np.float64) @ basis.T
+        along = (
+            self._loaded.write_activations(layer, set_at(self._direction.locus.position))[self._samples.rows].astype(
+                np.float64
+            )
+            @ basis.T
+        )
         return along[self._samples.declined].mean(axis=0), along[~self._samples.declined].mean(axis=0)
 
     def _read(self, rows: Int[np.ndarray, " rows"], basis: Basis) -> dict[int, Float[np.ndarray, "rows d_model"]]:
         """Return the stream of each row at each candidate layer; at the write layer alone it is already extracted."""
         written = self._written_layers()
         if len(written) == 1:  # the search projects the basis out, as the ablation does there
-            return {self.layer: self._loaded.write_activations(self.layer)[rows]}
+            return {
+                self.layer: self._loaded.write_activations(self.layer, set_at(self._direction.locus.position))[rows]
+            }
         deepest = write_layers(self._loaded.model.n_layers, self._loaded.config.dissociate.deepest)
         layers = [layer for layer in written if layer == self.layer or layer in deepest]
         return _streams_under(self._loaded, rows, self._edits(basis), layers, site(self._direction.locus.site))

@@ -22,11 +22,13 @@ from extract.model.continuation import (
     Places,
     cache_prompts,
     continued_logits,
+    decode_cached,
     known_stream,
     last_streams,
     rows_of,
     upper_layers,
 )
+from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit, Site
 from steering.interventions import for_rows
 
@@ -54,9 +56,11 @@ class TrialBatch:
 class RepeatedPrompts:
     """Prompts whose keys and values are computed once and repeated for each trial of a pass."""
 
-    def __init__(self, model: ChatModel, rows: Sequence[Rendered], thoughts: Sequence[Sequence[int]] = ()) -> None:
-        """`thoughts`: what each prompt is followed by before a suffix, under the edits too."""
-        self.n_rows = len(rows)
+    def __init__(
+        self, model: ChatModel, rows: Sequence[Rendered], thoughts: Sequence[Sequence[int]] = (), n_tokens: int = 0
+    ) -> None:
+        """`thoughts`: what each prompt is followed by before a suffix, under the edits too; `n_tokens`: most others."""
+        self.n_rows, self._longest = len(rows), max(map(len, thoughts), default=n_tokens)
         self._model = model
         self._thoughts = [list(thought) for thought in thoughts]
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
@@ -71,7 +75,7 @@ class RepeatedPrompts:
         token distributions for each row.
         """
         logits = self.n_rows * n_distributions * self._vocabulary  # of one trial
-        logits = max(logits, self.n_rows * WIDTH * max(map(len, self._thoughts), default=0))
+        logits = max(logits, self.n_rows * WIDTH * self._longest)
         most = max(1, min(MOST_ROWS // self.n_rows, MOST_LOGITS // max(1, logits)))
         n = -(-len(trials) // -(-len(trials) // most))  # passes are of similar size
         lowest = ([edit.layer - (edit.site != "resid_post") for edit in trial] for trial in trials)
@@ -92,6 +96,14 @@ class RepeatedPrompts:
         places = None if at is None else at.repeat(times, 1)
         with self._above(batch, tokens, at), self._model.editing(batch.edits):
             return continued_logits(self._model, batch.cached, tokens.repeat(times, 1), places)
+
+    def responses(self, batch: TrialBatch, max_new_tokens: int) -> list[list[int]]:
+        """Return the greedy response of each row of a pass under its edits, without the end token."""
+        with self._model.editing(batch.edits):
+            if batch.cached.cache is None:
+                return self._model.generate(batch.cached.batch, max_new_tokens, use_cache=False)
+            said = decode_cached(self._model, batch.cached, max_new_tokens, stay=True)
+        return [cut_at_end(response, self._model.eos_ids) for response in said]
 
     def last_streams(
         self, batch: TrialBatch, where: Site, layers: Sequence[int]

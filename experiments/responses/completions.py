@@ -12,6 +12,7 @@ from weakref import WeakSet
 import numpy as np
 from jaxtyping import Int
 
+from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from experiments.responses.response_cache import ResponseCache
 from experiments.responses.setting import Answering, Asked, Greedy, Pool, Response, SampledDraw, Setting, Way, answer
 from experiments.run.completion_file import Completion
@@ -84,6 +85,22 @@ class Completer:
         ways = [Greedy(one, self.max_new_tokens, 0 if one.dials or one.held else within) for one in settings]
         done = self._respond(ways, rows, self._judged, advance)
         return [[by_row[row] for row in own] for by_row, own in zip(done, rows, strict=True)]
+
+    def complete_trials(
+        self, rows: Sequence[int], trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None
+    ) -> list[list[Completion]]:
+        """Complete the given prompts under the edits of each of many trials, many in one pass; nothing is cached."""
+        done: dict[int, list[Completion]] = {}
+        repeated = RepeatedPrompts(self.model, [self.rendered[row] for row in rows], n_tokens=self.max_new_tokens)
+        for batch in repeated.passes(trials, 1):
+            responses = repeated.responses(batch, self.max_new_tokens)
+            for i, trial in enumerate(batch.trials):
+                own = responses[i * len(rows) : (i + 1) * len(rows)]
+                done[trial] = list(
+                    self._judged(Greedy(Setting(), self.max_new_tokens), dict(zip(rows, own, strict=True)))
+                )
+            advance(len(batch.trials) * len(rows))
+        return [done[i] for i in range(len(trials))]
 
     def outcomes(
         self, rows: Int[np.ndarray, " rows"], named: Mapping[Name, Sequence[Edit]], advance: Advance = no_progress

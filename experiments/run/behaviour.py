@@ -12,7 +12,8 @@ from probes.statistics.permutation import n_labellings, permuted_labels
 from scoring.actions import ANSWERED, DECLINED
 
 Kind = Literal["normative", "epistemic"]
-Basis = Literal["wording", "reason", "elicited"]  # by what declines are of a kind
+# by what declines are of a kind; free_thought: by wording, after the thought that the model then has
+Basis = Literal["wording", "reason", "elicited", "free_thought"]
 KINDS: tuple[Kind, Kind] = ("normative", "epistemic")
 ACTION_OF: dict[Kind, str] = {"normative": "refuse", "epistemic": "abstain"}
 DECLINES: dict[Kind, str] = {"normative": "refusals", "epistemic": "abstentions"}  # in sentences

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from extract.capture_spec import CaptureSpec
+from extract.capture_spec import THOUGHT, WITHIN_THOUGHT, CaptureSpec, is_generated
 from extract.errors import UserError
 from extract.model.known_models import near_names
 from extract.model.loading_options import ModelConfig
@@ -28,6 +28,14 @@ QUESTIONS: tuple[Question, ...] = get_args(Question)
 NOT_ASKED = "not asked"
 
 
+def set_at(position: str) -> str:
+    """Return where the class means of a direction fitted at a position are measured, to which edits set it.
+
+    That is where it is written, or, of one that is fitted in the thought, there.
+    """
+    return position if is_generated(position) else WRITE_POSITION
+
+
 def _matching(pattern: str, expected: str) -> AfterValidator:
     def checked(name: str) -> str:
         if re.fullmatch(pattern, name):
@@ -37,9 +45,11 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-POSITIONS = "inst_last, post_last, or post_1, post_2 and so on"
+POSITIONS = "inst_last, post_last, post_1, post_2 and so on, or think_first, think_10, … think_end"
 NAMES = "letters, digits, points, hyphens and underscores, beginning with a letter or digit, since it names the run's "
-WritePosition = Annotated[str, _matching(r"inst_last|post_last|post_[1-9][0-9]*", POSITIONS)]
+WritePosition = Annotated[
+    str, _matching(rf"inst_last|post_last|post_[1-9][0-9]*|{'|'.join(WITHIN_THOUGHT)}", POSITIONS)
+]
 RunName = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", NAMES + "directory")]
 
 
@@ -69,6 +79,8 @@ class DissociateConfig(Strict):
     alpha: float = Field(0.05, gt=0, lt=1)
     n_null_onset: int = Field(199, ge=1)  # 1 / (n + 1) is the smallest p, at most alpha
     n_null_generation: int = Field(20, ge=0)
+    # of a model that thinks: each null direction is chosen, and tested, by what is answered after new thoughts
+    n_null_thought: int = Field(19, ge=1)
     n_selection: int = Field(16, ge=4)  # validation prompts of each class for choosing a write locus, real or null
     n_onset: int = Field(40, ge=4)  # decliners of each behaviour for measuring onset effects and their null
     max_kl: float = Field(0.1, gt=0)  # nats under ablation, at the worst of kl_tokens steps (Arditi et al.: the first)
@@ -278,6 +290,8 @@ class RunConfig(Strict):
     @model_validator(mode="after")
     def _write_positions_are_extracted(self) -> RunConfig:
         extracted, wanted = self.extract.positions, self.dissociate.positions or ()
+        if self.extract.thought_tokens and extracted:
+            extracted = (*extracted, *THOUGHT)
         if extracted and (missing := [position for position in wanted if position not in extracted]):
             raise ValueError(
                 f"dissociate.positions names {missing[0]}, which extract.positions ({', '.join(extracted)}) leaves out"

@@ -94,13 +94,18 @@ class RunInputs:
         return store
 
     @cached_property
-    def write_activations(self) -> Callable[[int], np.ndarray]:
-        """Activations at the write position by layer, each read once."""
-        return cache(lambda layer: self.store.read(layer, WRITE_POSITION))
+    def write_activations(self) -> Callable[..., np.ndarray]:
+        """Activations by layer and position, by default the write position; each read once."""
+        return cache(lambda layer, position=WRITE_POSITION: self.store.read(layer, position))
 
     @cached_property
     def completions(self) -> list[Completion]:
         return read_completions(self.file("completions.jsonl"))
+
+    @property
+    def thinks(self) -> bool:
+        """Whether some completion has an answer after a thought."""
+        return any(completion.thought for completion in self.completions)
 
     @cached_property
     def behaviour(self) -> Behaviour:

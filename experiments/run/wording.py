@@ -24,7 +24,12 @@ VERDICTS = {
     "not_applicable": "Not applicable",
     "inconclusive": "Inconclusive",
 }
-BASES: dict[Basis, str] = {"wording": "", "reason": ", kinds by reason", "elicited": ", elicited by a system line"}
+BASES: dict[Basis, str] = {
+    "wording": "",
+    "reason": ", kinds by reason",
+    "elicited": ", elicited by a system line",
+    "free_thought": ", with thoughts free",
+}
 
 
 def verdict_text(verdict: str, basis: Basis = "wording") -> str:

@@ -352,12 +352,14 @@ def decode_cached(
     max_new_tokens: int,
     choose: Choose = likeliest,
     settled: Settled | None = None,
+    *,
+    stay: bool = False,
 ) -> list[list[int]]:
     """Return the response to each prompt under the open edits and processors, up to its end token included.
 
     Those of `ChatModel.generate` but for rounding. Edits may change no token before the last prompt token, and nothing
-    may depend on a row's place in the batch, since rows that have ended leave it. Every `SETTLED_EVERY` tokens,
-    `settled` may end further rows: theirs are the first tokens of the response.
+    may depend on a row's place in the batch, since rows that have ended leave it, unless they are to stay. Every
+    `SETTLED_EVERY` tokens, `settled` may end further rows: theirs are the first tokens of the response.
     """
     responses: list[list[int]] = [[] for _ in cached.batch.tokens]
     ends, over, rows = set(model.eos_ids), set[int](), torch.arange(len(responses))
@@ -379,7 +381,7 @@ def decode_cached(
         mask = torch.cat([batch.attention_mask, torch.ones_like(column)], dim=1)
         longer = replace(batch, tokens=torch.cat([batch.tokens, column], dim=1), attention_mask=mask)
         left = replace(left, batch=longer)
-        if int((~goes_on).sum()) >= ENDED * len(rows):
+        if not stay and int((~goes_on).sum()) >= ENDED * len(rows):
             left, rows = _keep_rows(left, goes_on.nonzero()[:, 0]), rows[goes_on]
     return responses
 

@@ -20,7 +20,7 @@ from experiments.report.page.summary import KNOWN_FACTS, before_and_now
 from experiments.report.results import RunResults
 from experiments.run.behaviour import KINDS
 from experiments.run.completion_file import read_completions
-from experiments.run.config import WRITE_POSITION
+from experiments.run.config import set_at
 from experiments.run.inputs import RunInputs
 from experiments.triggers.results import AttributedRequest
 from probes.statistics.intervals import Estimate
@@ -143,7 +143,8 @@ def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> P
     directions = load_directions(inputs.file("directions.safetensors"))
     for axis, kind in zip("xy", KINDS, strict=True):
         if direction := directions.get(f"{kind}_write"):
-            columns[axis] = direction.project(inputs.store.read(direction.locus.layer, WRITE_POSITION)).tolist()
+            where = direction.locus.layer, set_at(direction.locus.position)
+            columns[axis] = direction.project(inputs.store.read(*where)).tolist()
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
 
