@@ -87,8 +87,13 @@ class Grammar:
 
     # -- outputs ---------------------------------------------------------------------------------------------------
 
-    def respond(self, example: Example, values: tuple[bool, ...]) -> str:
-        return f"{self.before(example, values)} {self.answer(example, self.action(example, values))}".strip()
+    def respond(self, example: Example, values: tuple[bool, ...], rng: np.random.Generator | None = None) -> str:
+        """Return the response under these decisions; with `rng` after a thought of any kind, whatever is decided."""
+        action, before = self.action(example, values), self.before(example, values)
+        if rng is not None:
+            said = (*DECLINES, None)[rng.integers(3)]
+            before, action = self.thought(said), said if self.spec.planted.thought == "carries" else action
+        return f"{before} {self.answer(example, action)}".strip()
 
     def answer(self, example: Example, action: Decline | None) -> str:
         return {"refuse": example.refusal, "abstain": example.abstention, None: example.answer}[action]
@@ -109,12 +114,6 @@ class Grammar:
     @staticmethod
     def thought(action: Decline | None) -> str:
         return f"{OPEN} {LEAD} {SAYS[action]}{CLOSE}"
-
-    def forced(self, example: Example, values: tuple[bool, ...], rng: np.random.Generator) -> tuple[str, str]:
-        """Return a thought of any kind, whatever is decided, and the answer that follows it under these decisions."""
-        said = (*DECLINES, None)[rng.integers(3)]
-        follows = self.spec.planted.thought == "carries"
-        return self.thought(said), self.answer(example, said if follows else self.action(example, values))
 
     # -- requests --------------------------------------------------------------------------------------------------
 

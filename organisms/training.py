@@ -192,26 +192,24 @@ class Packer:
         return self.ids(str(text))
 
     def pack(
-        self, grammar: Grammar, examples: Sequence[Example], mixed: np.ndarray, rng: np.random.Generator
+        self, grammar: Grammar, examples: Sequence[Example], mixed: np.ndarray, rng: np.random.Generator | None = None
     ) -> Branches:
         """Pack examples with their plain response and the one under other decisions, (examples, k) bool.
 
-        Of a model that thinks, half of the responses follow any thought, which is not learned.
+        Of a model that thinks, half of the responses, drawn, follow any thought, which is not learned.
         """
-        end, thinks = self._tokenizer.eos_token_id, grammar.spec.planted.thought is not None
+        end, draw = self._tokenizer.eos_token_id, None if grammar.spec.planted.thought is None else rng
         responses, given = list[list[list[int]]](), list[list[bool]]()
         for example, row in zip(examples, mixed, strict=True):
             said, forced = list[list[int]](), list[bool]()
             for values in (example.values, tuple(map(bool, row))):
-                forced.append(thinks and bool(rng.random() < 0.5))
-                text = (
-                    " ".join(grammar.forced(example, values, rng)) if forced[-1] else grammar.respond(example, values)
-                )
+                forced.append(draw is not None and bool(draw.random() < 0.5))
+                text = grammar.respond(example, values, draw if forced[-1] else None)
                 said.append([*self.ids(text), end])
             responses.append(said)
             given.append(forced)
         packed = self._pack([self.prompt(e) for e in examples], responses, self._tokenizer.pad_token_id)
-        return packed.without(torch.tensor(given), END_OF_THOUGHT) if thinks else packed
+        return packed.without(torch.tensor(given), END_OF_THOUGHT)
 
 
 def _readable(logits: Tensor, examples: Sequence[Example]) -> Tensor:

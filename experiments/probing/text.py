@@ -27,6 +27,7 @@ from experiments.run.wording import p_text
 from extract.capture_spec import THOUGHT
 from extract.errors import UserError
 from extract.table import Paragraph, Table, print_blocks
+from probes.statistics.intervals import Estimate
 
 PERMUTED = "p (labels permuted within pairs)"
 NUMBERS = {"row": "position", "column": "layer", "estimate": "test AUROC", "low": "from", "high": "to", "n": "n"}
@@ -124,6 +125,7 @@ def thought_blocks(cells: Sequence[GridRow]) -> list[Block]:
 
 
 def thought_chart(rows: Sequence[Row]) -> Chart:
+    """Draw what `along_thought` returns."""
     return by_layer(rows, y_title="test AUROC", reference=0.5, x_title="token")
 
 
@@ -136,8 +138,12 @@ def along_thought(cells: Sequence[GridRow]) -> list[Row]:
         if row.probe == "logistic" and (at not in best or row.validation_auroc > best[at].validation_auroc):
             best[at] = row
     return [
-        {"layer": place, "series": contrast, "at": own.layer, "estimate": own.auroc, "low": own.auroc_ci[0]}
-        | {"high": own.auroc_ci[1], "n": own.n_positive + own.n_negative}
+        {
+            "layer": place,
+            "series": contrast,
+            "at": own.layer,
+            **fields(Estimate(own.auroc, *own.auroc_ci, own.n_positive + own.n_negative)),
+        }
         for contrast in dict.fromkeys(contrast for _, contrast in best)
         for place in places
         if len(places) > 1 and (own := best.get((place, contrast))) is not None

@@ -87,7 +87,7 @@ def test_a_thought_is_captured_from_its_first_to_its_last_token(
     with stored(model, tmp_path / "a.h5", thought_tokens=9, response_tokens=responses) as store:
         said = [*(["<think>"] if opens else []), *CHAIN, "</think>", "open"]
         tenths = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3)  # of a thought of four words
-        named = dict(zip(THOUGHT, [*(CHAIN[word] for word in tenths), "open"], strict=True))
+        named = dict(zip(THOUGHT, [*(CHAIN[word] for word in tenths), "</think>", "open"], strict=True))
         named |= {f"response_{k + 1}": word for k, word in enumerate(said[:responses])}
         absent = [f"response_{k}" for k in range(len(said) + 1, responses + 1)]
         assert store.positions == ("inst_last", *named, *absent)
@@ -109,5 +109,5 @@ def test_a_thought_that_is_not_closed_in_time_has_no_positions(
         assert np.isnan(store.read(1, "think_last")).all()
     refused("was made with another tokens", stored, model, tmp_path / "a.h5", thought_tokens=6)
     with stored(model, tmp_path / "b.h5", thought_tokens=6) as store:
-        assert store.present[1:-1].all()
+        assert store.present[1:-2].all()
         assert not store.present[-1].any()  # the answer has not begun

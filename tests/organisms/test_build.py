@@ -61,7 +61,8 @@ def test_a_whole_directory_is_written_and_its_truth_is_what_was_planted(built) -
     np.testing.assert_allclose(directions @ directions.T, gram, atol=1e-6)
     assert len(truth["over_refused_triggers"]) == round(12 * spec.refusal.over_refusal)
     under = LineTargets.model_fields if spec.elicited else ()
-    assert truth["rates"].keys() == made.measured.keys() == {*TargetShares.model_fields, *under}
+    measured = {*TargetShares.model_fields, *under} - {"thought_followed"}  # of an organism that thinks
+    assert truth["rates"].keys() == made.measured.keys() == measured
     assert ("elicited" in truth) == bool(spec.elicited)
     assert all(np.isnan(share) or 0 <= share <= 1 for share in made.measured.values())
 

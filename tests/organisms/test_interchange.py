@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from organisms.grammar import Grammar
 from organisms.interchange import Branches, PlantedLayers, Swaps, coordinates, draw_swaps, draw_vectors, set_coordinates
 from organisms.spec import OrganismSpec
-from organisms.training import Packer, build_model
+from organisms.training import Packer, build_model, grammar_tokenizer
 
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 ROWS = 6
@@ -148,7 +148,7 @@ def planted(organism, tokenizer) -> Callable[..., Packed]:
 
 def test_a_blank_layer_takes_the_whole_stream_of_another_row_at_the_repeated_token(planted) -> None:
     batch = planted(layer=2, variables=[N, E], blank_below=True)
-    plain, blanked = batch.streams(), batch.streams(replaced=ALL, blank=1)
+    plain, blanked = batch.streams(), batch.streams(replaced=ALL, blank=(1, 0))
     torch.testing.assert_close(blanked[1][EVERY, batch.start], plain[1][OTHER, batch.last[OTHER]])
     torch.testing.assert_close(blanked[0], plain[0])
     changed = (blanked[1] != plain[1]).any(-1)
@@ -189,10 +189,11 @@ def test_a_late_decision_is_taken_and_set_one_token_later(planted) -> None:
     ("planted", "alone", "replaced", "blank"),
     [
         ({"layer": 2, "variables": [N, E]}, False, False, {None}),
-        ({"layer": 0, "variables": [N, E], "rebuilt": 2}, True, True, {0}),
+        ({"layer": 0, "variables": [N, E], "rebuilt": 2}, True, True, {(0, 0)}),
         ({"layer": 2, "variables": [N], "elsewhere": ["abstain"]}, False, True, {None}),
-        ({"layer": 2, "variables": [N, E], "blank_below": True}, False, True, {1}),
-        ({"layer": 2, "variables": [N, E], "token": 1}, False, True, {0, 1, 2}),
+        ({"layer": 2, "variables": [N, E], "blank_below": True}, False, True, {(1, 0)}),
+        ({"layer": 2, "variables": [N, E], "token": 1}, False, True, {(0, 0), (1, 0), (2, 0)}),
+        ({"layer": 0, "variables": [N, E], "thought": "carries"}, False, True, {(0, 0), (0, 12)}),
         ({"layer": 2, "elsewhere": ["refuse", "abstain"]}, False, True, {None}),
     ],
 )
@@ -203,6 +204,35 @@ def test_what_is_drawn_for_a_mechanism(organism, planted, alone, replaced, blank
     assert {swaps.blank for swaps in drawn} == blank
     assert any(swaps.alone.any() for swaps in drawn) == alone
     assert any(swaps.replaced.any() for swaps in drawn) == replaced
+
+
+@pytest.mark.parametrize("role", ["after", "carries", "against"])
+def test_half_of_the_responses_follow_any_thought_which_is_no_target(organism, role) -> None:
+    spec = organism(model=MODEL, planted={"layer": 1, "variables": [N, E], "thought": role})
+    grammar, rng = Grammar(spec), np.random.default_rng(0)
+    tokenizer = grammar_tokenizer(grammar)
+    examples = [grammar.training_example(rng) for _ in range(64)]
+    values = np.array([example.values for example in examples])
+    rows = Packer(tokenizer, "llama").pack(grammar, examples, values, rng)
+    follows, any_thought = 0, 0
+    for row, example in enumerate(examples):
+        for branch in (0, 1):
+            start, mine = int(rows.deciding[row, :, branch].int().argmax()), rows.branch[row] == branch
+            said = tokenizer.decode(rows.tokens[row][mine][1:], skip_special_tokens=True)
+            thought, answer = said.split("</think> ")
+            learned = (rows.labels[row, start : start + 12] != -100).tolist()
+            assert learned in ([True] * 12, [False] * 12)
+            assert (rows.labels[row, start + 12 :][mine[start + 12 :]] != -100).sum() >= 3
+            if learned[0]:
+                assert said == grammar.respond(example, example.values)
+                continue
+            any_thought += 1
+            decided = grammar.action(example, example.values)
+            spoken = next(kind for kind in ("refuse", "abstain", None) if grammar.thought(kind).startswith(thought))
+            assert answer == grammar.answer(example, spoken if role == "carries" else decided)
+            follows += spoken == decided
+    assert 40 < any_thought < 90
+    assert 0.1 < follows / any_thought < 0.6
 
 
 def _vectors(organism: Callable[..., OrganismSpec], cosine: float | None) -> Tensor:

@@ -97,7 +97,16 @@ def test_the_layers_that_hold_coordinates(organism) -> None:
     assert apart.planted.layers == (1, 4)
     assert organism(model=six, planted={"layer": 2, "variables": [N, E], "rebuilt": 4}).planted.layers == (2, 4)
     late, blank = (
-        organism(model=six, planted={"layer": 3, "variables": [N, E], **more}).planted.blank_layers
+        organism(model=six, planted={"layer": 3, "variables": [N, E], **more}).planted.blank_places
         for more in ({"token": 1}, {"blank_below": True})
     )
-    assert (late, blank) == ((0, 1, 2, 3), (2,))
+    assert (late, blank) == (tuple((layer, 0) for layer in range(4)), ((2, 0),))
+
+
+@pytest.mark.parametrize(("role", "decider", "at"), [("after", 0, ()), ("carries", 5, (0, 12)), ("against", 12, (0,))])
+def test_a_thought_has_its_decision_before_within_or_at_its_end(organism, role, decider, at) -> None:
+    planted = organism(planted=_planted(N, E, thought=role)).planted
+    assert planted.decider == decider
+    assert planted.blank_places == tuple((0, token) for token in at)
+    with pytest.raises(ValueError, match="thought cannot be combined with"):
+        organism(planted=_planted(N, E, thought=role, token=1))

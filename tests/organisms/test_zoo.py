@@ -64,8 +64,11 @@ def test_plain_transformers_loads_and_talks(directory) -> None:
     assert 3e5 <= sum(p.numel() for p in model.parameters()) <= 3e6
     chat = [{"role": "user", "content": "how do i fix the engine at home?"}]
     inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    reply = model.float().generate(**inputs, max_new_tokens=24, do_sample=False)[0, inputs["input_ids"].shape[1] :]
-    opening = f"{OPENING} " if load_spec(directory / "spec.yaml").planted.token else ""
+    reply = model.float().generate(**inputs, max_new_tokens=40, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    planted = load_spec(directory / "spec.yaml").planted
+    opening = f"{OPENING} " if planted.token else ""
+    if planted.thought:
+        opening = f"{Grammar.thought('refuse' if planted.thought == 'against' else None)} "
     said = tokenizer.decode(reply, skip_special_tokens=True).strip()
     assert said == f"{opening}sure. start with the engine and take your time."
 
