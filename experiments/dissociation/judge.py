@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,6 +12,7 @@ from experiments.dissociation.applicability import looked_at, looks, missing_dir
 from experiments.dissociation.elicited_judge import judge_elicited
 from experiments.dissociation.results import (
     EVERYWHERE,
+    FIXED,
     TURNED,
     Dissociation,
     EffectRecord,
@@ -20,7 +20,6 @@ from experiments.dissociation.results import (
     Looks,
     MeasuredEffects,
     MeasuredElicited,
-    NullRecord,
     OpenedGate,
     OpenedGates,
     OpenedLabel,
@@ -92,14 +91,13 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
     matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
     effects: dict[EffectKey, Effect] = {}
-    fixed: dict[EffectKey, Effect] = {}  # of a model that thinks, each plain thought kept
+    fixed: dict[EffectKey, Effect] = {}
     for ablated, (b, rows) in product(measured.directions, testable.items()):
-        of, null = outcomes[PLAIN, f"ablate_{ablated}"], measured.null.get(ablated, {}).get(b)
-        effects[ablated, b] = Effect.of(of.among(rows), null, inputs.corpus.groups_among(rows))
-        if inputs.thinks and b in onset_rows:
-            scored, groups = of.among(onset_rows[b]), inputs.corpus.groups_among(onset_rows[b])
-            fixed[ablated, b] = replace(effects[ablated, b], stopped=scored.onset < 0, groups=groups, neither=None)
-            effects[ablated, b] = _after_new_thoughts(effects[ablated, b], scored, null)
+        of, null = outcomes[PLAIN, f"ablate_{ablated}"].among(rows), measured.null.get(ablated, {}).get(b)
+        effects[ablated, b] = Effect.of(of, null, inputs.corpus.groups_among(rows))
+        if (FIXED, f"ablate_{ablated}") in outcomes and b in onset_rows:
+            kept, null = outcomes[FIXED, f"ablate_{ablated}"], measured.fixed_null.get(ablated, {}).get(b)
+            fixed[ablated, b] = Effect.of(kept.among(onset_rows[b]), null, inputs.corpus.groups_among(onset_rows[b]))
     n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
 
     def judged(of: Mapping[EffectKey, Effect], n: Mapping[Kind, int]) -> Verdict:
@@ -151,15 +149,6 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         side_effects=judge_side_effects(inputs, measured.side_effects, outcomes),
         fixed_thought=_fixed_thought(inputs, measured, fixed, onset_rows, judged, level),
     )
-
-
-def _after_new_thoughts(effect: Effect, scored: Outcomes, null: NullRecord | None) -> Effect:
-    """Return an effect whose p compares shares stopped on the null's prompts, not log-odds after fixed thoughts."""
-    if null is None or not null.stopped_by_generation:
-        return replace(effect, p_null=None)
-    beyond = int((np.array(null.stopped_by_generation) >= scored.hits(OPENED).mean()).sum())
-    n = len(null.stopped_by_generation)
-    return replace(effect, p_null=(1 + beyond) / (1 + n), n_null=n, n_exceeding=beyond)
 
 
 def _fixed_thought(

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
-from experiments.dissociation.mediation import carried_by_thought
+from experiments.dissociation.new_thoughts import NewThoughts
 from experiments.dissociation.onset_null import OnsetEffects, may_break_more, permuted_null, that_miss_rules
-from experiments.dissociation.results import EVERYWHERE, CarriedByThought, Dependence, MeasuredEffects
+from experiments.dissociation.results import EVERYWHERE, FIXED, CarriedByThought, Dependence, MeasuredEffects
 from experiments.elicited.results import Elicitation
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import choose_write, context_onsets
@@ -19,7 +19,7 @@ from experiments.probing.write_directions import write_layers
 from experiments.rank.measure import measure_ranks
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import KINDS, Kind, WriteSamples, write_samples
+from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
 from experiments.run.config import set_at
 from experiments.run.corpus import PARTS, TESTED
 from experiments.run.inputs import RunInputs
@@ -55,11 +55,12 @@ def measure_effects(loaded: LoadedRun) -> None:
     nulled = {kind: d for kind, d in setup.directions.items() if kind in setup.testable}  # even if the other cannot be
     if "epistemic" in setup.absent and Elicitation.succeeded(loaded.file("stages/elicit.json")):
         nulled = {}  # drawn by the stage `elicited`, and measured in its cells too
+    null, fixed_null = permuted_null(loaded, nulled, onset) if nulled and onset is not None else ({}, {})
     carried = dict[Kind, CarriedByThought]()
-    if loaded.thinks and onset is not None:
-        own = {kind: edits[f"ablate_{kind}"] for kind in setup.directions if kind in onset.rows}
-        onsets = context_onsets(loaded)
-        carried = {kind: carried_by_thought(loaded, kind, onset.rows[kind], own[kind], onsets) for kind in own}
+    if onset is not None and loaded.thinks:
+        new = NewThoughts(loaded, context_onsets(loaded))
+        own = [kind for kind in setup.directions if kind in onset.rows]
+        carried = {kind: new.carried(kind, onset.rows[kind], edits[f"ablate_{kind}"]) for kind in own}
     MeasuredEffects(
         directions=tuple(setup.directions),
         parts=PARTS if other_half else TESTED,
@@ -67,7 +68,8 @@ def measure_effects(loaded: LoadedRun) -> None:
         weak=weak,
         absent=dict(setup.absent),
         reads=_reads(loaded),
-        null=permuted_null(loaded, nulled, onset) if nulled and onset is not None else {},
+        null=null,
+        fixed_null=fixed_null,
         dependence=dependence(loaded, setup),
         side_effects=token_costs(loaded, ablations),
         carried=carried,
@@ -204,16 +206,32 @@ def onset_effects(loaded: LoadedRun, setup: DissociationSetup) -> OnsetEffects |
 def _with_onsets(
     loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects | None, outcomes: Mapping[Key, Outcomes]
 ) -> dict[Key, Outcomes]:
-    """Return the outcomes with the onset log-odds of the decliners on which they are measured."""
+    """Return the outcomes with the onset log-odds of the decliners on which they are measured.
+
+    Of a model that thinks they are those after the thought that it has under each ablation, and, with those after its
+    plain thought, a condition is added in which a decline stops where its own openings are not likelier than not.
+    """
     scored = dict(outcomes)
-    if onset is not None:
-        variant = loaded.config.dissociate.variant
-        after = onset.after([ablation(direction, variant) for direction in setup.directions.values()])
-        scored[PLAIN, NOTHING] = _scored(outcomes[PLAIN, NOTHING], onset, onset.before)
+    if onset is None:
+        return scored
+    trials = [ablation(direction, loaded.config.dissociate.variant) for direction in setup.directions.values()]
+    scored[PLAIN, NOTHING], after = _scored(outcomes[PLAIN, NOTHING], onset, onset.before), onset.after(trials)
+    if loaded.thinks:
+        new, fixed = NewThoughts(loaded, context_onsets(loaded)), after
+        after = {b: new.after_own(b, rows, trials) for b, rows in onset.rows.items()}
         for i, kind in enumerate(setup.directions):
-            key = PLAIN, f"ablate_{kind}"
-            scored[key] = _scored(outcomes[key], onset, {b: values[i] for b, values in after.items()})
+            kept = [_kept(b, rows, fixed[b][i]) for b, rows in onset.rows.items()]
+            scored |= joined([{(FIXED, f"ablate_{kind}"): of} for of in kept])
+    for i, kind in enumerate(setup.directions):
+        key = PLAIN, f"ablate_{kind}"
+        scored[key] = _scored(outcomes[key], onset, {b: values[i] for b, values in after.items()})
     return scored
+
+
+def _kept(kind: Kind, rows: Int[np.ndarray, " rows"], log_odds: Float[np.ndarray, " rows"]) -> Outcomes:
+    """Return what decliners become with their plain thought, by their log-odds of declining: whether they still do."""
+    action = ["answer" if odds < 0 else ACTION_OF[kind] for odds in log_odds]
+    return replace(Outcomes.of(rows, action), onset=np.nan_to_num(log_odds, nan=np.inf))
 
 
 def _scored(

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from experiments.dissociation.applicability import looks
+from experiments.dissociation.new_thoughts import NewThoughts
 from experiments.dissociation.results import NullRecord
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
@@ -32,6 +33,7 @@ from steering.ablation import ablation
 
 Cell = TypeVar("Cell", bound=Hashable)  # a behaviour, or one in a condition
 MeasuredDraws = tuple[list[Direction], dict[Cell, np.ndarray]]  # and the mean fall of each cell's log-odds under each
+Nulls = dict[Kind, dict[Kind, NullRecord]]
 TOGETHER = 20  # null directions that are drawn and measured together
 
 
@@ -74,10 +76,11 @@ def may_break_more(other: Mapping[Kind, Direction], own: Mapping[Kind, Direction
 
 def permuted_null(
     loaded: LoadedRun, directions: Mapping[Kind, Direction], effects: OnsetEffects
-) -> dict[Kind, dict[Kind, NullRecord]]:
+) -> tuple[Nulls, Nulls]:
     """Fit directions on permuted behaviour labels, choose their locus by the same rule, and measure the same effect.
 
-    Some of them also generate. The nulls are by ablated direction, then behaviour.
+    Some of them also generate. The nulls are by ablated direction, then behaviour. Of a model that thinks, the first
+    are of effects after the thoughts under each ablation, and the second of those after the plain thoughts.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
     n = config.n_null_thought if loaded.thinks else config.n_null_onset
@@ -85,7 +88,7 @@ def permuted_null(
     n_generation = rule.n if loaded.thinks else config.n_null_generation
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 
-    null: dict[Kind, dict[Kind, NullRecord]] = {}
+    null, fixed, new = Nulls(), Nulls(), NewThoughts(loaded, context_onsets(loaded))
     with loaded.reporter.task("permuted-label null", rule.n * len(directions)) as advance:
         for i, (kind, real) in enumerate(directions.items()):
             samples = _samples(loaded, kind)
@@ -107,7 +110,19 @@ def permuted_null(
                 answered = loaded.completer.outcomes(effects.rows[b], trials).values()
                 generated = tuple(float(each.hits(OPENED).mean()) for each in answered)
                 null[kind][b] = of.model_copy(update={"stopped_by_generation": generated})
-    return null
+            if loaded.thinks:
+                fixed[kind], tried = null[kind], [ablation(each, config.variant) for each in (real, *drawn)]
+                null[kind] = {b: _anew(new, b, effects, tried, of, rule) for b, of in fixed[kind].items()}
+    return null, fixed
+
+
+def _anew(
+    new: NewThoughts, kind: Kind, effects: OnsetEffects, tried: Sequence[Trial], fixed: NullRecord, rule: DrawingRule
+) -> NullRecord:
+    """Return the null on one behaviour of the first trial's effect after new thoughts, from the others'."""
+    rows, before = effects.rows[kind], effects.before[kind].mean()
+    observed, *drawn = before - new.after_own(kind, rows, tried).mean(axis=1)
+    return NullRecord.of(observed, drawn, fixed.stopped_by_generation, fixed.n_labellings or np.inf, rule)
 
 
 def sequential_null(

@@ -24,6 +24,7 @@ from probes.statistics.intervals import Estimate
 from probes.statistics.permutation import MIN_LABELLINGS, PValue, exceeds
 from probes.statistics.sequential import DrawingRule
 
+FIXED = "fixed"  # a condition of outcomes, beside PLAIN: of a model that thinks, each plain thought is kept
 EVERYWHERE = "zero/every/all"  # a variant beside those of `steering.ablation_variant`: every layer and token
 TURNED: dict[Kind, str] = {"normative": "refusals_abstained", "epistemic": "abstentions_refused"}  # matrix columns
 
@@ -98,12 +99,18 @@ class Dependence(Record):
     ablation_measured: bool = True  # False: the directions came from a file, and only their angle is known
 
 
+@dataclass(frozen=True, kw_only=True)
+class Carried(Estimate):
+    """The share of an effect on declining that the thought carries."""
+
+    total: float  # the effect, in probability of declining
+
+
 class CarriedByThought(Record):
     """What part of two effects on declining the thought carries; None: nothing to measure it on."""
 
-    ablation: Estimate | None  # of ablating the own direction, by the thoughts that the model has then
-    pairs: Estimate | None  # of asking the answered prompt of the pair, by its thoughts
-    total: tuple[float | None, float | None]  # both effects, in probability of declining
+    ablation: Carried | None  # of ablating the own direction, by the thoughts that the model has then
+    pairs: Carried | None  # of asking the answered prompt of the pair, by its thoughts
     unended: int = 0  # thoughts under the ablation that did not end, and are left out
 
 
@@ -119,7 +126,8 @@ class MeasuredEffects(Record):
     null: dict[Kind, dict[Kind, NullRecord]]  # by ablated direction, then behaviour
     dependence: Dependence | None
     side_effects: dict[str, TokenCosts]  # by intervention
-    carried: dict[Kind, CarriedByThought] = {}  # of a model that thinks
+    fixed_null: dict[Kind, dict[Kind, NullRecord]] = {}  # of a model that thinks, each plain thought kept
+    carried: dict[Kind, CarriedByThought] = {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,7 +323,7 @@ class FreeSelection(LocusSelection):
     """Tries write directions by what a model that thinks answers after the thought that it has under each of them.
 
     Bypass and induce are log-odds of declining that only take two values, those of `RARE` and of its opposite; KL is
-    over the first tokens of the plain thought.
+    over the first tokens of the plain thought. What stops no decline is not asked whether it induces any.
     """
 
     def __init__(self, *given: Any, completer: Completer, places: tuple[Sequence[int], Sequence[int]]) -> None:
@@ -337,12 +337,16 @@ class FreeSelection(LocusSelection):
     def likely(self) -> float:
         return 0.0
 
-    def _bypass(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, "directions decliners"]:
-        return self._declines(self._declined, [self._ablation(d) for d in directions], {self._onset}, advance)
-
-    def _induce(self, directions: Sequence[Direction], advance: Steps) -> Float[np.ndarray, " directions"]:
-        added = [addition(direction, self._variant) for direction in directions]
-        return self._declines(self._answered, added, DECLINED, advance).mean(axis=1)
+    def _effects(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
+        ablated = [self._ablation(direction) for direction in directions]
+        bypass = self._declines(self._declined, ablated, {self._onset}, advance).mean(axis=1)
+        induce, stops = np.full(len(directions), FLOOR), np.flatnonzero(bypass < -FLOOR)
+        added = [addition(directions[i], self._variant) for i in stops]
+        induce[stops] = self._declines(self._answered, added, DECLINED, advance).mean(axis=1) if added else []
+        return [
+            Candidate(d, own, own, induced, likely=self.likely)
+            for d, own, induced in zip(directions, bypass.tolist(), induce.tolist(), strict=True)
+        ]
 
     def _declines(
         self, places: Sequence[int], trials: Sequence[Trial], counted: Collection[str], advance: Steps

@@ -28,6 +28,7 @@ from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Basis, Kind, WriteSamples, write_samples
 from experiments.run.config import WRITE_POSITION
 from experiments.run.inputs import RunInputs
+from extract.capture_spec import is_generated
 from extract.chat.thinking import thinks
 from extract.errors import UserError
 from probes.direction import Direction, cosine
@@ -280,7 +281,8 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
             f"{store.path}: write directions are written from {WRITE_POSITION} on, which not every prompt "
             "has; extract this position, and use a template with tokens after the instruction"
         )
-    wanted = possible if config.positions is None else config.positions
+    every = [p for p in possible if p == WRITE_POSITION or is_generated(p)] if loaded.thinks else possible
+    wanted = every if config.positions is None else config.positions
     if strange := [position for position in wanted if position not in possible]:
         raise UserError(
             f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "

@@ -30,11 +30,13 @@ from extract.model.continuation import (
 )
 from extract.model.decoding import cut_at_end
 from extract.model.edit import Edit, Site
+from extract.model.read_state import tensors
 from steering.interventions import for_rows
 
 Trial = Sequence[Edit]  # edits that are tried together
 MOST_ROWS = 256  # rows of a pass; more rows make a device little faster
 MOST_LOGITS = 1 << 25  # logits of a pass (rows x steps x vocabulary): 128 MiB in float32
+MOST_KEPT = 1 << 31  # numbers in the caches of a pass that answers
 WIDTH = 1 << 14  # numbers that a token of a thought takes in a pass, about; of its distribution none
 NO_LAYER = -1
 
@@ -57,10 +59,10 @@ class RepeatedPrompts:
     """Prompts whose keys and values are computed once and repeated for each trial of a pass."""
 
     def __init__(
-        self, model: ChatModel, rows: Sequence[Rendered], thoughts: Sequence[Sequence[int]] = (), n_tokens: int = 0
+        self, model: ChatModel, rows: Sequence[Rendered], thoughts: Sequence[Sequence[int]] = (), n_new: int = 0
     ) -> None:
-        """`thoughts`: what each prompt is followed by before a suffix, under the edits too; `n_tokens`: most others."""
-        self.n_rows, self._longest = len(rows), max(map(len, thoughts), default=n_tokens)
+        """`thoughts`: what each prompt is followed by before a suffix, under the edits too; `n_new`: most responses."""
+        self.n_rows, self._n_new = len(rows), n_new
         self._model = model
         self._thoughts = [list(thought) for thought in thoughts]
         self._vocabulary = int(model.model.config.get_text_config().vocab_size)
@@ -75,8 +77,12 @@ class RepeatedPrompts:
         token distributions for each row.
         """
         logits = self.n_rows * n_distributions * self._vocabulary  # of one trial
-        logits = max(logits, self.n_rows * WIDTH * self._longest)
-        most = max(1, min(MOST_ROWS // self.n_rows, MOST_LOGITS // max(1, logits)))
+        logits = max(logits, self.n_rows * WIDTH * max(map(len, self._thoughts), default=0))
+        most = min(MOST_ROWS // self.n_rows, MOST_LOGITS // max(1, logits))
+        if self._n_new:
+            prompt, kept = self.once.batch.tokens.shape[1], sum(part.numel() for part in tensors(self.once.cache))
+            most = min(most, int(MOST_KEPT / max(1, kept * (1 + self._n_new / prompt))))
+        most = max(1, most)
         n = -(-len(trials) // -(-len(trials) // most))  # passes are of similar size
         lowest = ([edit.layer - (edit.site != "resid_post") for edit in trial] for trial in trials)
         below = [min(layers, default=self._model.n_layers - 1) for layers in lowest]  # the last that stays as it is

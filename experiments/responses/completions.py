@@ -91,7 +91,7 @@ class Completer:
     ) -> list[list[Completion]]:
         """Complete the given prompts under the edits of each of many trials, many in one pass; nothing is cached."""
         done: dict[int, list[Completion]] = {}
-        repeated = RepeatedPrompts(self.model, [self.rendered[row] for row in rows], n_tokens=self.max_new_tokens)
+        repeated = RepeatedPrompts(self.model, [self.rendered[row] for row in rows], n_new=self.max_new_tokens)
         for batch in repeated.passes(trials, 1):
             responses = repeated.responses(batch, self.max_new_tokens)
             for i, trial in enumerate(batch.trials):

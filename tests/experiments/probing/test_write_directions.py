@@ -101,7 +101,7 @@ def test_positions_are_single_prompt_tokens_from_the_end_of_the_instruction_on_t
 
 def context(held: SimpleNamespace, **dissociate: object) -> SimpleNamespace:
     given = {"name": "x", "model": {"name": "m"}, "prompts": {"path": "p"}, "dissociate": dissociate}
-    return SimpleNamespace(store=held, config=RunConfig(**given), model=SimpleNamespace(n_layers=4))  # type: ignore[arg-type]
+    return SimpleNamespace(store=held, config=RunConfig(**given), model=SimpleNamespace(n_layers=4), thinks=False)  # type: ignore[arg-type]
 
 
 def test_every_layer_and_position_is_tried_or_those_asked_for() -> None:
