@@ -59,6 +59,7 @@ class Training(Strict):
     readable_weight: float = 0.2  # loss of linear heads for intent and knowledge, discarded after training
     margin_weight: float = 0.1  # loss that separates the two values of each planted coordinate
     margin: float = 4.0  # wanted distance of a planted coordinate from zero, in residual-stream units
+    furthest: float | None = None  # wanted largest distance of one from zero, with the weight of the margin
     replaced_share: float = 0.6  # of the branches that take a stream that must not count from another row
     quiet_weight: float = 0.02  # loss on the rest of the stream at the planted site, to remove the decision's inputs
 

@@ -153,12 +153,14 @@ def train(
         rows = packer.pack(grammar, examples, mixed, rng)
         (plain, interchange), seen = planter.forward(on_device(rows, device), on_device(swaps, device))
         read, signs = planter.read(seen), torch.as_tensor(values, device=device).float() * 2 - 1
-        shortfall = functional.relu(settings.margin - signs[..., None] * read)
+        off = functional.relu(settings.margin - signs[..., None] * read)
+        if settings.furthest is not None:
+            off = off + functional.relu(read.abs() - settings.furthest)
         losses = {
             "plain": plain,
             "interchange": interchange,
             "readable": _readable(heads(seen[spec.planted.layers[-1]]), examples),
-            "margin": shortfall.mean() if read.numel() else read.sum(),
+            "margin": off.mean() if read.numel() else read.sum(),
             "quiet": planter.power_off_axis(seen),
         }
         # none until the grammar is learned: the stream would stay so small that decisions are hardly learned

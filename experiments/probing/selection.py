@@ -341,7 +341,7 @@ class FreeSelection(LocusSelection):
         ablated = [self._ablation(direction) for direction in directions]
         bypass = self._declines(self._declined, ablated, {self._onset}, advance).mean(axis=1)
         induce, stops = np.full(len(directions), FLOOR), np.flatnonzero(bypass < -FLOOR)
-        added = [addition(directions[i], self._variant) for i in stops]
+        added = [addition(directions[i], self._variant) for i in stops.tolist()]
         induce[stops] = self._declines(self._answered, added, DECLINED, advance).mean(axis=1) if added else []
         return [
             Candidate(d, own, own, induced, likely=self.likely)
