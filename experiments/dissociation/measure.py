@@ -12,6 +12,7 @@ from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.new_thoughts import NewThoughts
 from experiments.dissociation.onset_null import OnsetEffects, may_break_more, permuted_null, that_miss_rules
 from experiments.dissociation.results import EVERYWHERE, FIXED, CarriedByThought, Dependence, MeasuredEffects
+from experiments.dissociation.verdict_rules import other_kind
 from experiments.elicited.results import Elicitation
 from experiments.probing.results import ProbeResults
 from experiments.probing.stage import choose_write, context_onsets
@@ -34,6 +35,7 @@ from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
 from steering.ablation_variant import VARIANTS
 
+Rows = Int[np.ndarray, " rows"]
 N_BOOTSTRAP = 199
 NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
 LEVEL = 0.025  # of each of the two tests under ablation
@@ -209,7 +211,7 @@ def _with_onsets(
     """Return the outcomes with the onset log-odds of the decliners on which they are measured.
 
     Of a model that thinks they are those after the thought that it has under each ablation, and, with those after its
-    plain thought, a condition is added in which a decline stops where its own openings are not likelier than not.
+    plain thought, a condition is added in which a decline stops where those of either kind are not likelier than not.
     """
     scored = dict(outcomes)
     if onset is None:
@@ -220,7 +222,7 @@ def _with_onsets(
         new, fixed = NewThoughts(loaded, context_onsets(loaded)), after
         after = {b: new.after_own(b, rows, trials) for b, rows in onset.rows.items()}
         for i, kind in enumerate(setup.directions):
-            kept = [_kept(b, rows, fixed[b][i]) for b, rows in onset.rows.items()]
+            kept = [_kept(b, rows, fixed[b][i], onset.either(b, trials[i])) for b, rows in onset.rows.items()]
             scored |= joined([{(FIXED, f"ablate_{kind}"): of} for of in kept])
     for i, kind in enumerate(setup.directions):
         key = PLAIN, f"ablate_{kind}"
@@ -228,10 +230,11 @@ def _with_onsets(
     return scored
 
 
-def _kept(kind: Kind, rows: Int[np.ndarray, " rows"], log_odds: Float[np.ndarray, " rows"]) -> Outcomes:
-    """Return what decliners become with their plain thought, by their log-odds of declining: whether they still do."""
-    action = ["answer" if odds < 0 else ACTION_OF[kind] for odds in log_odds]
-    return replace(Outcomes.of(rows, action), onset=np.nan_to_num(log_odds, nan=np.inf))
+def _kept(kind: Kind, rows: Rows, own: Float[np.ndarray, " rows"], either: Float[np.ndarray, " rows"]) -> Outcomes:
+    """Return what decliners become with their plain thought, by log-odds of declining in their own way and in any."""
+    declines = [ACTION_OF[kind] if odds >= 0 else ACTION_OF[other_kind(kind)] for odds in own]
+    action = ["answer" if odds < 0 else declined for odds, declined in zip(either, declines, strict=True)]
+    return replace(Outcomes.of(rows, action), onset=np.nan_to_num(own, nan=np.inf))
 
 
 def _scored(

@@ -21,7 +21,7 @@ from experiments.dissociation.results import NullRecord
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
 from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
-from experiments.responses.onset import Onsets, OnsetScorer
+from experiments.responses.onset import EITHER, Onsets, OnsetScorer
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
 from extract.chat.render import Rendered
 from extract.model.chat_model import ChatModel
@@ -54,6 +54,10 @@ class OnsetEffects:
     def after(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, "trials decliners"]]:
         """Return each behaviour's log-odds under each trial's edits."""
         return {b: scorer.log_odds_each(trials)[ACTION_OF[b]] for b, scorer in self._scorers.items()}
+
+    def either(self, behaviour: Kind, edits: Trial) -> Float[np.ndarray, " decliners"]:
+        """Return the log-odds of declining in either way under edits."""
+        return self._scorers[behaviour].log_odds(edits)[EITHER]
 
     def falls(self, trials: Sequence[Trial]) -> dict[Kind, Float[np.ndarray, " trials"]]:
         """Return each behaviour's mean fall of the onset log-odds under each trial's edits, in nats."""

@@ -199,7 +199,7 @@ class Elicited(Record):
 class FixedThought(Record):
     """The verdict with each plain thought kept: on what an ablation does to the answer's first tokens.
 
-    A decline counts as stopped where its own openings are no longer likelier than not.
+    A decline counts as stopped where the openings of neither way of declining are likelier than not.
     """
 
     verdict: DissociationVerdict
