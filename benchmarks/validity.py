@@ -25,6 +25,7 @@ from benchmarks.grading.cases import (
     elicits,
     false_verdicts,
     found_ranks,
+    thinks,
     trigger_truth,
     truth,
 )
@@ -52,8 +53,10 @@ RUNS = Path("runs/validity")  # finished cases are run again only if their input
 SHUFFLED = ("two-knobs", "shared-knob")  # the models whose behaviour labels are shuffled
 N_SHUFFLES = 125  # per model, of single prompts, and as many of whole groups
 N_ELICITED = 75  # per organism with elicited abstentions, of single prompts, and as many of whole groups
+N_THINKING = 50  # per organism that thinks, likewise
 N_CATEGORY_SHUFFLES = 75  # per organism
 SETTINGS = ("dissociate.variants=false", "dissociate.n_side_effects=8", "dissociate.n_null_generation=0")
+THINKING = ("extract.thought_tokens=14", "generate.max_new_tokens=40")  # of an organism that thinks
 QUICK = (
     "dissociate.n_null_onset=79",
     "dissociate.n_onset=8",
@@ -85,6 +88,9 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         halves = [(folder / name, clustered, range(n)) for name in names for clustered in (False, True)]
         verdicts = [v for found in pool.map(run_shuffles, *zip(*halves, strict=True)) for v in found]
         asked = [] if quick else [case.name for case in listed if case.layers is None and elicits(case)]
+        thinking = [] if quick else [case.name for case in listed if case.layers is None and thinks(case)]
+        thirds = [(folder / name, clustered, range(N_THINKING)) for name in thinking for clustered in (False, True)]
+        anew = [v for found in pool.map(run_shuffles, *zip(*thirds, strict=True)) for v in found] if thirds else []
         quarters = [(folder / name, clustered, range(N_ELICITED)) for name in asked for clustered in (False, True)]
         elicited = (
             [v for found in pool.map(elicited_verdicts, *zip(*quarters, strict=True)) for v in found]
@@ -103,6 +109,8 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
     )
     wrong = sum(verdict in POSITIVE for verdict in elicited)
     print(f"shuffled behaviour under a line that elicits: {wrong} of {len(elicited)} positive")
+    false = sum(verdict in POSITIVE for verdict in anew)
+    print(f"shuffled behaviour of models that think: {false} of {len(anew)} positive")
     subspaces = [case.subspace_cosine for case in graded if case.subspace_cosine is not None]
     least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
@@ -117,6 +125,8 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         "shuffles": len(verdicts),
         "elicited_positive": wrong,
         "elicited_shuffles": len(elicited),
+        "thinking_positive": false,
+        "thinking_shuffles": len(anew),
         "prompt_label_shuffles_tested": passed,
         "least_planted_cosine": min(least),
         "ranks_right": sum(found == planted for case in graded for found, planted in case.ranks.values()),
@@ -201,6 +211,8 @@ def run_case(case: Case, folder: Path, quick: bool) -> GradedCase:
     """Run one case as the command does, and grade it after its verdict is written."""
     quiet_libraries()
     settings = [*SETTINGS, *(QUICK if quick else ()), f"model.name={case.model}", f"prompts.path={case.prompts}"]
+    if thinks(case):
+        settings += THINKING
     if case.layers is not None:
         settings.append(f"extract.layers={list(case.layers)}")
     config, directory = load_config(Path("configs/quickstart.yaml"), settings), folder / case.name

@@ -186,7 +186,7 @@ class Mechanism(Strict):
         """The name of the token that decides."""
         if self.thought is None:
             return "first_generated" if self.token else "post_last"
-        return {"after": "post_last", "carries": "thought", "against": "think_end"}[self.thought]
+        return {"after": "post_last", "carries": "think_30", "against": "think_end"}[self.thought]
 
     @property
     def blank_places(self) -> tuple[tuple[int, int], ...]:

@@ -136,6 +136,11 @@ def elicits(case: Case) -> bool:
     return case.expected is None and load_spec(case.model / "spec.yaml").elicited is not None
 
 
+def thinks(case: Case) -> bool:
+    """Return whether the model thinks before it answers."""
+    return case.expected is None and load_spec(case.model / "spec.yaml").planted.thought is not None
+
+
 def _stated(case: Case) -> Allowed | None:
     """Return the verdicts that the specification states for this place, if it does."""
     if case.expected is not None or (verdicts := load_spec(case.model / "spec.yaml").verdicts) is None:

@@ -8,19 +8,22 @@ for no reason that the stream holds. The null permutes labels by the run's own f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.measure import onset_effects
+from experiments.dissociation.new_thoughts import NewThoughts
 from experiments.dissociation.onset_null import NullDirectionSampler, OnsetEffects, that_miss_rules
 from experiments.dissociation.results import NullRecord
 from experiments.dissociation.verdict import Effect, judge_dissociation
 from experiments.dissociation.verdict_rules import EffectKey
 from experiments.probing.stage import context_onsets, locus_selection, validation_of, write_fitter
+from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets
 from experiments.run.basis import chosen_basis
@@ -36,6 +39,7 @@ from scoring.actions import OPENED
 from steering.ablation import ablation
 
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
+THOUGHT = "dissociate.positions=[post_last, think_30, think_end]"  # of a model that thinks, in place of the last
 N_NULL = 99  # directions of the null
 MAX_DECLINERS = 60  # decliners of each behaviour for which responses are generated
 
@@ -58,7 +62,7 @@ class LabelShuffler:
         found = {kind: shuffled_direction(loaded, kind, onsets, rng, clustered=self.clustered) for kind in KINDS}
         directions = {kind: direction for kind, direction in found.items() if direction is not None}
         trials = [ablation(direction, config.variant) for direction in directions.values()]
-        falls = self.effects.falls(trials)
+        falls = _falls(loaded, self.effects, trials)
         effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setup.decliners.items():
@@ -111,6 +115,8 @@ def open_run(directory: Path, *, clustered: bool) -> LabelShuffler:
     """Open a finished run with faster settings, to shuffle its labels."""
     config = load_config(directory / "config.yaml", LIGHTER)
     loaded = LoadedRun(config, directory, Reporter(quiet=True))
+    if loaded.thinks:
+        loaded.config = load_config(directory / "config.yaml", (*LIGHTER, THOUGHT))
     setup = find_setup(loaded)
     effects = onset_effects(loaded, setup)
     if effects is None or setup.absent:
@@ -130,8 +136,20 @@ def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[
         labelled = replace(samples, declined=shuffled(samples, rng, clustered=clustered))
         drawn = NullDirectionSampler(loaded, kind, context_onsets(loaded), labelled).draw(rng, N_NULL)
         trials = [ablation(direction, loaded.config.dissociate.variant) for direction in drawn]
-        null |= {(kind, b): falls for b, falls in effects.falls(trials).items()}
+        null |= {(kind, b): falls for b, falls in _falls(loaded, effects, trials).items()}
     return null
+
+
+def _falls(
+    loaded: LoadedRun, effects: OnsetEffects, trials: Sequence[Trial]
+) -> dict[Kind, Float[np.ndarray, " trials"]]:
+    """Return the onset effects of each trial; of a model that thinks, after the thoughts that it has under each."""
+    if not loaded.thinks:
+        return effects.falls(trials)
+    new = NewThoughts(loaded, context_onsets(loaded))
+    return {
+        b: effects.before[b].mean() - new.after_own(b, rows, trials).mean(axis=1) for b, rows in effects.rows.items()
+    }
 
 
 def passes_with_shuffled_prompt_labels(directory: Path, seeds: range) -> int:
