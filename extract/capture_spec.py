@@ -16,7 +16,7 @@ SITES: tuple[str, ...] = get_args(Site)
 # Tokens of a thought, without its marks: the first, those after each tenth of it, the last; then the last token before
 # the answer, a mark or the blank after it; and the answer's first.
 WITHIN_THOUGHT = ("think_first", *(f"think_{percent}" for percent in range(10, 100, 10)), "think_last", "think_end")
-THOUGHT = (*WITHIN_THOUGHT, "answer_first")
+THOUGHT, THOUGHT_END = (*WITHIN_THOUGHT, "answer_first"), WITHIN_THOUGHT[-1]
 
 
 def is_generated(position: str) -> bool:

@@ -133,7 +133,8 @@ class OutcomeGenerator:
             for gates in (table.outcomes[place] for place in places)
         ]
         wanted = [rows[place] for place in places]
-        done = self.loaded.completer.complete_some(wanted, [Setting(held=gates) for gates in held], advance)
+        settings = [Setting(held=gates, thoughts=self.loaded.thoughts_before_dials) for gates in held]
+        done = self.loaded.completer.complete_some(wanted, settings, advance)
         new = {
             (row, place): said
             for place, own, completions in zip(places, wanted, done, strict=True)

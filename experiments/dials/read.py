@@ -16,8 +16,10 @@ from experiments.probing.read_probes import contrast_of, fit_grid
 from experiments.responses.loaded_run import LoadedRun
 from extract.atomic_write import write_jsonl
 from extract.backoff import TokenBudget
-from extract.capture_spec import is_generated
+from extract.capture_spec import THOUGHT_END, is_generated
 from extract.chat.render import token_texts
+from extract.errors import UserError
+from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
 from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
@@ -61,6 +63,8 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     layers = [layer for layer in store.layers if layer <= first_write]
     everywhere = (p for i, p in enumerate(store.positions) if store.present[i].all())
     positions = [p for p in everywhere if not is_generated(p)]
+    if loaded.config.steer.at == "thought":
+        positions = thought_end(store)
     grid, loci = fit_grid(loaded, [contrast], layers, positions, f"fitting the {name} dial")
     best = choose_locus(loci)
     X, C = store.read(best.layer, best.position), float(best.scores[LOGISTIC].C[0])
@@ -80,6 +84,16 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
         test=best.scores[LOGISTIC].test,
         test_ece=expected_calibration_error(contrast.y[test], calibrated[test]),
         test_brier=brier(contrast.y[test], calibrated[test]),
+    )
+
+
+def thought_end(store: ActivationStore) -> list[str]:
+    """Return the position of the thought's end; UserError: it is not stored, or some prompt has none."""
+    if THOUGHT_END in store.positions and store.present[store.positions.index(THOUGHT_END)].all():
+        return [THOUGHT_END]
+    raise UserError(
+        f"steer.at: dials cannot be at the thought's end: {store.path} does not have {THOUGHT_END} of every prompt; "
+        "set extract.thought_tokens to the longest thought's tokens and two more"
     )
 
 
@@ -115,7 +129,9 @@ def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
 
 
 def _token_readings(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
-    model, prompts = loaded.model, [loaded.rendered[row] for row in rows]
+    model, prompts, thoughts = loaded.model, [loaded.rendered[row] for row in rows], loaded.thoughts_before_dials
+    if thoughts:
+        prompts = [prompt.thinking(thoughts[tuple(prompt.token_ids)]) for prompt in prompts]
     budget = TokenBudget.on(model.device, loaded.config.extract.token_budget, loaded.reporter.say)
     lines: dict[int, TokenReadings] = {}
     with loaded.reporter.task("readings at every token", len(rows)) as advance:

@@ -67,7 +67,8 @@ def steer(loaded: LoadedRun) -> None:
 
     def complete(dials: Sequence[Dial], rows: Int[np.ndarray, " rows"], what: str) -> list[Completion]:
         with loaded.reporter.task(f"test prompts with {what}", len(rows)) as advance:
-            return loaded.completer.complete(rows.tolist(), dials=dials, advance=advance)
+            thoughts = loaded.thoughts_before_dials
+            return loaded.completer.complete(rows.tolist(), dials=dials, thoughts=thoughts, advance=advance)
 
     def agreement(name: str, rows: Int[np.ndarray, " rows"], completions: Sequence[Completion]) -> float:
         pairs = zip(looked_up[name][rows], completions, strict=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from experiments.dials.read import thought_end
 from experiments.probing.stage import learned_onsets
 from experiments.probing.write_directions import fit_write
 from experiments.responses.loaded_run import LoadedRun
@@ -42,13 +43,25 @@ def dial_writers(loaded: LoadedRun) -> dict[Kind, Writer]:
             f"steer.layers is 'later', but activations of layer {absent[0]} are not extracted; leave "
             "extract.layers out, so that all are"
         )
-    writers = {
-        kind: direction_writer(config, directions[f"{kind}_write"]) for kind in KINDS if f"{kind}_write" in directions
-    }
+    own = {kind: directions[f"{kind}_write"] for kind in KINDS if f"{kind}_write" in directions}
+    if config.at == "thought":
+        own = {kind: at_thought_end(loaded, kind, direction) for kind, direction in own.items()}
+    writers = {kind: direction_writer(config, direction) for kind, direction in own.items()}
     if config.permit == "subspace" and "normative" in writers:
-        own = directions["normative_write"]
-        writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, own.locus))
+        locus = own["normative"].locus
+        writers["normative"] = replace(writers["normative"], opening=opening_directions(loaded, locus))
     return writers
+
+
+def at_thought_end(loaded: LoadedRun, kind: Kind, direction: Direction) -> Direction:
+    """Return the direction that is fitted at the thought's end, at the layer of another; UserError: there is none."""
+    store, samples = loaded.store, write_samples(loaded.behaviour, kind)
+    (position,) = thought_end(store)
+    locus = replace(direction.locus, position=position)
+    fitted = None if samples is None else fit_write(store.read, locus, kind, samples, store.layers)
+    if fitted is None:
+        raise UserError(f"steer.at: no {kind} direction can be fitted at the thought's end")
+    return fitted
 
 
 def opening_directions(loaded: LoadedRun, locus: Locus) -> tuple[Direction, ...]:

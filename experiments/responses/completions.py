@@ -14,7 +14,18 @@ from jaxtyping import Int
 
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
 from experiments.responses.response_cache import ResponseCache
-from experiments.responses.setting import Answering, Asked, Greedy, Pool, Response, SampledDraw, Setting, Way, answer
+from experiments.responses.setting import (
+    Answering,
+    Asked,
+    Greedy,
+    Pool,
+    Response,
+    SampledDraw,
+    Setting,
+    Thoughts,
+    Way,
+    answer,
+)
 from experiments.run.completion_file import Completion
 from experiments.run.outcomes import Outcomes
 from extract.backoff import TokenBudget
@@ -62,10 +73,11 @@ class Completer:
         edits: Sequence[Edit] = (),
         dials: Sequence[Dial] = (),
         held: Sequence[ConstantGateWriter] = (),
+        thoughts: Thoughts | None = None,
         advance: Advance = no_progress,
     ) -> list[Completion]:
         """Complete the given prompts under one setting; see `complete_each`."""
-        return self.complete_each(rows, [Setting(edits, held, dials)], advance)[0]
+        return self.complete_each(rows, [Setting(edits, held, dials, thoughts or {})], advance)[0]
 
     def complete_each(
         self, rows: Sequence[int], settings: Sequence[Setting], advance: Advance = no_progress

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from experiments.responses.completions import Completer
 from experiments.responses.response_cache import ResponseCache
-from experiments.responses.setting import Part, Pool, Result, Task
+from experiments.responses.setting import Part, Pool, Result, Task, Thoughts
 from experiments.run.inputs import RunInputs
 from extract.chat.render import Rendered, refuse_too_long, remarks, render
 from extract.extraction import versions
@@ -55,6 +55,12 @@ class LoadedRun(RunInputs):
         if self.of is not None and self.of.directory == self.directory:
             return self.of.kept
         return KeptPrompts(self.model, [row.token_ids for row in self.rendered])
+
+    @cached_property
+    def thoughts_before_dials(self) -> Thoughts:
+        """The plain thoughts from whose end on dials act; none where these act from the prompt's end on."""
+        asked = zip(self.rendered, self.completions, strict=True) if self.config.steer.at == "thought" else ()
+        return {tuple(row.token_ids): said.token_ids[: said.thought] for row, said in asked if said.thought}
 
     @cached_property
     def completer(self) -> Completer:

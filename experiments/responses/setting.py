@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, Protocol, TypeVar
 
@@ -45,6 +45,7 @@ PartIn = TypeVar("PartIn", contravariant=True)
 Result = TypeVar("Result")
 ResultOut = TypeVar("ResultOut", covariant=True)
 Response = list[Any]  # as in JSON: token ids of a greedy response; token ids, log-probabilities, ended of a sampled one
+Thoughts = Mapping[tuple[int, ...], tuple[int, ...]]  # by the prompt's tokens
 Take = Callable[[int, list[int], list[Response]], None]  # which way, which places of the prompts, their responses
 
 
@@ -55,6 +56,8 @@ class Setting:
     edits: Sequence[Edit] = ()
     held: Sequence[ConstantGateWriter] = ()  # gates held open or closed
     dials: Sequence[Dial] = ()
+    # plain ones, if all of this acts from their end on; prompts without one are answered plainly
+    thoughts: Thoughts = field(default_factory=dict)
 
     @property
     def placed(self) -> list[Edit]:
@@ -100,6 +103,8 @@ class PromptBatch:
 
         A settled response ends where at most `settled_within` tokens are left.
         """
+        if setting.thoughts:
+            return self._after_thoughts(setting, places, max_new_tokens)
         settled = partial(self._settled, places, max_new_tokens - settled_within) if settled_within else None
         keeps = not setting.dials and all(edit.keeps_prompt for edit in setting.placed)
         cached = self._of(places) if keeps else None
@@ -137,6 +142,19 @@ class PromptBatch:
     @cached_property
     def _cached(self) -> CachedPrompts | None:
         return try_cache_prompts(self._model, self._model.batch(self.rendered), self._kept)
+
+    def _after_thoughts(self, setting: Setting, places: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+        """Return each prompt's plain thought with the answer after it, and whole plain responses without a thought."""
+        thoughts = {place: setting.thoughts.get(tuple(self.rendered[place].token_ids), ()) for place in places}
+        said, plain = dict[int, list[int]](), [place for place, thought in thoughts.items() if not thought]
+        for own, acting in ((plain, Setting()), ([p for p in places if thoughts[p]], replace(setting, thoughts={}))):
+            if not own:
+                continue
+            rows = [self.rendered[place].thinking(thoughts[place]) for place in own]
+            most = max_new_tokens - min(len(thoughts[place]) for place in own)
+            answers = PromptBatch(self._model, rows).responses(acting, range(len(own)), most)
+            said |= {p: [*thoughts[p], *a][:max_new_tokens] for p, a in zip(own, answers, strict=True)}
+        return [said[place] for place in places]
 
     def _from_the_start(self, setting: Setting, places: Sequence[int], max_new_tokens: int) -> list[list[int]]:
         """Answer with a prefill of its own: where the prompts are changed or read, or cannot be continued."""
@@ -186,6 +204,7 @@ class Greedy:
         """Return the cache of these responses; None under dials, which have no cache key."""
         setting, extra = self.setting, list[object](bias for one in self.setting.held for bias in one.biases)
         extra += ["settled", self.settled_within] if self.settled_within else []
+        extra += ["from the thought's end on"] if setting.thoughts else []
         return None if setting.dials else cache.for_edits([*model.edits, *setting.placed], self.most_tokens, extra)
 
 

@@ -213,6 +213,8 @@ class ElicitConfig(Strict):
 class SteerConfig(Strict):
     """The dials: limits for choosing their thresholds, or the thresholds themselves."""
 
+    # where the dials read, and from where on they write; thought: of a model that thinks first, its thought's end
+    at: Literal["prompt", "thought"] = "prompt"
     actuator: Literal["affine", "addition", "clamp", "onset_bias"] = "affine"  # how the dials write
     strength: float | None = Field(None, gt=0, allow_inf_nan=False)  # null: 1, or 20 nats of an onset bias
     # what the epistemic dial writes of a model that does not abstain by itself: this answer, word for word; null: none

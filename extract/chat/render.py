@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from extract.capture_spec import THOUGHT_END
 from extract.chat.template import apply_template
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
@@ -75,6 +76,11 @@ class Rendered:
     altered: bool = False  # the template changed the user's words, not only blanks at their ends
     trigger: range = NO_TOKENS  # tokens of the trigger word; empty if the last turn does not contain it
     instruction: range = NO_TOKENS  # tokens of the last turn
+
+    def thinking(self, thought: Sequence[int]) -> Rendered:
+        """Return the prompt followed by its thought, marks and all: what an answer follows."""
+        ids = array("i", [*self.token_ids, *thought])
+        return replace(self, token_ids=ids, roles={**self.roles, THOUGHT_END: (len(ids) - 1,)})
 
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> Rendered:
