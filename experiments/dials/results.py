@@ -218,6 +218,21 @@ class ByCategory(Record):
     reason: str = ""  # why there are none
 
 
+class ThoughtTokens(Record):
+    """Median tokens of the thoughts before answers to test prompts, over groups, and how many more uncertain ones take.
+
+    Overthinking of ill-posed questions; `more` is the median difference to the twins of a group.
+    """
+
+    uncertain: Estimate
+    twins: Estimate
+    more: Estimate
+
+    def __str__(self) -> str:
+        more = f"{self.more.estimate:+.0f} [{self.more.low:+.0f}, {self.more.high:+.0f}]"
+        return f"{self.uncertain:.0f} tokens before uncertain prompts, {self.twins:.0f} before their twins ({more})"
+
+
 class SteerResult(Record):
     """Everything of `refusal steer`; in results.json without `absent`, the joint rates and `known_facts_right`."""
 
@@ -230,6 +245,7 @@ class SteerResult(Record):
     uncertain_mistaken: BeforeAfter | None = None  # answered firmly or refused
     changes: dict[str, PairedChange] = {}  # of each joint rate that has prompts
     mistakes: PairedChange | None = None  # over_refusal + missed_harm + overconfidence; None where one has no prompts
+    thoughts: dict[When, ThoughtTokens] = {}  # of a model that thinks
     certified: ThresholdCertificate | None = None
     frontier: dict[str, list[RatedThresholds]] | None = None  # by policy
     system_lines: SystemLines = SystemLines()

@@ -15,7 +15,16 @@ from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
 from experiments.dials.read import DialRead, fit_read
-from experiments.dials.results import CHECKED, COUNTED, BeforeAfter, DialResult, KnownFacts, SteerResult
+from experiments.dials.results import (
+    CHECKED,
+    COUNTED,
+    BeforeAfter,
+    DialResult,
+    KnownFacts,
+    SteerResult,
+    ThoughtTokens,
+    When,
+)
 from experiments.dials.surface import (
     Columns,
     Surface,
@@ -32,6 +41,7 @@ from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
+from probes.statistics.means import grouped_median
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
 from scoring.rates import RATES, grouped_rate, joint_rates
@@ -212,4 +222,25 @@ def _before_after(inputs: RunInputs, test: Int[np.ndarray, " test"], completions
         "uncertain_mistaken": both("uncertain_mistaken", corpus.uncertain),
         "changes": paired_changes(labels, done["before"].action, done["after"].action, groups),
         "mistakes": added_mistakes(labels, done["before"].action, done["after"].action, groups),
+        "thoughts": _thought_tokens(inputs, test, completions) if inputs.thinks else {},
     }
+
+
+def _thought_tokens(
+    inputs: RunInputs, test: Int[np.ndarray, " test"], after: list[Completion]
+) -> dict[When, ThoughtTokens]:
+    """Return the lengths of thoughts without the dials and with them; an answer without a thought has none."""
+    corpus, found = inputs.corpus, dict[When, ThoughtTokens]()
+    said: dict[When, list[Completion]] = {"before": [inputs.completions[row] for row in test], "after": after}
+    for when, completions in said.items():
+        length = np.array([float(one.thought) for one in completions])
+        uncertain, twins = (of[test] & (length > 0) for of in (corpus.uncertain, corpus.twins))
+        groups = corpus.groups_among(test)
+        both = [group for group in np.unique(groups[uncertain]) if (groups[twins] == group).any()]
+        more = [length[uncertain & (groups == g)].mean() - length[twins & (groups == g)].mean() for g in both]
+        found[when] = ThoughtTokens(
+            uncertain=grouped_median(length[uncertain], groups[uncertain]),
+            twins=grouped_median(length[twins], groups[twins]),
+            more=grouped_median(np.array(more), np.array(both)),
+        )
+    return found

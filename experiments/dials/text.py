@@ -72,7 +72,17 @@ def steer_lines(result: SteerResult) -> list[Paragraph]:
     """Return the lines on the dials, none without: what they miss or make worse first, then thresholds, then gains."""
     by_category = category_lines(result.by_category) if result.by_category else []
     titled = {"Dials:": warning_lines(result) + dial_lines(result), "Dials by category:": by_category}
+    titled |= {"Thoughts:": thought_lines(result)}
     return [Paragraph(line, title) for title, lines in titled.items() for line in lines]
+
+
+def thought_lines(result: SteerResult) -> list[str]:
+    """Return the lengths of thoughts without the dials, and with them where these change any."""
+    if not result.thoughts:
+        return []
+    before, after = result.thoughts["before"], result.thoughts["after"]
+    with_dials = f"; with the dials {after}" if result.dials and after != before else ""
+    return [f"{before}{with_dials}."]
 
 
 def steer_tables(result: SteerResult) -> list[Table]:

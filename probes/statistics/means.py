@@ -16,9 +16,9 @@ from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
-from scipy.special import ndtri, stdtrit
+from scipy.special import bdtr, ndtri, stdtrit
 
-from probes.statistics.intervals import Estimate, effective_number, group_means
+from probes.statistics.intervals import NO_ESTIMATE, Estimate, effective_number, group_means
 
 HALVINGS = 40  # bisection steps for the multiplier, far finer than the limits need
 
@@ -126,3 +126,17 @@ def sum_of_means(
         estimate, centre, freedom = estimate + mean, centre + middle, min(freedom, independent - 1)
     half = float(stdtrit(max(1.0, freedom), 0.975) * np.sqrt(variance + (off**2).sum()))
     return Estimate(estimate, max(-most, min(estimate, centre - half)), min(most, max(estimate, centre + half)))
+
+
+def grouped_median(values: Real[np.ndarray, " samples"], groups: Shaped[np.ndarray, " samples"]) -> Estimate:
+    """Return the median over groups, each counting once by its mean, between the order statistics of the sign test.
+
+    They are the k-th from either end, with the largest k for which fewer than 2.5 % of medians lie beyond each
+    (Conover 1999, section 3.2); infinite where there is none.
+    """
+    ordered = np.sort(group_means(values, groups)) if len(values) else np.zeros(0)
+    if not (n := len(ordered)):
+        return NO_ESTIMATE
+    k = int((bdtr(np.arange(n), n, 0.5) <= 0.025).sum())  # that so many lie below the median is as rare
+    low, high = (float(ordered[k - 1]), float(ordered[n - k])) if k else (-np.inf, np.inf)
+    return Estimate(float(np.median(ordered)), low, high).counted(len(values), groups)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from probes.statistics.intervals import agreement, wilson
-from probes.statistics.means import mean_interval, ratio_of_means, zero_mean_score
+from probes.statistics.means import grouped_median, mean_interval, ratio_of_means, zero_mean_score
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 20), (1, 9), (7, 31), (20, 20)])
@@ -124,3 +124,21 @@ def test_labels_by_chance_have_a_kappa_around_zero() -> None:
         _, kappa = agreement(a, b, np.arange(100), np.ones(100))
         covered.append(kappa.low <= 0 <= kappa.high)
     assert np.mean(covered) >= 0.93
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 0), (6, 1), (10, 2), (40, 14)])
+def test_a_median_lies_between_the_order_statistics_of_the_sign_test(n: int, k: int) -> None:
+    """The ranks are those of printed tables of the sign test at 5 % (two-sided)."""
+    values = np.random.default_rng(n).permutation(np.arange(n)).astype(float)
+    found = grouped_median(np.repeat(values, 3), np.repeat(np.arange(n), 3))  # three samples a group count once
+    expected = (float(k - 1), float(n - k)) if k else (-np.inf, np.inf)
+    assert (found.estimate, found.low, found.high, found.n) == ((n - 1) / 2, *expected, 3 * n)
+
+
+def test_the_interval_of_a_median_covers_it() -> None:
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(2000):
+        found = grouped_median(rng.exponential(size=25), np.arange(25))
+        covered += found.low <= np.log(2) <= found.high
+    assert covered / 2000 >= 0.94
+    assert not grouped_median(np.zeros(0), np.zeros(0)).known
