@@ -107,7 +107,8 @@ def test_what_acts_from_the_thought_s_end_leaves_the_thought_and_changes_the_ans
         handle.remove()
         assert ids[0, -6:].tolist() == list(one.token_ids[THOUGHT:][:6])
     some = dict(list(thoughts.items())[:1])
-    almost = ConstantGateWriter(Writer(d, Affine(0.9)), -1)  # responses are cached by what acts, not by which have thoughts
+    # another strength, since responses are cached by what acts, not by which prompts have thoughts
+    almost = ConstantGateWriter(Writer(d, Affine(0.9)), -1)
     mixed = against.completer.complete(rows, held=[almost], thoughts=some)
     assert [one.action for one in mixed] == ["answer", *["refuse"] * (len(rows) - 1)]
 
