@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from extract.backoff import TokenBudget
 from extract.capture_spec import CaptureSpec
 from extract.chat.render import Rendered, position_names, render
-from extract.chat.template import Arguments, System
+from extract.chat.template import Arguments, System, template_arguments
 from extract.chat.thinking import after_opening, reopened
 from extract.errors import UserError
 from extract.in_memory import RESPONSE, Activations, capture_in_memory, with_response
@@ -33,7 +33,7 @@ from refusal.prompts import Asked, Message, as_layers, as_positions, as_prompts,
 from refusal.steered import Form, SteeredBlock
 from steering.controller import steering
 from steering.dial import Dial, Kind
-from steering.dial_file import check_weights, read_dials
+from steering.dial_file import check_model, read_dials
 from steering.gates import Readings
 
 if TYPE_CHECKING:
@@ -320,14 +320,15 @@ class Dials:
                 threshold a dial declines, below it permits.
 
         Raises:
-            UserError: the dials are of other weights, there is no such dial, a threshold is no probability, or other
-                dials are attached already.
+            UserError: the dials are of other weights or template arguments, there is no such dial, a threshold is no
+                probability, or other dials are attached already.
         """
         if model.attached is not None:
             raise UserError(f"{model.attached} are attached already; leave that block first")
         if self._attached:
             raise UserError(f"{self} are attached to another model; leave that block first, or load them again")
-        if remark := check_weights(self.path, self._made_for, model.fingerprint(), model.cast_fingerprint()):
+        here = model.fingerprint(), model.cast_fingerprint(), template_arguments(model.tokenizer)
+        if remark := check_model(self.path, self._made_for, *here):
             warnings.warn(remark, stacklevel=3)
         asked: dict[Kind, float | None] = {"normative": normative, "epistemic": epistemic}
         given = {kind: value for kind, value in asked.items() if value is not None}

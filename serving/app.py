@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import re
 import secrets
 import socket
@@ -25,7 +24,6 @@ from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from extract.chat.thinking import CLOSING, OPENS_WITHIN, UNCLOSED
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from serving import replies
@@ -37,7 +35,6 @@ from steering.dial import Dial, Kind
 GRACE_S = 5  # running answers may finish for this long after the stop signal
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HERE = Path(__file__).resolve().parent / "live"
-THOUGHT = {"opening": UNCLOSED.pattern, "closing": CLOSING.pattern, "begins": OPENS_WITHIN}  # the live page's too
 LIVE = {"GET /ui": "a page: answers side by side, with every token's readings"}  # of the index, where it is served
 BEARER = HTTPBearer(auto_error=False)
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -194,8 +191,7 @@ def live_page() -> tuple[str, str]:
     from experiments.report.page.document import script_hash
 
     scripts = (REPORT / "dom.js", REPORT / "tokens.js", HERE / "live.js")  # in this order
-    constants = f"const THOUGHT = {json.dumps(THOUGHT)};"
-    script = "\n".join(['"use strict";', constants, *(path.read_text(encoding="utf-8") for path in scripts)])
+    script = "\n".join(['"use strict";', *(path.read_text(encoding="utf-8") for path in scripts)])
     style = "\n".join(path.read_text(encoding="utf-8") for path in (REPORT / "page.css", HERE / "live.css"))
     policy = (
         f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; connect-src 'self'; "

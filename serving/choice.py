@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from extract.chat.render import Rendered, token_texts
+from extract.chat.thinking import StreamedSplit
 from extract.model.chat_model import ChatModel
 from extract.model.streaming import StreamedText
 from steering.controller import token_log_odds
@@ -57,16 +58,17 @@ class PromptRead:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """The next piece of the answer's text; emitted only if the answer is streamed."""
+    """The next piece of the answer's text, or of the thought before it; emitted only if the answer is streamed."""
 
     text: str
+    thought: bool = False
 
 
 @dataclass(frozen=True)
 class Finished:
     """The answer is complete."""
 
-    text: str
+    text: str  # its thought included
     finish: Finish
     n_tokens: int
     readings: dict[Kind, Reading]
@@ -97,7 +99,7 @@ class Choice:
     def begin(self, model: ChatModel) -> None:
         """Reset the text before decoding; a batch that does not fit into memory is decoded again in halves."""
         self._pieces, self._stops = StreamedText(model, self.row), StopSequences(self.settings.stops)
-        self._text = ""
+        self._text, self._split = "", StreamedSplit()
 
     def read(self, readings: dict[Kind, Reading]) -> None:
         if not self.over:
@@ -135,7 +137,7 @@ class Choice:
     def _end(self, finish: Finish) -> None:
         self._add(self._stops.push(self._pieces.rest()))
         finish = "stop" if self._stops.met else finish
-        self._add(self._stops.rest())
+        self._add(self._stops.rest(), last=True)
         self.over = True
         finished = Finished(self._text, finish, len(self._pieces.token_ids), self._readings)
         if self.settings.token_readings:
@@ -143,10 +145,13 @@ class Choice:
         else:
             self._emit(finished)
 
-    def _add(self, text: str) -> None:
+    def _add(self, text: str, *, last: bool = False) -> None:
         self._text += text
-        if text and self.settings.streamed:
-            self._emit(TextPiece(text))
+        if self.settings.streamed:
+            thought, answer = self._split.push(text, last=last)
+            for new in (TextPiece(thought, thought=True), TextPiece(answer)):
+                if new.text:
+                    self._emit(new)
 
 
 class StopSequences:

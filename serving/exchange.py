@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from extract.chat.render import Rendered, render
+from extract.chat.thinking import StreamedSplit
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
@@ -151,7 +152,9 @@ class Exchange:
         choices = []
         for i, one in sorted(ended.items()):
             about = {"finish_reason": one.finish, "dials": one.readings, "token_readings": one.tokens}
-            choices.append(replies.WholeChoice(index=i, message=replies.AssistantMessage(content=one.text), **about))
+            thought, content = StreamedSplit().push(one.text, last=True)
+            message = replies.AssistantMessage(content=content, reasoning_content=thought or None)
+            choices.append(replies.WholeChoice(index=i, message=message, **about))
         return replies.ChatCompletion(**dict(self._head), choices=choices, usage=self._usage(ended.values()))
 
     async def chunks(self, *, include_usage: bool) -> AsyncIterator[str]:
@@ -164,8 +167,9 @@ class Exchange:
                         new = replies.ChunkChoice(
                             index=index, delta=replies.Delta(role="assistant", content=""), dials=readings
                         )
-                    case TextPiece(text):
-                        new = replies.ChunkChoice(index=index, delta=replies.Delta(content=text))
+                    case TextPiece(text, thought):
+                        delta = replies.Delta(**{"reasoning_content" if thought else "content": text})
+                        new = replies.ChunkChoice(index=index, delta=delta)
                     case Finished(finish=finish, readings=read, tokens=tokens):
                         ended.append(event)
                         about = {"finish_reason": finish, "dials": read, "token_readings": tokens}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -19,6 +19,7 @@ from steering.gates import Reading
 
 LOG = logging.getLogger("refusal.serve")
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+Thought = Annotated[str | None, Field(exclude_if=lambda thought: thought is None)]  # between the marks
 Readings = dict[Kind, Reading]  # a gate that is overruled is not applied, since the normative dial declined
 
 
@@ -26,7 +27,8 @@ class AssistantMessage(BaseModel):
     """The assistant's message."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str  # empty where the reply ends within its thought
+    reasoning_content: Thought = None
     refusal: None = None
 
 
@@ -71,6 +73,7 @@ class Delta(BaseModel):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: Thought = None
 
 
 class ChunkChoice(BaseModel):

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from extract.chat.render import render
+from extract.chat.template import template_arguments
 from extract.chat.thinking import reopened, split_thinking
 from extract.errors import UserError
 from extract.model.adapter import base_of, is_adapter
@@ -21,7 +22,7 @@ from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from steering.controller import steering
 from steering.dial import Dial, Kind
-from steering.dial_file import check_weights, read_dials
+from steering.dial_file import check_model, read_dials
 from steering.gates import Reading
 
 
@@ -119,8 +120,10 @@ def open_with_dials(
     on_loading()  # after what can be checked without the model
     quiet_libraries()
     model = load_model(name, adapter=adapter, template=template, template_args=template_args)
-    if path and made_for and (remark := check_weights(path, made_for, model.fingerprint(), model.cast_fingerprint())):
-        Reporter().say(remark)
+    if path and made_for:
+        here = model.fingerprint(), model.cast_fingerprint(), template_arguments(model.tokenizer)
+        if remark := check_model(path, made_for, *here):
+            Reporter().say(remark)
     return model, dials, chosen
 
 

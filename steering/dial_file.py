@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
+from extract.chat.template import Arguments
 from extract.errors import UserError
 from extract.record import Record
 from probes.direction import Direction, Locus
@@ -24,17 +25,24 @@ from steering.actuator import ActuatorRecord, actuator_of, actuator_record
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, category_read
 
 CAST = "cast_fingerprint"  # in a file's metadata
+TEMPLATE_ARGS = "template_args"
 CATEGORIES = "categories"
 KEPT = ("steps", "reread", "later")  # fields of a dial that are kept as they are
 
 
 def save_dials(
-    dials: Sequence[Dial], path: str | os.PathLike[str], fingerprint: str, cast_fingerprint: str | None = None
+    dials: Sequence[Dial],
+    path: str | os.PathLike[str],
+    fingerprint: str,
+    cast_fingerprint: str | None = None,
+    template_args: Arguments | None = None,
 ) -> None:
-    """Write dials to one safetensors file with JSON metadata, tied to the model's weight fingerprints."""
+    """Write dials to one safetensors file with JSON metadata, tied to the model's weights and template arguments."""
     tensors, metadata = {}, {"fingerprint": fingerprint}
     if cast_fingerprint is not None:
         metadata[CAST] = cast_fingerprint
+    if template_args is not None:
+        metadata[TEMPLATE_ARGS] = json.dumps(template_args)
     for dial in dials:
         if dial.probe is not None:
             tensors[f"{dial.kind}.read"] = dial.probe.weight
@@ -57,40 +65,56 @@ def load_dials(
     fingerprint: str,
     cast_fingerprint: str | None = None,
     say: Callable[[str], None] = warnings.warn,
+    template_args: Arguments | None = None,
 ) -> list[Dial]:
-    """Read dials for a model; says so where its dtype is another. UserError: unreadable, or of other weights."""
+    """Read dials for a model; says so where its dtype is another. UserError: unreadable, or of another model."""
     dials, made_for = read_dials(path)
-    if remark := check_weights(path, made_for, fingerprint, cast_fingerprint):
+    if remark := check_model(path, made_for, fingerprint, cast_fingerprint, template_args):
         say(remark)
     return dials
 
 
-def check_weights(
-    path: str | os.PathLike[str], made_for: MadeFor, fingerprint: str, cast_fingerprint: str | None = None
+def check_model(
+    path: str | os.PathLike[str],
+    made_for: MadeFor,
+    fingerprint: str,
+    cast_fingerprint: str | None = None,
+    template_args: Arguments | None = None,
 ) -> str | None:
-    """Refuse dials of another model; return a remark where only the dtype of the weights is another."""
-    if made_for.fingerprint == fingerprint:
-        return None
-    if made_for.cast_fingerprint is not None and made_for.cast_fingerprint == cast_fingerprint:
-        return (
+    """Refuse dials of other weights or template arguments; return a remark where only the weights' dtype is another."""
+    remark = None
+    if made_for.fingerprint != fingerprint:
+        if made_for.cast_fingerprint is None or made_for.cast_fingerprint != cast_fingerprint:
+            raise UserError(
+                f"{path} was made for other weights (fingerprint {made_for.fingerprint[:12]}…, "
+                f"this model {fingerprint[:12]}…)"
+            )
+        remark = (
             f"{path} was made for these weights in another dtype; its thresholds were chosen and certified there, "
             "and rates may differ here"
         )
-    raise UserError(
-        f"{path} was made for other weights (fingerprint {made_for.fingerprint[:12]}…, this model {fingerprint[:12]}…)"
-    )
+    made = made_for.template_args
+    if made is not None and template_args is not None and made != template_args:
+        there, here = ([f"{name}={json.dumps(value)}" for name, value in of.items()] for of in (made, template_args))
+        options = [f"--template-arg {setting}" for setting in there] or ["without --template-arg"]
+        raise UserError(
+            f"{path} was made with the chat template's {', '.join(there) or 'defaults'}, and this model is opened with "
+            f"{', '.join(here) or 'defaults'}; open it in the same way ({' '.join(options)})"
+        )
+    return remark
 
 
 @dataclass(frozen=True)
 class MadeFor:
-    """The fingerprints of the weights that dials were made for."""
+    """The weights that dials were made for, and the template arguments they were fitted under."""
 
     fingerprint: str
     cast_fingerprint: str | None = None  # which a cast does not change; None in files of earlier versions
+    template_args: Arguments | None = None  # None in files of earlier versions
 
 
 def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
-    """Read dials, and the fingerprints of the weights they were made for."""
+    """Read dials, and the model they were made for."""
     if not Path(path).is_file():
         raise UserError(f"dials file not found: {path}; make it with: refusal steer CONFIG")
     try:
@@ -102,10 +126,11 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
     fingerprint, cast_fingerprint = metadata.pop("fingerprint", None), metadata.pop(CAST, None)
     if fingerprint is None:
         raise UserError(f"{path} is not a dials file: it has no fingerprint of the model it is for")
-    categories = metadata.pop(CATEGORIES, None)
+    categories, template_args = metadata.pop(CATEGORIES, None), metadata.pop(TEMPLATE_ARGS, None)
     if strange := [kind for kind in metadata if kind not in get_args(Kind)]:
         raise UserError(f"{path} is not a dials file: {strange[0]!r} is neither {' nor '.join(get_args(Kind))}")
     try:
+        made_for = MadeFor(fingerprint, cast_fingerprint, template_args and dict(json.loads(template_args)))
         read = None
         if categories is not None:
             about = _CategoryMetadata.model_validate_json(categories)
@@ -120,7 +145,7 @@ def read_dials(path: str | os.PathLike[str]) -> tuple[list[Dial], MadeFor]:
         raise UserError(f"{path} is not a dials file: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a dials file: {type(error).__name__}: {error}") from None
-    return dials, MadeFor(fingerprint, cast_fingerprint)
+    return dials, made_for
 
 
 class _CategoryMetadata(Record):

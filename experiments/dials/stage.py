@@ -41,6 +41,7 @@ from experiments.run.behaviour import KINDS, MIN_BASELINE, Kind
 from experiments.run.completion_file import Completion, write_completions
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import Outcomes, share
+from extract.chat.template import template_arguments
 from probes.statistics.means import grouped_median
 from probes.statistics.seeds import named_rng
 from probes.statistics.two_phase import draw
@@ -71,7 +72,7 @@ def steer(loaded: LoadedRun) -> None:
     reads = {kind: fit_read(every, kind, labels[kind], first_write).among(loaded.answered) for kind in writers}
     dials, gain, looked_up, said = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {}, None)
     model, path = loaded.model, loaded.file("dials.safetensors")
-    save_dials(dials, path, model.fingerprint(), model.cast_fingerprint())
+    save_dials(dials, path, model.fingerprint(), model.cast_fingerprint(), template_arguments(model.tokenizer))
     test = np.flatnonzero(loaded.corpus.within("test"))
     checked = test[draw(loaded.corpus.groups[test], CHECKED, named_rng(loaded.config.seed, "look-ups checked"))]
 

@@ -6,6 +6,7 @@ statements before its first line, so that they apply to every call and its hash 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -22,6 +23,7 @@ from extract.keyed_file import content_key
 Arguments = Mapping[str, JsonValue]  # a template's arguments by name
 System = Literal["keep", "merge"]  # of system messages
 GIVEN_ALREADY = ("messages", "add_generation_prompt")
+_SETTING = re.compile(r"{% set (\w+) = (.*?) %}")  # as `choose_template` writes an argument
 
 PINNED_DATE = date(2024, 7, 26)  # with today's date in a template, activations would differ from day to day
 # A form that base models know from training: a text, then questions and answers. It adds no content, ends without a
@@ -76,6 +78,19 @@ def choose_template(
     if before := setting + (_MERGING if system == "merge" else ""):
         sources = {name: f"{before}\n{source}" for name, source in sources.items()}  # a template drops the line end
     return sources if isinstance(chosen, dict) else sources["default"]
+
+
+def template_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, JsonValue]:
+    """Return the arguments that were given to `choose_template`, from the source that it wrote."""
+    source, at = _source(tokenizer), 0
+    given: dict[str, JsonValue] = {}
+    while setting := _SETTING.match(source, at):
+        try:
+            given[setting[1]] = ast.literal_eval(setting[2])
+        except (SyntaxError, ValueError):  # the template's own first statement
+            break
+        at = setting.end()
+    return given
 
 
 def apply_template(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 _NAME = r"(?:seed:|ant_?|\w{1,9}_)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad|analysis|reflection)"
 _NO_QUOTATION = "(?!" + "|".join(rf"(?<=[\s(]{mark})</?{_NAME}>{mark}" for mark in "`\"'") + ")"  # spoken of
-# Both are JavaScript's patterns, too.
 OPENING = re.compile(
     rf"{_NO_QUOTATION}<{_NAME}>|\[think(?:ing)?\]|◁think▷|<\|(?:START_THINKING|begin_of_thought|inner_prefix)\|>|"
     r"<\|channel\|>(?:analysis|commentary)\b(?:<\|message\|>)?|<\|channel>(?:thought\b)?|"
@@ -30,6 +30,9 @@ UNCLOSED = re.compile(rf"(?:^|\n)\s*(?:{OPENING.pattern})", re.IGNORECASE)  # wh
 _OPENED = re.compile(rf"({OPENING.pattern})\s*\Z", re.IGNORECASE)
 _SIGNS = ("<", "[", "◁", "final", "done thinking", "my response")  # one of them is in every closing mark
 OPENS_WITHIN = 200  # characters in which a thought must open; later marks may be part of an answer
+_SERVED = re.compile(r"[<\[◁]|analysis(?=\S)")  # marks that no ordinary answer opens with, as words may
+_LONGEST = 64  # characters of a mark, at most
+_REST = len("<|message|>")  # of an opening mark, after what is one without it
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,53 @@ def split_thinking(completion: str) -> SplitCompletion:
     if UNCLOSED.search(completion[:OPENS_WITHIN]):
         return SplitCompletion(_bare(completion), "", closed=False)
     return SplitCompletion("", completion)
+
+
+class StreamedSplit:
+    """Splits a completion into thought and answer while it is written; text that may become a mark is held back.
+
+    Stricter than `split_thinking`, as what was given cannot be taken back: a thought begins the completion, and ends at
+    the first closing mark that begins as its opening mark does (`<`, `[`, …).
+    """
+
+    def __init__(self) -> None:
+        self._part: Literal["opening", "thought", "answer"] = "opening"
+        self._text, self._given = "", 0  # the whole text, and how many characters of it are given or are marks
+        self._closing = ""  # how the closing mark begins
+        self._after_mark = False
+
+    def push(self, piece: str, *, last: bool = False) -> tuple[str, str]:
+        """Add a piece; return what is new of the thought and of the answer, without the blanks at the marks."""
+        self._text += piece
+        thought, end = "", len(self._text)
+        if self._part == "opening":
+            mark = OPENING.match(self._text)
+            if mark and _SERVED.match(self._text) and (last or mark.end() + _REST < end):
+                self._closing = mark[0][0]
+                self._part, self._given, self._after_mark = "thought", mark.end(), True
+            elif last or not self._may_open():
+                self._part = "answer"
+        if self._part == "thought":
+            marks = CLOSING.finditer(self._text, self._given)
+            mark = next((one for one in marks if one[0].startswith(self._closing) and (last or one.end() < end)), None)
+            held = end if last else self._text.find(self._closing, max(self._given, end - _LONGEST))
+            thought = self._give(mark.start() if mark else held if held >= 0 else end)
+            if mark:
+                self._part, self._given, self._after_mark = "answer", mark.end(), True
+        return thought, self._give(end) if self._part == "answer" else ""
+
+    def _may_open(self) -> bool:
+        return len(self._text) < _LONGEST and bool(_SERVED.match(self._text) or "analysis".startswith(self._text))
+
+    def _give(self, end: int) -> str:
+        new = self._text[self._given : end]
+        if self._part == "thought":
+            new = new.rstrip()
+        self._given += len(new)
+        if self._after_mark:
+            new = new.lstrip()
+            self._after_mark = not new
+        return new
 
 
 def thinks(completion: str) -> bool:

@@ -5,12 +5,6 @@ const DECIDED = { decline: "declined", permit: "permitted", leave: "left alone" 
 const PARTS = { words: "the user's words", template: "template", answer: "answer" };
 const POSITIONS = { post_last: "the last token of the prompt", inst_last: "the last token of the user's words", inst_mean: "the mean over the user's words" };
 const WAIT = 400; // milliseconds without a move until a moved threshold is asked for
-/** The answer of a completion after its thought (`split_thinking`); it is empty if the thought does not end. */
-function afterThought(text) {
-  const ends = [...text.matchAll(new RegExp(THOUGHT.closing, "gi"))].at(-1);
-  if (ends) return text.slice(ends.index + ends[0].length).trim();
-  return new RegExp(THOUGHT.opening, "i").test(text.slice(0, THOUGHT.begins)) ? "" : text;
-}
 
 const byId = (id) => document.getElementById(id);
 
@@ -194,7 +188,8 @@ class Live {
     const [choice] = (await this.fetch("/v1/chat/completions", body, signal)).choices;
     const tokens = (choice.token_readings || []).map((token) => this.token(token, choice));
     if (first) { turn.tokens = tokens.filter((token) => token.part !== PARTS.answer); first(); }
-    const text = choice.message.content, spoken = afterThought(text);
+    const { reasoning_content: thought, content: spoken } = choice.message;
+    const text = thought ? `<think>\n${thought}${spoken && "\n</think>\n\n"}${spoken}` : spoken;
     const answer = { turn, thresholds, text, spoken, finish: choice.finish_reason, dials: choice.dials,
       tokens: tokens.filter((token) => token.part === PARTS.answer) };
     turn.answers.push(answer);

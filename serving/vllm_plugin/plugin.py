@@ -7,6 +7,7 @@ refused when vLLM starts.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
+from extract.chat.template import Arguments, choose_template
 from extract.errors import UserError
 from serving.vllm_plugin.request import FIELD, DialRequest, Fields, Suffix, ask, checked, new_key, thresholds_of
 from steering.dial import Dial, ReadName, read_places
@@ -45,7 +47,7 @@ def register() -> None:
     if os.environ.get(RUNNER, "0") not in ("0", "false", "False"):
         raise UserError(f"dials were not tested with vLLM's second model runner; unset {RUNNER}")
     os.environ[RUNNER] = "0"
-    _patch_requests(dials)
+    _patch_requests(dials, made_for)
     _patch_server(dials)
     _patch_worker(dials, made_for, Path(path))
 
@@ -59,7 +61,7 @@ def check_version() -> None:
         raise UserError(f"dials inside vLLM were tested with vLLM {', '.join(VERSIONS)}; this is {installed}")
 
 
-def _patch_requests(dials: Sequence[Dial]) -> None:
+def _patch_requests(dials: Sequence[Dial], made_for: MadeFor) -> None:
     """Check requests where they enter, and keep those with dials out of the prefix cache."""
     from vllm.exceptions import VLLMValidationError
     from vllm.v1.engine.input_processor import InputProcessor
@@ -73,7 +75,7 @@ def _patch_requests(dials: Sequence[Dial]) -> None:
         given = (params.extra_args or {}).get(FIELD) if params is not None else None
         if given is not None:
             if isinstance(given, dict) and given.get("read_at") is None and id(self) not in suffixes:
-                suffixes[id(self)] = suffix_of(self.tokenizer, dials)
+                suffixes[id(self)] = suffix_of(self.tokenizer, dials, made_for.template_args)
             try:
                 asked = checked(given, request.prompt_token_ids, dials, suffixes.get(id(self)))
             except ValueError as error:  # vLLM answers 500 to any but its own
@@ -236,11 +238,14 @@ def _check_config(config: Any) -> None:
             raise UserError(f"dials inside vLLM were not tested with {name}; serve without it")
 
 
-def suffix_of(tokenizer: Any, dials: Sequence[Dial]) -> Suffix | None:
+def suffix_of(tokenizer: Any, dials: Sequence[Dial], template_args: Arguments | None = None) -> Suffix | None:
     """Return how prompts of the chat template end, from two of them; None where dials read at no fixed place."""
     from extract.chat.render import render
     from extract.prompts.prompt import Prompt
 
+    if template_args:
+        tokenizer = copy.copy(tokenizer)
+        tokenizer.chat_template = choose_template(tokenizer, None, template_args)
     texts = ("Who wrote this?", "Tell me how to mend a clock, please")
     rows = [render(tokenizer, Prompt(text, ({"role": "user", "content": text},), "benign", "answer")) for text in texts]
     before: dict[ReadName, int] = {}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from extract.chat.render import render
-from extract.chat.thinking import split_thinking
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving.limits import Limits
@@ -25,10 +24,6 @@ pytestmark = needs_browser
 KINDS = ("normative", "epistemic")
 CALIBRATED = {"normative": 0.26834, "epistemic": 0.49}
 API = "**/v1/chat/completions"
-THOUGHTS = ("No.", "<think>\nhm\n</think>\n\nNo.", "<think>a</think><THINK>b</think>No.", "hm</thought>No.", "<think>",
-            "<think> a", "so<|channel|>final<|message|>No.", "x" * 300 + "<think>", "<think>\n\n</think>",
-            "analysisWe refuse.assistantfinalNo.", "analysisWe", "Analysis: no.", "[THINK]a[/THINK]No.", "◁think▷a",
-            "<|channel>thought a<channel|>No.", "Close it with `</think>`.", '<think>"a"</think>"No."')  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)> \u202e </script>"
 
 
@@ -163,28 +158,23 @@ def test_a_conversation_is_a_tree_that_goes_on_from_any_answer(page: Any) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", THOUGHTS, ids=range(len(THOUGHTS)))
-def test_the_page_finds_the_end_of_a_thought_as_python_does(page: Any, text: str) -> None:
-    assert page.evaluate("text => afterThought(text).trim()", text) == split_thinking(text).answer.strip()
-
-
-@pytest.mark.slow
 def test_a_later_turn_sends_an_answer_without_its_thought(page: Any) -> None:
     sent: list[list[dict[str, str]]] = []
-    texts = iter(("<think>\nwho asks?\n</think>\n\ni do not know.", "<think>\nhm, let me"))
+    messages = iter((("who asks?", "i do not know."), ("hm, let me", "")))
 
     def think(route: Any) -> None:
         sent.append(json.loads(route.request.post_data)["messages"])
         reply = route.fetch()
         found = reply.json()
-        found["choices"][0]["message"]["content"] = next(texts)
+        found["choices"][0]["message"] |= dict(zip(("reasoning_content", "content"), next(messages), strict=True))
         route.fulfill(response=reply, json=found)
 
     page.route(API, think)
     first = ask(page, UNKNOWN)
-    assert "who asks?" in said(first)  # shown, but not sent
+    assert said(first) == "<think>\nwho asks?\n</think>\n\ni do not know."  # shown, but not sent
     cut = ask(page, BENIGN)
     assert sent[1][1] == {"role": "assistant", "content": "i do not know."}
+    assert said(cut) == "<think>\nhm, let me"
     assert "The answer ends within its thought, so no prompt can follow it." in cut.inner_text()
     assert cut.get_by_role("button", name="Go on").count() == 0
 

@@ -19,6 +19,7 @@ from steering.actuator import Addition, Clamp, OnsetBias
 from steering.dial import CategoryThresholds, Dial, Threshold, check_order, decide
 from steering.dial_file import load_dials, save_dials
 from steering.direction_file import save_directions
+from tests.support.one_line import mistake
 
 VECTOR = np.eye(32, dtype=np.float32)[0]
 LATER = Direction("write", VECTOR, Locus("resid_post", 1, "post_last"), 3.0, -1.0, {}, {2: (4.0, -2.0), 3: (5.5, -3.0)})
@@ -122,6 +123,28 @@ def test_dials_of_the_same_weights_in_another_dtype_are_used_with_a_remark(dial,
     save_dials([dial()], path, "wide")
     with pytest.raises(UserError, match="was made for other weights"):
         load_dials(path, "narrow", None)
+
+
+def test_dials_of_other_template_arguments_are_refused(dial, tmp_path) -> None:
+    path = tmp_path / "dials.safetensors"
+
+    def load(made: dict[str, object] | None, here: dict[str, object] | None) -> None:
+        save_dials([dial()], path, "abc", template_args=made)
+        assert len(load_dials(path, "abc", template_args=here)) == 1
+
+    thinks, mute = {"enable_thinking": True}, {"enable_thinking": False, "effort": "low"}
+    for made, here in (({}, {}), (thinks, dict(thinks)), (None, mute), (mute, None)):  # None: an earlier version's file
+        load(made, here)
+    on, both = "enable_thinking=true", 'enable_thinking=false, effort="low"'
+    for made, here, there, now, how in (
+        (thinks, mute, on, both, f"--template-arg {on}"),
+        (thinks, {}, on, "defaults", f"--template-arg {on}"),
+        ({}, thinks, "defaults", on, "without --template-arg"),
+    ):
+        assert mistake(load, made, here) == (
+            f"{path} was made with the chat template's {there}, and this model is opened with {now}; "
+            f"open it in the same way ({how})"
+        )
 
 
 @pytest.mark.parametrize(

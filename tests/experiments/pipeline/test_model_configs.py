@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
+import refusal
 from experiments.pipeline.stages import run
 from experiments.report import stage as report_stage
 from experiments.responses.setting import PromptBatch, Setting
 from experiments.run.config import RunConfig, load_config
 from extract.chat.render import Rendered, render
+from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.loading import load_tokenizer
 from extract.progress import Reporter
 from extract.prompts.sources import read_prompts
 from extract.store.activation_store import ActivationStore
+from steering.dial_file import read_dials, save_dials
 from tests.support.families import FAMILIES, tiny, tokenizer
+from tests.support.one_line import one_line
 
 NAMES = ("anna", "boris", "clara", "david", "erika", "frank", "greta", "henry")
 PLACES = ("home", "work", "school")
@@ -183,6 +187,23 @@ def test_a_template_argument_on_the_command_line(cli, tmp_path: Path) -> None:  
     fails(cli("generate", model, "hello", "--template-arg", "thinking"), "--template-arg takes key=value")
 
 
+def test_dials_of_another_mode_of_the_template_are_refused(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    model, path = str(tiny("qwen3-4b", tmp_path / "model")), tmp_path / "dials.safetensors"
+    thinking = {"enable_thinking": True}
+    loaded = refusal.load_model(model, template_args=thinking)
+    save_dials([], path, loaded.fingerprint(), template_args=thinking)
+    with refusal.load_dials(path).attach(loaded):
+        loaded.chat("hello", max_new_tokens=1)
+    mode = "was made with the chat template's enable_thinking=true, and this model is opened with"
+    with pytest.raises(UserError, match=f"{mode} defaults"):
+        refusal.load_dials(path).attach(refusal.load_model(model)).__enter__()
+    given = ("--dials", str(path), "--template-arg")
+    for command in (("generate", model, "hello"), ("chat", model), ("serve", model, "--port", "0")):
+        code, out, err = cli(*command, *given, "enable_thinking=false")
+        one_line((code, out, err.removeprefix(f"loading {model} …\n")), f"{path} {mode} enable_thinking=false; open it")
+    assert cli("generate", model, "hello", "--max-new-tokens", "1", *given, "enable_thinking=true")[0] == 0
+
+
 # -- thinking ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +238,8 @@ def test_a_model_that_thinks_first_is_judged_and_scored_by_its_answer(
                  (("train", 0.45), ("validation", 0.2), ("calibration", 0.1), ("test", 0.25))]  # fmt: skip
         run(configured(name, model, prompts, *parts), tmp_path / name, reporter=Reporter(quiet=True))
         found[name] = json.loads((tmp_path / name / "results.json").read_text())
+        made_for = read_dials(tmp_path / name / "dials.safetensors")[1]
+        assert made_for.template_args == {"enable_thinking": name.endswith("thinking")}
         templates.add(ActivationStore(tmp_path / name / "activations.h5").identity.template)
         before = found[name]["rates"]["before"]
         assert before["unjudged"] == before["missed_harm"]["estimate"] == before["overconfidence"]["estimate"] == 0

@@ -8,7 +8,13 @@ from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from extract.chat.render import remarks, render
-from extract.chat.template import PLAIN_TEMPLATE, apply_template, choose_template, template_identity
+from extract.chat.template import (
+    PLAIN_TEMPLATE,
+    apply_template,
+    choose_template,
+    template_arguments,
+    template_identity,
+)
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from tests.extract.conftest import ask
@@ -132,6 +138,13 @@ def test_arguments_are_set_for_good_in_macros_loops_and_the_date(tokenizer: PreT
     assert apply_template(settled(tokenizer, template, arguments={"level": 2}), [LAST]) == "22"
     dated = settled(tokenizer, "{{ date_string }}", arguments={"date_string": "1 May"})
     assert apply_template(dated, [LAST]) == "1 May"
+
+
+@pytest.mark.parametrize("how", [{}, {"system": "merge"}])
+@pytest.mark.parametrize("start", ["", "{% set turns = messages %}"])
+def test_the_arguments_can_be_read_back(tokenizer: PreTrainedTokenizerBase, how: dict[str, str], start: str) -> None:
+    for arguments in ({}, {"enable_thinking": False}, {"level": "a 'b'\n\\", "enable_thinking": None}, {"level": [1]}):
+        assert template_arguments(settled(tokenizer, start + SWITCHED, arguments=arguments, **how)) == arguments
 
 
 @pytest.mark.parametrize("start", ["", "\n", "\n\n", "  ", "\n  {% if true %}{% endif %}", " {% if true %}{% endif %}"])

@@ -1,5 +1,6 @@
 """What a request says of the dials: thresholds from a body, and where they read, checked before it is passed on."""
 
+import copy
 import json
 import math
 from collections.abc import Callable
@@ -95,6 +96,10 @@ def test_where_dials_read_is_counted_from_the_end(model: ChatModel, dial: Make, 
     assert found.before_end == {"normative": 0, "epistemic": len(found.tokens)}
     assert model.tokenizer.decode(found.tokens) == "<|end|><|assistant|>"
     assert suffix_of(model.tokenizer, [replace(dial(), read=Locus("resid_post", 0, "inst_mean"))]) is None
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template += "{% if thinks %}<|user|>{% endif %}"
+    found = [suffix_of(tokenizer, [dial()], args) for args in (None, {"thinks": True})]
+    assert [tokenizer.decode(one.tokens) for one in found] == ["<|end|><|assistant|>", "<|end|><|assistant|><|user|>"]
     of_category = CategoryThresholds(replace(read, locus=at), {})
     found = suffix_of(model.tokenizer, [dial(by_category=of_category)])
     assert found.before_end == {"normative": 0, "category": len(found.tokens)}
