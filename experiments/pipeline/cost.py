@@ -17,12 +17,13 @@ from experiments.factors.judge import LABELS
 from experiments.factors.prompt_context import REMOVALS
 from experiments.pipeline.graph import in_order, stages_of
 from experiments.pipeline.machine import Footprint, Machine
-from experiments.probing.results import KEPT, MOST_LAYERS, POSITIONS
+from experiments.probing.results import KEPT, MOST_LAYERS, MOST_LOCI, POSITIONS
 from experiments.probing.write_directions import write_layers
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS
 from experiments.run.behaviour import KINDS
-from experiments.run.config import MOST_DIRECTIONS, QUESTIONS, RunConfig
+from experiments.run.config import MOST_DIRECTIONS, QUESTIONS, WRITE_POSITION, RunConfig
 from experiments.side_effects import measure as side_effects
+from extract.capture_spec import WITHIN_THOUGHT
 from probes.statistics.sequential import DrawingRule
 from steering.ablation_variant import VARIANTS
 
@@ -88,7 +89,7 @@ class RunSize:
     of_groups: float = 1.0  # share of the groups of harmful and uncertain prompts that are answered
     elicited: int = 0  # prompts that are asked again under a line, where the model hardly abstains by itself
     lengths: tuple[float, float] | None = None  # tokens of a plain decline and of an answer on average, once there are
-    thought: float = 0.0  # tokens before an answer on average, which every onset pass reads, once there are answers
+    thought: float = 0.0  # tokens before an answer on average, which every onset pass reads; 0: it does not think
 
 
 def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
@@ -102,7 +103,7 @@ def _elicit(config: RunConfig, size: RunSize) -> list[Step]:
         Step("activations under the line", size.elicited, size.read_tokens),
         Step("answers under the line", completions=size.elicited, kept=True),
         Step("answers under the control line", completions=min(3 * given.n_control, size.elicited)),
-        *_choosing("direction under the line: ", "bypass and induce", trials, config),
+        *_choosing("direction under the line: ", "bypass and induce", trials, config, size),
     ]
 
 
@@ -118,9 +119,9 @@ def _elicited(config: RunConfig, size: RunSize) -> list[Step]:
     added = 2 * asked.n_transfer * (1 + asked.n_null_transfer)
     return [
         Step("declines under the line", completions=declined, usual_completions=declined // 2, settings=2, kept=True),
-        *_choosing("other half under the line: ", "bypass and induce", 2 * tried, config, least=2 * one * kept),
+        *_choosing("other half under the line: ", "bypass and induce", 2 * tried, config, size, least=2 * one * kept),
         *_choosing(
-            "null under the line: ", "bypass and induce", 2 * rule.n * tried, config, least=2 * usual * one * kept
+            "null under the line: ", "bypass and induce", 2 * rule.n * tried, config, size, least=2 * usual * one * kept
         ),
         replace(_onsets("null under the line: onset effects", 2 * rule.n * onset), least_passes=2 * usual * onset),
         Step("added without the line", completions=added, settings=1 + asked.n_null_transfer, kept=True),
@@ -147,7 +148,7 @@ def _categories(config: RunConfig, size: RunSize) -> list[Step]:
     k = max(2, declinable // settings.least)
     tried = settings.folds * k * _candidates(config, size) * n
     return [
-        *_choosing("choosing the layer of categories: ", "onsets", tried, config),
+        *_choosing("choosing the layer of categories: ", "onsets", tried, config, size),
         Step("ablations of categories", completions=(2 * k + 1) * declinable, settings=2 * k + 1),
     ]
 
@@ -195,6 +196,8 @@ def _candidates(config: RunConfig, size: RunSize) -> int:
     chosen = config.dissociate.positions
     deepest = len(write_layers(size.n_layers, config.dissociate.deepest))
     tried = max(1, min(_n_layers(config, size), deepest) // config.dissociate.every)
+    if size.thought:
+        return min(MOST_LOCI, tried * len(chosen or (WRITE_POSITION, *WITHIN_THOUGHT)))
     return tried * (len(chosen) if chosen else size.positions)
 
 
@@ -207,7 +210,7 @@ def _probe(config: RunConfig, size: RunSize) -> list[Step]:
     return [
         _fits("read probes", loci, size),
         _fits("reads by nested folds", nested, size),
-        *_choosing("choosing write directions: ", "onsets", tried, config),
+        *_choosing("choosing write directions: ", "onsets", tried, config, size),
     ]
 
 
@@ -221,11 +224,12 @@ def _fits(name: str, loci: int, size: RunSize) -> Step:
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
-    rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
+    n = given.n_null_thought if size.thought else given.n_null_onset
+    rule = DrawingRule.at_look((size.of_groups,), n, given.alpha)
     nulls = 0 if _elicited(config, size) else size.kinds  # drawn under the line, where something is elicited
     draws, onset = nulls * rule.n, size.kinds * given.n_onset
     usual = nulls * round(rule.mean_draws(BEYOND))
-    generated = nulls * min(given.n_null_generation, given.n_null_onset) * onset
+    generated = nulls * (rule.n if size.thought else min(given.n_null_generation, given.n_null_onset)) * onset
     drawn, others = given.n_side_effects, size.unanswered
     some = 2 * min(drawn, (others + 1) // 2)  # harmful and uncertain ones, at most so many of each
     answered = min(size.answered_sorts * drawn, size.test)
@@ -237,9 +241,11 @@ def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     wrapped, texts = side_effects.cost(config, size.harmful_test, 1 + size.kinds)
     return [
         Step("interventions on test prompts", completions=tested, settings=together, kept=True),
-        *_choosing("cross-fitting: ", "bypass and induce", one * candidates, config, least=one * min(KEPT, candidates)),
+        *_choosing(
+            "cross-fitting: ", "bypass and induce", one * candidates, config, size, least=one * min(KEPT, candidates)
+        ),
         Step("declines of the other half", completions=size.kinds * size.declinable, settings=size.kinds, kept=True),
-        *_choosing("permuted-label null: ", "bypass and induce", tried, config, least=screened),
+        *_choosing("permuted-label null: ", "bypass and induce", tried, config, size, least=screened),
         replace(_onsets("permuted-label null: onset effects", draws * onset), least_passes=usual * onset),
         Step("permuted-label null: completions", completions=generated, kept=True),
         _onsets("other ways of ablating", ways * onset, ways * (onset + given.n_onset)),
@@ -264,15 +270,25 @@ def _onsets(name: str, passes: int, completions: int = 0) -> Step:
     return Step(name, passes, ONSET_TOKENS, completions, distributions=ONSET_TOKENS, repeats=BEGINNINGS, layers=ABOVE)
 
 
-def _choosing(what: str, scored: str, tried: int, config: RunConfig, least: int | None = None) -> list[Step]:
-    """Return the steps of trying candidates; `least`: how many of them, where first-order effects choose."""
+def _choosing(
+    what: str, scored: str, tried: int, config: RunConfig, size: RunSize, least: int | None = None
+) -> list[Step]:
+    """Return the steps of trying candidates; `least`: how many of them, where first-order effects choose.
+
+    Of a model that thinks, half as many prompts are answered anew under each, and few benign ones.
+    """
     k = config.dissociate.kl_tokens
+    if size.thought:
+        return [Step(what + "answers after new thoughts", completions=tried * 5 // 8, kept=True)]
     onsets = replace(_onsets(what + scored, 2 * tried), least_passes=None if least is None else 2 * least)
     return [onsets, Step(what + "KL", tried, k, distributions=k, layers=ABOVE, least_passes=least)]
 
 
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
-    "extract": lambda config, size: [Step("activations", size.read, size.read_tokens)],
+    "extract": lambda config, size: [
+        Step("activations", size.read, size.read_tokens),
+        *([Step("what is said, which is captured", completions=size.read)] if config.extract.generated else []),
+    ],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
     "elicit": _elicit,
     "uncertainty": lambda config, size: [

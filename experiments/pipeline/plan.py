@@ -143,6 +143,8 @@ class RunEstimate:
         """Return the plan without stages that are done, of a model that declines in so many ways, or as it did."""
         config, model, wanted = self.config, self.model, self.config.extract
         size = self.given.size(model.n_layers, kinds, answered)
+        if answered is None:  # as long as half of the thoughts that are captured may be; without these not known
+            size = replace(size, thought=wanted.thought_tokens / 2)
         said = wanted.response_tokens + (len(THOUGHT) if wanted.thought_tokens else 0)
         positions = len(wanted.positions or self.given.positions) + said
         streams = len(wanted.layers or range(model.n_layers)) * positions

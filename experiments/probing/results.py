@@ -29,6 +29,7 @@ POSITIONS = ("inst_last", "post_last")
 LOST = 0.07  # most of the answers that the model gets right to be above the threshold of silence
 LEAST_RIGHT = 51  # right answers from which on that threshold has an upper limit
 ALL = "all"  # the category of all uncertain prompts
+MOST_LOCI = 80  # that are tried of a model that thinks: each takes new thoughts
 KEPT = 3  # candidates, the best by first order, that are measured exactly at a time
 
 

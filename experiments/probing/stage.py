@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.probing.geometry import measured_geometry, measured_independence, over_refused_places
 from experiments.probing.read_probes import best_loci, read_direction, read_grid, write_parquet
-from experiments.probing.results import Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
+from experiments.probing.results import MOST_LOCI, Geometry, OnsetRecord, ProbeResults, ScreeningRecord, WriteRecord
 from experiments.probing.selection import (
     Candidate,
     FreeSelection,
@@ -34,8 +34,6 @@ from extract.errors import UserError
 from probes.direction import Direction, cosine
 from probes.statistics.seeds import named_rng
 from steering.direction_file import save_directions
-
-MOST_LOCI = 80  # that are tried of a model that thinks: each takes new thoughts
 
 
 def probe(loaded: LoadedRun) -> None:
