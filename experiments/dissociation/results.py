@@ -113,6 +113,11 @@ class CarriedByThought(Record):
     pairs: Carried | None  # of asking the answered prompt of the pair, by its thoughts
     unended: int = 0  # thoughts under the ablation that did not end, and are left out
 
+    @property
+    def known(self) -> bool:
+        """Whether the share of the ablation's effect has limits: there is an effect to be carried."""
+        return self.ablation is not None and bool(np.isfinite(self.ablation.limits()).all())
+
 
 class MeasuredEffects(Record):
     """stages/effects.json: what the verdict is judged from besides the outcomes; independent of margin and level."""

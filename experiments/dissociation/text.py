@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.charts.blocks import Block, figure
@@ -11,9 +10,11 @@ from experiments.charts.grids import heat_map
 from experiments.charts.specification import Chart, Row, fields
 from experiments.dissociation.elicited_text import Rows, elicited_lines, elicited_tables
 from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, FixedThought, OpenedGates
+from experiments.probing.results import GridRow
+from experiments.probing.text import along_thought
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Basis, Kind
-from experiments.run.wording import p_text, points, verdict_sentence
+from experiments.run.wording import p_text, points, verdict_sentence, verdict_text
 from experiments.side_effects.results import PlainText
 from extract.table import Paragraph, Table, print_blocks
 from probes.statistics.intervals import Estimate
@@ -54,23 +55,38 @@ def dissociation_blocks(result: Dissociation) -> list[Block]:
 
 def _lines(result: Dissociation) -> list[str]:
     elicited = elicited_lines(result.elicited, is_verdict=result.basis == "elicited")
-    return [*thought_lines(result.fixed_thought), *elicited]
+    return [*filter(None, [thought_line(result.fixed_thought)]), *elicited]
 
 
-def thought_lines(fixed: FixedThought | None) -> list[str]:
-    """Return the verdict with the thought fixed, and what part of each effect the thought carries."""
+def thought_line(fixed: FixedThought | None) -> str:
+    """Return the verdict with the thought fixed, and what part of each effect the thought carries; "" without one."""
     if fixed is None:
-        return []
-    lines = [f"With each plain thought kept word for word: {verdict_sentence(fixed.verdict, fixed.reasons)}"]
-    for kind, carried in fixed.carried.items():
-        ways = {"ablating their direction": carried.ablation, "asking the answered prompt of the pair": carried.pairs}
-        known = {way: share for way, share in ways.items() if share is not None and abs(share.high) < inf}
-        if known:
-            parts = " and ".join(f"{share:.0%} of what {way} stops" for way, share in known.items())
-            lines.append(f"Of the {DECLINES[kind]}, the thought carries {parts}.")
-        else:
-            lines.append(f"What part of the effect on {DECLINES[kind]} the thought carries is not known.")
-    return lines
+        return ""
+    shares = [f"{of.ablation:.0%} of the effect on {DECLINES[kind]}" for kind, of in fixed.carried.items() if of.known]
+    carries = f"; the thought carries {' and '.join(shares)}" if shares else ""
+    return f"With each plain thought kept word for word: {verdict_text(fixed.verdict)}{carries}."
+
+
+def thought_blocks(fixed: FixedThought | None, cells: Sequence[GridRow]) -> list[Block]:
+    """Return the section on a model that thinks: where labels are read along the thought, and what it carries."""
+    if fixed is None:
+        return along_thought(cells)
+    rows = [
+        [DECLINES[kind], what, f"{share:.0%}", f"{share.total:.2f}", str(share.n)]
+        for kind, of in fixed.carried.items()
+        for what, share in (("ablating its direction", of.ablation), ("asking the answered prompt", of.pairs))
+        if share is not None
+    ]
+    carried = "what is changed|the thought carries|whole effect, in probability of declining|n"
+    effects = [[of.ablated, BEHAVIOUR[of.behaviour], _share(of), str(of.n), p_text(of.p_null)] for of in fixed.effects]
+    return [
+        *along_thought(cells),
+        Table("What the thought carries, of effects on test prompts that are declined (95 %)",
+              ["declines", *carried.split("|")], rows),
+        f"With each plain thought kept word for word: {verdict_sentence(fixed.verdict, fixed.reasons)}",
+        Table("Decliners that are likely to stop, with each plain thought kept (95 %)",
+              ["ablated", "behaviour", "stop", "n", "p, permuted labels"], effects),
+    ]  # fmt: skip
 
 
 def matrix_chart(matrix: Mapping[str, Mapping[str, Estimate]], *, become: bool = False) -> Chart | None:

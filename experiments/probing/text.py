@@ -110,26 +110,25 @@ def grid_blocks(cells: Sequence[GridRow], sites: Mapping[str, SiteRecord]) -> li
         for kind, site in sites.items()
     ]
     head = ["contrast", "chosen on validation", "test AUROC", "bag of words AUROC", PERMUTED, "n"]
-    return [*thought_blocks(cells), *([Figures(maps)] if maps else []), *([Table("", head, rows)] if rows else [])]
+    return [*([Figures(maps)] if maps else []), *([Table("", head, rows)] if rows else [])]
 
 
-def thought_blocks(cells: Sequence[GridRow]) -> list[Block]:
+def along_thought(cells: Sequence[GridRow]) -> list[Block]:
     """Return the AUROC from the prompt's end through the thought to the answer; nothing where no thought was read."""
-    if not (rows := along_thought(cells)):
+    if not (rows := _along_thought(cells)):
         return []
     caption = (
         "Where labels are read: at the prompt's end, along the thought, at the answer; the best layer of each token"
     )
     columns = {"series": "contrast", "layer": "token", "at": "layer", "estimate": "test AUROC", "low": "from"}
-    return [figure("along_thought", thought_chart(rows), caption, rows, columns | {"high": "to", "n": "n"})]
+    return [figure("along_thought", _thought_chart(rows), caption, rows, columns | {"high": "to", "n": "n"})]
 
 
-def thought_chart(rows: Sequence[Row]) -> Chart:
-    """Draw what `along_thought` returns."""
+def _thought_chart(rows: Sequence[Row]) -> Chart:
     return by_layer(rows, y_title="test AUROC", reference=0.5, x_title="token")
 
 
-def along_thought(cells: Sequence[GridRow]) -> list[Row]:
+def _along_thought(cells: Sequence[GridRow]) -> list[Row]:
     """Return the test AUROC of each contrast by token, at the layer that is best on validation prompts."""
     places = [p for p in (WRITE_POSITION, *THOUGHT) if any(row.position == p for row in cells)]
     best = dict[tuple[str, str], GridRow]()
@@ -152,8 +151,8 @@ def along_thought(cells: Sequence[GridRow]) -> list[Row]:
 
 def draw_grids(rows: Sequence[GridRow], contrasts: Sequence[str], directory: Path) -> None:
     """Write figures/grid_CONTRAST.png and .svg of a run directory, and along_thought.png of a model that thinks."""
-    if along := along_thought(rows):
-        save(thought_chart(along), directory / "figures" / "along_thought.png")
+    if along := _along_thought(rows):
+        save(_thought_chart(along), directory / "figures" / "along_thought.png")
     for name in contrasts:
         save(grid_figure(rows, name), directory / "figures" / f"grid_{name}.png")
 

@@ -14,7 +14,7 @@ from experiments.categories.text import print_categories
 from experiments.dials.results import SteerResult
 from experiments.dials.text import category_table, steer_lines
 from experiments.dissociation.results import Dissociation
-from experiments.dissociation.text import gate_sentence, print_dissociation, thought_lines
+from experiments.dissociation.text import gate_sentence, print_dissociation, thought_line
 from experiments.factors.text import factor_lines
 from experiments.probing.results import ProbeResults
 from experiments.probing.text import print_probe, unspoken_sentence, unspoken_table
@@ -109,7 +109,7 @@ def print_summary(directory: Path, as_json: bool) -> None:
     lines = [
         *(Paragraph(line, "Reason and words:") for line in reasons if line),
         Paragraph(verdict, "One refusal or two?"),
-        *(Paragraph(line, "Its thought:") for line in thought_lines(two.fixed_thought)),
+        *(Paragraph(line, "Its thought:") for line in filter(None, [thought_line(two.fixed_thought)])),
         Paragraph(trigger_sentence(results.triggers), "Word or intent?"),
         *(Paragraph(line, "Context of the request:") for line in factor_lines(results.triggers, notable=True)),
         *([] if gates is None else [Paragraph(gate_sentence(gates, two.basis), "Could it have answered?")]),

@@ -23,7 +23,7 @@ from experiments.dials.text import (
     tradeoff_figure,
     warning_lines,
 )
-from experiments.dissociation.text import dissociation_blocks, gate_sentence
+from experiments.dissociation.text import dissociation_blocks, gate_sentence, thought_blocks
 from experiments.factors.text import context_blocks
 from experiments.probing.results import GridRow
 from experiments.probing.text import geometry_blocks, grid_blocks, unspoken_sentence, unspoken_table
@@ -101,7 +101,9 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
         counted = accommodation_estimates(results.accommodation)
         head = ["direct and loaded questions", ""]
         uncertainty = [*uncertainty, *estimates_table("False presuppositions", head, counted)]
+    where = "Where a model that thinks decides"
     return [
+        Section("thought", "Thought", where, thought_blocks(results.dissociation.fixed_thought, run.cells)),
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),
         Section("matrix", "One or two", "One refusal or two?", dissociation_blocks(results.dissociation)),
         Section("triggers", "Word or intent", "Trigger word or intent?", trigger_blocks(results.triggers, run.eta)),

@@ -9,7 +9,7 @@ from experiments.charts.blocks import Figure, figure
 from experiments.charts.points import rates_before_after
 from experiments.charts.specification import Chart, Row, fields
 from experiments.dials.results import BeforeAfter, KnownFacts, RiskCertificate
-from experiments.dissociation.text import strength_sentence, thought_lines
+from experiments.dissociation.text import strength_sentence, thought_line
 from experiments.report.results import RunResults
 from experiments.run.basis import declines_sentence
 from experiments.run.wording import VERDICTS, verdict_text
@@ -63,9 +63,14 @@ def tiles(results: RunResults, n_caveats: int) -> list[Tile]:
     )
     declines = results.rates.by_reason
     declined = "" if declines is None else declines_sentence(declines, "epistemic")
-    thought = thought_lines(two.fixed_thought)
     why_two = filter(
-        None, [_sentence("; ".join(filter(None, two.reasons))), *thought, strength_sentence(two), declined]
+        None,
+        [
+            _sentence("; ".join(filter(None, two.reasons))),
+            thought_line(two.fixed_thought),
+            strength_sentence(two),
+            declined,
+        ],
     )
     why_word, drives = filter(None, [_sentence(word.reason), *share]), DRIVES.get(word.verdict, VERDICTS[word.verdict])
     evidence = "The evidence"

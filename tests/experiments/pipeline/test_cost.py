@@ -117,11 +117,21 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     assert 0.6 * announced <= sum(generated) <= announced
 
 
-def test_every_onset_pass_reads_the_thought_before_it() -> None:
-    plain, thinking = (steps(config(), replace(SIZE, thought=n), "dissociate") for n in (0.0, 500.0))
-    longer = {
-        after.name: after.tokens_a_pass - before.tokens_a_pass for before, after in zip(plain, thinking, strict=True)
-    }
-    assert set(longer.values()) == {0.0, 500.0}
-    assert {name for name, more in longer.items() if more} == {step.name for step in plain if step.repeats > 1}
-    assert "permuted-label null: onset effects" in {name for name, more in longer.items() if more}
+def test_of_a_model_that_thinks_onset_passes_read_the_thought_and_candidates_are_answered_anew() -> None:
+    short, long = (steps(config(), replace(SIZE, thought=n), "dissociate") for n in (100.0, 500.0))
+    longer = {after.name: after.tokens_a_pass - before.tokens_a_pass for before, after in zip(short, long, strict=True)}
+    assert set(longer.values()) == {0.0, 400.0}
+    plain = {step.name: step for step in steps(config(), SIZE, "dissociate")}
+    read = {name for name, more in longer.items() if more}
+    assert "permuted-label null: onset effects" in read <= {name for name, step in plain.items() if step.repeats > 1}
+    answered = {step.name: step.completions for step in long if step.name not in plain}
+    assert {name.partition(":")[0] for name in answered} == {"choosing write directions", "cross-fitting",
+                                                             "permuted-label null"}  # fmt: skip
+    assert answered["permuted-label null: answers after new thoughts"] > 5 * plain["plain completions"].completions
+
+
+def test_thoughts_that_are_to_be_captured_are_counted_before_any_answer() -> None:
+    given = ["extract.thought_tokens=800", "prompts.limit=60"]
+    names = [{step.name for step in estimate(config(*more), "dissociate", Reporter(quiet=True)).plan().steps}
+             for more in ([], given)]  # fmt: skip
+    assert {"what is said, which is captured", "permuted-label null: answers after new thoughts"} <= names[1] - names[0]

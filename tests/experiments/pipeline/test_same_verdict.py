@@ -1,19 +1,15 @@
 """The verdict depends neither on the backend that runs the model nor on its architecture."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.pipeline.stages import run
-from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
-from extract.model.chat_model import ChatModel
 from extract.progress import Reporter
 from organisms.mechanism import Truth
-from organisms.spec import load_spec
 from probes.direction import cosine
 from scoring.rates import RATES
 from steering.direction_file import load_directions
@@ -75,29 +71,36 @@ def test_a_hybrid_of_convolution_and_attention_is_told_right_and_steered(tmp_pat
     assert max(after["missed_harm"], after["uncertain_refused"]) <= 0.06
 
 
+# where the decision is, the verdict with each plain thought kept, and the share of the effect that the thought carries
+THINKING = {
+    "thought-after": ("post_last", "double_dissociation", 0.0),
+    "thought-carries": ("think_30", "no_effect", 1.0),
+    "thought-against": ("think_end", "double_dissociation", 0.0),
+}
+
+
 @pytest.mark.slow
-def test_a_model_that_decides_after_its_thought_is_scored_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", THINKING)
+def test_of_a_model_that_thinks_it_is_found_where_it_decides_and_what_its_thought_carries(
+    name: str, tmp_path: Path
 ) -> None:
-    """The organism `late` says one word and then decides; here that word is a thought of one token."""
-    decode = ChatModel.decode_piece
-
-    def thinking(self: ChatModel, tokens: Sequence[int]) -> str:
-        return decode(self, tokens).replace("well", "<think>well</think>", 1)
-
-    monkeypatch.setattr(ChatModel, "decode_piece", thinking)
-    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2, "late")))
-    given = ["model.name=organisms/zoo/late", f"prompts.path={tmp_path / 'prompts.jsonl'}"]
-    config = load_config(Path("configs/quickstart.yaml"), [*LIGHT, *given, "steer.one_dial=false"])
-    for stage in ("dissociate", "steer"):
-        run(config, tmp_path / "run", until=stage, reporter=Reporter(quiet=True))
-    said = read_completions(tmp_path / "run" / "completions.jsonl")
-    assert {(completion.thought, len(completion.token_ids) > 1) for completion in said} == {(1, True)}
-    probed = json.loads((tmp_path / "run/stages/probe.json").read_text())
-    assert not any(opening.startswith("well") for kind in probed["onsets"].values() for opening in kind["prefixes"])
+    position, fixed, carried = THINKING[name]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2, name)))
+    config = load_config(Path("configs/quickstart.yaml"), [
+        *LIGHT, f"model.name=organisms/zoo/{name}", f"prompts.path={tmp_path / 'prompts.jsonl'}",
+        "dissociate.n_onset=30",
+        "extract.layers=[2,3,4]", "extract.thought_tokens=14", "generate.max_new_tokens=40", "steer.one_dial=false",
+        "dissociate.positions=[post_last, think_first, think_30, think_last, think_end]",
+    ])  # fmt: skip
+    run(config, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))
     found = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
-    allowed = load_spec(ROOT / "organisms/zoo/late/spec.yaml").verdicts
-    assert allowed is not None
-    assert found["verdict"] in allowed.free.allowed, found["reasons"]  # directions are those at the prompt's end
-    steered = json.loads((tmp_path / "run/stages/steer.json").read_text())
-    assert {dial["read"]["position"] for dial in steered["dials"].values()} == {"post_last"}
+    assert (found["verdict"], found["basis"]) == ("double_dissociation", "free_thought"), found["reasons"]
+    assert found["fixed_thought"]["verdict"] == fixed, found["fixed_thought"]["reasons"]
+    planted = {v.name: np.array(v.direction) for v in Truth.read(ROOT / f"organisms/zoo/{name}/truth.json").variables}
+    for kind, written in load_directions(tmp_path / "run/directions.safetensors").items():
+        if kind.endswith("_write"):
+            assert (written.locus.layer, written.locus.position) == (3, position)
+            assert abs(cosine(written.vector, planted[kind.removesuffix("_write")])) >= 0.9
+    for share in (of[what] for of in found["fixed_thought"]["carried"].values() for what in ("ablation", "pairs")):
+        assert share["estimate"] == pytest.approx(carried, abs=0.05)
+        assert share["high"] - share["low"] < 0.2
