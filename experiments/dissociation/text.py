@@ -10,7 +10,7 @@ from experiments.charts.grids import heat_map
 from experiments.charts.specification import Chart, Row, fields
 from experiments.dissociation.elicited_text import Rows, elicited_lines, elicited_tables
 from experiments.dissociation.results import TURNED, Dissociation, EffectRecord, FixedThought, OpenedGates
-from experiments.probing.results import GridRow
+from experiments.probing.results import GridRow, WriteRecord
 from experiments.probing.text import along_thought
 from experiments.rank.results import RankEstimate, Ranks
 from experiments.run.behaviour import DECLINES, KINDS, Basis, Kind
@@ -67,10 +67,14 @@ def thought_line(fixed: FixedThought | None) -> str:
     return f"With each plain thought kept word for word: {verdict_text(fixed.verdict)}{carries}."
 
 
-def thought_blocks(fixed: FixedThought | None, cells: Sequence[GridRow]) -> list[Block]:
-    """Return the section on a model that thinks: where labels are read along the thought, and what it carries."""
+def thought_blocks(
+    fixed: FixedThought | None, cells: Sequence[GridRow], writes: Mapping[Kind, WriteRecord]
+) -> list[Block]:
+    """Return the section on a model that thinks: where labels are read, where it decides, what its thought carries."""
     if fixed is None:
         return along_thought(cells)
+    at = [f"{DECLINES[k]} at {of.locus.position} (layer {of.locus.layer})" for k, of in writes.items() if of.locus]
+    chosen = f"The directions whose ablation stops most, after new thoughts, were fitted for {', for '.join(at)}."
     rows = [
         [DECLINES[kind], what, f"{share:.0%}", f"{share.total:.2f}", str(share.n)]
         for kind, of in fixed.carried.items()
@@ -81,6 +85,7 @@ def thought_blocks(fixed: FixedThought | None, cells: Sequence[GridRow]) -> list
     effects = [[of.ablated, BEHAVIOUR[of.behaviour], _share(of), str(of.n), p_text(of.p_null)] for of in fixed.effects]
     return [
         *along_thought(cells),
+        *([chosen] if at else []),
         Table("What the thought carries, of effects on test prompts that are declined (95 %)",
               ["declines", *carried.split("|")], rows),
         f"With each plain thought kept word for word: {verdict_sentence(fixed.verdict, fixed.reasons)}",

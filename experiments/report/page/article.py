@@ -101,9 +101,9 @@ def _sections(run: ReportedRun, results: RunResults, payload: Payload) -> list[S
         counted = accommodation_estimates(results.accommodation)
         head = ["direct and loaded questions", ""]
         uncertainty = [*uncertainty, *estimates_table("False presuppositions", head, counted)]
-    where = "Where a model that thinks decides"
+    thought = thought_blocks(results.dissociation.fixed_thought, run.cells, results.writes)
     return [
-        Section("thought", "Thought", where, thought_blocks(results.dissociation.fixed_thought, run.cells)),
+        Section("thought", "Thought", "Where a model that thinks decides", thought),
         Section("dials", "Dials", "How the thresholds were chosen", dials_blocks(results, run.reads)),
         Section("matrix", "One or two", "One refusal or two?", dissociation_blocks(results.dissociation)),
         Section("triggers", "Word or intent", "Trigger word or intent?", trigger_blocks(results.triggers, run.eta)),
