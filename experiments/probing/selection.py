@@ -21,6 +21,7 @@ from experiments.responses.completions import Completer
 from experiments.responses.divergence import Divergence, ForcedResponses, summary
 from experiments.responses.onset import EITHER, Onsets, OnsetScorer, Sensitivity
 from experiments.run.behaviour import ACTION_OF, Kind
+from extract.capture_spec import WITHIN_THOUGHT
 from extract.chat.render import Rendered
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
@@ -55,6 +56,12 @@ class Candidate:
     def induces(self) -> bool:
         return self.induce >= self.likely
 
+    @property
+    def place(self) -> int:
+        """The place of its token along a thought, those of the prompt first."""
+        position = self.direction.locus.position
+        return 1 + WITHIN_THOUGHT.index(position) if position in WITHIN_THOUGHT else 0
+
     def discarded(self, max_kl: float) -> Discarded | None:
         """Return the rule that a candidate breaks, or None. (Layers that are too deep are no candidates.)"""
         if not np.isfinite([self.bypass, self.induce, self.kl.worst_step]).all():
@@ -85,7 +92,8 @@ def select(candidates: Sequence[Candidate], max_kl: float) -> tuple[Candidate, b
 
     A decliner below a probability of `RARE` is bypassed; how far below carries no information, so bypass is floored
     there. Among ties (within `TIE`) of bypass, those with the highest induce (again within `TIE`) are kept, and of
-    these the earliest layer is chosen: there the decision is first written.
+    these the earliest layer is chosen: there the decision is first written. In a thought the earliest token comes
+    before both: what is read at later ones is also what the thought has said by then.
     """
     usable = [c for c in candidates if c.discarded(max_kl) is None]
     pool = usable or [c for c in candidates if c.discarded(max_kl) == "induce"]
@@ -93,6 +101,7 @@ def select(candidates: Sequence[Candidate], max_kl: float) -> tuple[Candidate, b
         return min(candidates, key=lambda c: np.nan_to_num(c.kl.worst_step, nan=np.inf)), False
     least = min(c.bypass_floored for c in pool)
     pool = [c for c in pool if c.bypass_floored <= least + TIE]
+    pool = [c for c in pool if c.place == min(tied.place for tied in pool)]
     most = max(c.induce for c in pool)
     pool = [c for c in pool if c.induce >= most - TIE]
     return min(pool, key=lambda c: (c.direction.locus.layer, -c.induce)), bool(usable)
