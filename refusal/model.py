@@ -31,7 +31,7 @@ from extract.run_directory import file_of_run
 from probes.direction import Direction
 from refusal.prompts import Asked, Message, as_layers, as_positions, as_prompts, is_conversation
 from refusal.steered import Form, SteeredBlock
-from steering.controller import steering
+from steering.controller import respond
 from steering.dial import Dial, Kind
 from steering.dial_file import check_model, read_dials
 from steering.gates import Readings
@@ -211,10 +211,8 @@ d_model 128)
 
         def work(index: list[int]) -> list[list[int]]:
             rows = [rendered[i] for i in index]
-            batch = self.batch(rows)
             given, thresholds = (dials.dials, dials.thresholds) if dials else ((), {})
-            with steering(self, given, batch, rows, thresholds) as readings:
-                answered = self.generate(batch, max_new_tokens)
+            answered, readings = respond(self, given, rows, max_new_tokens, thresholds)
             if dials:
                 dials.keep(index, readings)
             advance(len(index))

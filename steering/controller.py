@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -16,9 +16,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from extract.capture_spec import THOUGHT_END
 from extract.chat.render import Rendered
+from extract.chat.thinking import answer_start, reopened
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
+from extract.model.decoding import Watch
 from extract.model.edit import Edit, Pass, reader, site
 from extract.model.padded_batch import Batch
 from probes.direction import Locus
@@ -27,6 +30,8 @@ from steering.dial import Dial, Kind, category_read, check_order, check_width, n
 from steering.gates import Gates, Readings, Thresholds, row_thresholds
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits
+
+LOOKED = 8  # tokens after which it is looked whether all thoughts have ended
 
 
 @contextmanager
@@ -70,6 +75,61 @@ def steering(
         yield gates.readings
 
 
+def respond(
+    model: ChatModel,
+    dials: Sequence[Dial],
+    rows: Sequence[Rendered],
+    max_new_tokens: int,
+    thresholds: Thresholds | None = None,
+    watch: Watch | None = None,
+) -> tuple[list[list[int]], Readings]:
+    """Answer prompts greedily with dials; where one reads at the thought's end, they all act on what follows it.
+
+    `watch` is called with each step's tokens, one a row; those of a thought come together. UserError: a prompt has no
+    thought that ends, at which dials could read; see `steering` for others.
+    """
+    thoughts: list[list[int]] = [[] for _ in rows]
+    if any(locus.position == THOUGHT_END for locus in read_places(dials).values()):
+        thoughts = plain_thoughts(model, rows, max_new_tokens)
+        rows = [row.thinking(thought) for row, thought in zip(rows, thoughts, strict=True)]
+        if watch is not None:
+            for step in zip(*thoughts, strict=False):
+                watch(list(step))
+    batch, left = model.batch(rows), max_new_tokens - min(map(len, thoughts), default=0)
+    with steering(model, dials, batch, rows, thresholds) as readings:
+        answers = model.generate(batch, left, watch=watch)
+    said = ([*thought, *answer][:max_new_tokens] for thought, answer in zip(thoughts, answers, strict=True))
+    return list(said), readings
+
+
+def plain_thoughts(model: ChatModel, rows: Sequence[Rendered], max_new_tokens: int) -> list[list[int]]:
+    """Return what a model thinks before its answer to each prompt, marks and all; UserError: a thought does not end."""
+    said: list[list[int]] = [[] for _ in rows]
+
+    def thought_of(i: int) -> list[int]:
+        return said[i][: answer_start(model.pieces(said[i]), opened=bool(reopened(rows[i].text, "")))]
+
+    def watch(step: list[int]) -> None:
+        for own, token in zip(said, step, strict=True):
+            own.append(token)
+        if len(said[0]) % LOOKED == 0 and all(map(thought_of, range(len(rows)))):
+            raise _AllThought
+
+    with suppress(_AllThought):
+        model.generate(model.batch(rows), max_new_tokens, watch=watch)
+    thoughts = [thought_of(i) for i in range(len(rows))]
+    if missing := [i for i, thought in enumerate(thoughts) if not thought]:
+        raise UserError(
+            f"dials that read at the thought's end need one: prompt {missing[0] + 1} has no thought that ends within "
+            f"{max_new_tokens} tokens"
+        )
+    return thoughts
+
+
+class _AllThought(Exception):  # noqa: N818 - no error
+    """Every row has begun its answer."""
+
+
 def token_log_odds(
     model: ChatModel, dials: Sequence[Dial], rows: Sequence[Sequence[int]]
 ) -> dict[Kind, list[Float[np.ndarray, " tokens"]]]:
@@ -108,7 +168,8 @@ def _check(model: ChatModel, dials: Sequence[Dial], batch: Batch, rows: Sequence
     for what, locus in read_places(dials).items():
         missing = next((i for i, row in enumerate(rows) if locus.position not in row.roles), None)
         if missing is not None:
-            raise UserError(f"{reads_at(what, locus)}, which prompt {missing + 1} lacks")
+            why = "; such dials are not served" if locus.position == THOUGHT_END else ""
+            raise UserError(f"{reads_at(what, locus)}, which prompt {missing + 1} lacks{why}")
 
 
 def _reader(

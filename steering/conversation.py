@@ -20,7 +20,7 @@ from extract.model.streaming import StreamedText
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
-from steering.controller import steering
+from steering.controller import respond
 from steering.dial import Dial, Kind
 from steering.dial_file import check_model, read_dials
 from steering.gates import Reading
@@ -83,9 +83,10 @@ class Conversation:
                 f"the conversation has {len(row.token_ids)} tokens and an answer may take {self.max_new_tokens} "
                 f"more, but {self.model.name} reads {limit} at most: start a new conversation"
             )
-        batch, pieces = self.model.batch([row]), StreamedText(self.model, row)
-        with steering(self.model, self.dials, batch, [row], self.thresholds) as readings:
-            self.model.generate(batch, self.max_new_tokens, watch=lambda tokens: on_text(pieces.push(tokens[0])))
+        pieces, n = StreamedText(self.model, row), self.max_new_tokens
+        _, readings = respond(
+            self.model, self.dials, [row], n, self.thresholds, lambda tokens: on_text(pieces.push(tokens[0]))
+        )
         on_text(pieces.rest())
         answer = split_thinking(pieces.text).answer.strip() or pieces.text
         self.messages = [*asked, {"role": "assistant", "content": answer}]
@@ -133,9 +134,7 @@ def generate_once(
     """Answer all prompts in one batch."""
     prompts = [Prompt(str(i), ({"role": "user", "content": text},), "benign", "answer") for i, text in enumerate(texts)]
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
-    batch = model.batch(rendered)
-    with steering(model, dials, batch, rendered, thresholds) as readings:
-        responses = model.generate(batch, max_new_tokens)
+    responses, readings = respond(model, dials, rendered, max_new_tokens, thresholds)
     return [
         Turn(text, reopened(rendered[i].text, model.decode(response)), readings.of_prompt(i))
         for i, (text, response) in enumerate(zip(texts, responses, strict=True))

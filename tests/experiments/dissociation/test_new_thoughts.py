@@ -15,10 +15,16 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.responses.setting import Setting
 from experiments.run.config import load_config
+from extract.errors import UserError
 from organisms.mechanism import Truth
 from probes.direction import Direction, Locus
+from probes.grid.logistic import LinearProbe, Platt
+from scoring.judges import CompletionToJudge
 from steering.ablation import ablation
 from steering.actuator import Affine
+from steering.controller import respond, steering
+from steering.conversation import Conversation
+from steering.dial import Dial
 from steering.writer import ConstantGateWriter, Writer
 from tests.conftest import ROOT
 from tests.support.make_small_run import some_prompts
@@ -117,3 +123,35 @@ def _set_from(d: Direction, first: int, _module: object, _args: object, out: tor
     r, stream = torch.from_numpy(d.vector), out.clone()
     stream[:, first:] += (d.mean_negative - stream[:, first:] @ r)[..., None] * r
     return stream
+
+
+@pytest.mark.parametrize(("threshold", "action"), [(0.99, "answer"), (0.01, "refuse")])
+def test_dials_that_read_at_the_thought_s_end_leave_the_thought_and_act_on_what_follows(
+    against: LoadedRun, threshold: float, action: str
+) -> None:
+    """The probe is the planted direction, so that refused prompts are above the lower threshold, answered below."""
+    d, rows = planted(against), refused(against, 4).tolist()
+    dial = Dial("normative", d.locus, LinearProbe(d.vector, 0.0, 1.0), Platt(0.1, 0.0), threshold, 0.0, d)
+    rendered = [against.rendered[row] for row in rows]
+    said, readings = respond(against.model, [dial], rendered, 40)
+    plain = [list(against.completions[row].token_ids) for row in rows]
+    assert [tokens[:THOUGHT] for tokens in said] == [tokens[:THOUGHT] for tokens in plain]
+    to_judge = [CompletionToJudge(against.model.decode(tokens), "", ()) for tokens in said]
+    assert {judged.action for judged in against.completer.judge.judge_all(to_judge)} == {action}
+    thoughts = {tuple(row.token_ids): tuple(tokens[:THOUGHT]) for row, tokens in zip(rendered, plain, strict=True)}
+    again = against.completer.complete(rows, dials=[dial], thoughts=thoughts)
+    assert [list(one.token_ids) for one in again] == said
+    ends = [row.thinking(tokens[:THOUGHT]) for row, tokens in zip(rendered, plain, strict=True)]
+    with torch.no_grad():
+        ids = torch.tensor([list(ends[0].token_ids)])
+        stream = against.model.model(ids, output_hidden_states=True).hidden_states[d.locus.layer + 1][:, -1]
+    assert readings.probability["normative"][0] == pytest.approx(dial.probability(stream.numpy())[0], abs=1e-5)
+    shown = list[str]()
+    Conversation(against.model, [dial], 40).say(against.prompts[rows[0]].text, shown.append)
+    assert "".join(shown) == against.model.decode(said[0])
+    with pytest.raises(UserError, match="prompt 1 has no thought that ends within 9 tokens"):
+        respond(against.model, [dial], rendered, 9)
+    batch = against.model.batch(rendered)
+    with (pytest.raises(UserError, match="reads at think_end, which prompt 1 lacks; such dials are not served"),
+          steering(against.model, [dial], batch, rendered)):  # fmt: skip
+        pass
