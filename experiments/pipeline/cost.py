@@ -287,7 +287,7 @@ def _choosing(
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [
         Step("activations", size.read, size.read_tokens),
-        *([Step("what is said, which is captured", completions=size.read)] if config.extract.generated else []),
+        *([Step("what is said, which is captured", completions=size.read)] if config.extract.thought_tokens else []),
     ],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
     "elicit": _elicit,

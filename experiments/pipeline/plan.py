@@ -176,7 +176,7 @@ class RunEstimate:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, lengths = self.plan(), self.config, self.given.lengths
         n_completions = sum(step.completions for step in plan.steps)
-        responses = self.given.read * config.extract.generated
+        responses = 0 if config.extract.thought_tokens else self.given.read * config.extract.response_tokens
         return {
             "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
             "skipped",
