@@ -41,6 +41,7 @@ from steering.ablation import ablation
 LIGHTER = ("dissociate.n_selection=12", "dissociate.positions=[post_last]")
 THOUGHT = "dissociate.positions=[post_last, think_30, think_end]"  # of a model that thinks, in place of the last
 N_NULL = 99  # directions of the null
+N_NULL_THOUGHT = 39  # of a model that thinks
 MAX_DECLINERS = 60  # decliners of each behaviour for which responses are generated
 
 
@@ -66,7 +67,8 @@ class LabelShuffler:
         effects: dict[EffectKey, Effect] = {}
         for i, (k, direction) in enumerate(directions.items()):
             for b, rows in self.setup.decliners.items():
-                null = NullRecord.of(float(falls[b][i]), self.null[k, b], rule=DrawingRule(N_NULL, config.alpha))
+                rule = DrawingRule(len(self.null[k, b]), config.alpha)
+                null = NullRecord.of(float(falls[b][i]), self.null[k, b], rule=rule)
                 groups = loaded.corpus.groups_among(rows)
                 effects[k, b] = Effect(self._stopped(direction, rows), *null.tested(), groups)
         n_groups = {b: loaded.corpus.independent_groups(rows) for b, rows in self.setup.decliners.items()}
@@ -134,7 +136,8 @@ def _null(loaded: LoadedRun, effects: OnsetEffects, *, clustered: bool) -> dict[
         if samples is None:
             continue
         labelled = replace(samples, declined=shuffled(samples, rng, clustered=clustered))
-        drawn = NullDirectionSampler(loaded, kind, context_onsets(loaded), labelled).draw(rng, N_NULL)
+        n = N_NULL_THOUGHT if loaded.thinks else N_NULL
+        drawn = NullDirectionSampler(loaded, kind, context_onsets(loaded), labelled).draw(rng, n)
         trials = [ablation(direction, loaded.config.dissociate.variant) for direction in drawn]
         null |= {(kind, b): falls for b, falls in _falls(loaded, effects, trials).items()}
     return null

@@ -41,9 +41,9 @@ class NewThoughts:
         Of a thought that does not end they are those of the plain one without the edits: nothing is stopped.
         """
         plain = self.after(kind, rows, self._plain(rows))
-        found = np.tile(plain, (len(trials), 1))
-        for own, edits in zip(found, trials, strict=True):
-            thoughts = self.under(rows, edits)
+        found, said = np.tile(plain, (len(trials), 1)), self.loaded.completer.complete_trials(rows.tolist(), trials)
+        for own, edits, each in zip(found, trials, said, strict=True):
+            thoughts = [one.token_ids[: one.thought] for one in each]
             ended = np.array([bool(thought) for thought in thoughts])
             own[ended] = self.after(kind, rows[ended], [thought for thought in thoughts if thought], edits)
         return found
