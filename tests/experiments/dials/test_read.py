@@ -11,7 +11,7 @@ from experiments.dials.counterfactuals import read_table
 from experiments.dials.read import cross_fitted_scores, fit_read, read_tokens, some_of
 from experiments.dials.results import TokenReadings
 from experiments.responses.loaded_run import LoadedRun
-from experiments.run.config import load_config
+from experiments.run.config import SteerConfig, load_config
 from experiments.run.corpus import Corpus
 from extract.chat.render import render
 from extract.progress import Reporter
@@ -136,7 +136,7 @@ def unusual(n_groups: int = 40) -> tuple[SimpleNamespace, np.ndarray]:
     store = SimpleNamespace(site="resid_post", layers=[0], positions=["post_last"],
                             present=np.ones((1, len(labels)), dtype=bool), read=lambda layer, position: X)  # fmt: skip
     run = SimpleNamespace(
-        store=store, corpus=Corpus(prompts, groups, part), prompts=prompts, config=SimpleNamespace(seed=0),
+        store=store, corpus=Corpus(prompts, groups, part), prompts=prompts, config=SimpleNamespace(seed=0, steer=SteerConfig()),
         reporter=Reporter(quiet=True),
     )  # fmt: skip
     return run, X

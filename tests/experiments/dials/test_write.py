@@ -54,7 +54,9 @@ def context(tmp_path):
     def made(actions: list[str], extracted: tuple[int, ...] = (0, 1, 2, 3), **steer: Any) -> Any:
         said = [Completion(str(i), "", "", a, "", (7, OPENS[a])) for i, a in enumerate(actions)]
         save_directions([direction(f"{kind}_write") for kind in ("normative", "epistemic")], tmp_path / "directions")
-        found = SimpleNamespace(completions=said, file=lambda name: tmp_path / name.removesuffix(".safetensors"))
+        found = SimpleNamespace(
+            completions=said, thinks=False, file=lambda name: tmp_path / name.removesuffix(".safetensors")
+        )
         config = {"steer": SteerConfig(**steer), "prompts": SimpleNamespace(contrast=None)}
         found.config, found.reporter = SimpleNamespace(**config), Reporter(quiet=True)
         found.model = SimpleNamespace(n_layers=4, eos_ids=[0], tokenizer=Words(), decode=lambda tokens: "Who can tell")

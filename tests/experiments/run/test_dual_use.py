@@ -86,7 +86,8 @@ def test_onsets_are_learned_from_the_same_completions(without: Corpus, with_them
         own = behaviour(corpus).actions
         said = [Completion(p.id, "", "", did, "", (1, 3, 7) if p.label == DUAL_USE else tokens[did])
                 for p, did in zip(corpus.prompts, own, strict=True)]  # fmt: skip
-        return context_onsets(cast(Any, SimpleNamespace(corpus=corpus, completions=said, behaviour=behaviour(corpus))))
+        run = SimpleNamespace(corpus=corpus, completions=said, thinks=False, behaviour=behaviour(corpus))
+        return context_onsets(cast(Any, run))
 
     assert onsets(without) == onsets(with_them)
 
@@ -101,7 +102,8 @@ def test_a_dial_reads_them_and_is_fitted_without_them(with_them: Corpus, monkeyp
     monkeypatch.setattr(dial_read, "fit_grid", stop)
     store = SimpleNamespace(layers=[0], positions=["post_last"], present=np.ones((1, 720), dtype=bool))
     with pytest.raises(UserError, match="seen"):
-        dial_read.fit_read(cast(Any, SimpleNamespace(corpus=with_them, store=store)), "normative", with_them.harmful, 3)
+        run = SimpleNamespace(corpus=with_them, store=store, config=SimpleNamespace(steer=SimpleNamespace(at="prompt")))
+        dial_read.fit_read(cast(Any, run), "normative", with_them.harmful, 3)
     assert seen[0].rows.tolist() == list(range(600))
 
 
