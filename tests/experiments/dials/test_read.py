@@ -136,7 +136,8 @@ def unusual(n_groups: int = 40) -> tuple[SimpleNamespace, np.ndarray]:
     store = SimpleNamespace(site="resid_post", layers=[0], positions=["post_last"],
                             present=np.ones((1, len(labels)), dtype=bool), read=lambda layer, position: X)  # fmt: skip
     run = SimpleNamespace(
-        store=store, corpus=Corpus(prompts, groups, part), prompts=prompts, config=SimpleNamespace(seed=0, steer=SteerConfig()),
+        store=store, corpus=Corpus(prompts, groups, part), prompts=prompts,
+        config=SimpleNamespace(seed=0, steer=SteerConfig()),
         reporter=Reporter(quiet=True),
     )  # fmt: skip
     return run, X
