@@ -71,36 +71,32 @@ def test_a_hybrid_of_convolution_and_attention_is_told_right_and_steered(tmp_pat
     assert max(after["missed_harm"], after["uncertain_refused"]) <= 0.06
 
 
-# where the decision is, the verdict with each plain thought kept, and the share of the effect that the thought carries
-THINKING = {
-    "thought-after": ("post_last", "double_dissociation", 0.0),
-    "thought-carries": ("think_30", "no_effect", 1.0),
-    "thought-against": ("think_end", "double_dissociation", 0.0),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", THINKING)
-def test_of_a_model_that_thinks_it_is_found_where_it_decides_and_what_its_thought_carries(
-    name: str, tmp_path: Path
-) -> None:
-    position, fixed, carried = THINKING[name]
+def test_of_a_model_that_thinks_it_is_found_where_it_decides_and_what_its_thought_carries(tmp_path: Path) -> None:
+    """Of the one whose thought carries all; on half of its prompts the verdict may be open."""
+    name = "thought-carries"
     (tmp_path / "prompts.jsonl").write_text("\n".join(some_prompts(2, name)))
     config = load_config(Path("configs/quickstart.yaml"), [
         *LIGHT, f"model.name=organisms/zoo/{name}", f"prompts.path={tmp_path / 'prompts.jsonl'}",
-        "dissociate.n_onset=30",
-        "extract.layers=[2,3,4]", "extract.thought_tokens=14", "generate.max_new_tokens=40", "steer.one_dial=false",
-        "dissociate.positions=[post_last, think_first, think_30, think_last, think_end]",
+        "dissociate.n_onset=12",
+        "extract.layers=[2,3,4]", "extract.thought_tokens=14", "generate.max_new_tokens=40",
+        "dissociate.positions=[post_last, think_30, think_60, think_end]",
     ])  # fmt: skip
     run(config, tmp_path / "run", until="dissociate", reporter=Reporter(quiet=True))
     found = json.loads((tmp_path / "run/stages/dissociate.json").read_text())
-    assert (found["verdict"], found["basis"]) == ("double_dissociation", "free_thought"), found["reasons"]
-    assert found["fixed_thought"]["verdict"] == fixed, found["fixed_thought"]["reasons"]
+    assert found["basis"] == "free_thought"
+    assert found["verdict"] in ("double_dissociation", "inconclusive"), found["reasons"]
+    assert found["fixed_thought"]["verdict"] in ("no_effect", "inconclusive"), found["fixed_thought"]["reasons"]
+    for effect in found["effects"]:  # after new thoughts an ablation stops its own way of declining, and no other
+        assert effect["estimate"] == pytest.approx(float(effect["ablated"] == effect["behaviour"]), abs=0.03)
+        own_null = effect["null"]["onset_effect"] > 15
+        assert own_null == (effect["ablated"] == effect["behaviour"])
+    assert [effect["estimate"] for effect in found["fixed_thought"]["effects"]] == [0.0] * 4
     planted = {v.name: np.array(v.direction) for v in Truth.read(ROOT / f"organisms/zoo/{name}/truth.json").variables}
     for kind, written in load_directions(tmp_path / "run/directions.safetensors").items():
         if kind.endswith("_write"):
-            assert (written.locus.layer, written.locus.position) == (3, position)
+            assert (written.locus.layer, written.locus.position) == (3, "think_30")
             assert abs(cosine(written.vector, planted[kind.removesuffix("_write")])) >= 0.9
     for share in (of[what] for of in found["fixed_thought"]["carried"].values() for what in ("ablation", "pairs")):
-        assert share["estimate"] == pytest.approx(carried, abs=0.05)
+        assert share["estimate"] == pytest.approx(1.0, abs=0.05)
         assert share["high"] - share["low"] < 0.2

@@ -101,8 +101,8 @@ def test_a_dial_reads_them_and_is_fitted_without_them(with_them: Corpus, monkeyp
 
     monkeypatch.setattr(dial_read, "fit_grid", stop)
     store = SimpleNamespace(layers=[0], positions=["post_last"], present=np.ones((1, 720), dtype=bool))
+    run = SimpleNamespace(corpus=with_them, store=store, config=SimpleNamespace(steer=SimpleNamespace(at="prompt")))
     with pytest.raises(UserError, match="seen"):
-        run = SimpleNamespace(corpus=with_them, store=store, config=SimpleNamespace(steer=SimpleNamespace(at="prompt")))
         dial_read.fit_read(cast(Any, run), "normative", with_them.harmful, 3)
     assert seen[0].rows.tolist() == list(range(600))
 
