@@ -258,7 +258,7 @@ def _nulls(
     """
     plain, effects = conditions[0].loaded, CellEffects.of(conditions)
     config, rng = plain.config.dissociate, named_rng(plain.config.seed, "permuted-label null under a line")
-    rule = DrawingRule.at_look(looks(plain), config.n_null_onset, config.alpha)
+    rule = DrawingRule.at_look(looks(plain), config.n_null(thinks=plain.thinks), config.alpha)
     null: dict[Kind, dict[str, dict[Kind, NullRecord]]] = {}
     with plain.reporter.task("permuted-label null under the line", rule.n * len(directions)) as advance:
         for (kind, real), own in zip(directions.items(), conditions, strict=True):

@@ -87,8 +87,7 @@ def permuted_null(
     are of effects after the thoughts under each ablation, and the second of those after the plain thoughts.
     """
     config, rng = loaded.config.dissociate, named_rng(loaded.config.seed, "permuted-label null")
-    n = config.n_null_thought if loaded.thinks else config.n_null_onset
-    rule = DrawingRule.at_look(looks(loaded), n, config.alpha)
+    rule = DrawingRule.at_look(looks(loaded), config.n_null(thinks=loaded.thinks), config.alpha)
     n_generation = rule.n if loaded.thinks else config.n_null_generation
     observed = effects.falls([ablation(direction, config.variant) for direction in directions.values()])
 

@@ -112,7 +112,7 @@ def _elicited(config: RunConfig, size: RunSize) -> list[Step]:
     given, asked, n = config.dissociate, config.elicit, size.elicited
     if not n or asked.when == "never":
         return []
-    rule = DrawingRule.at_look((size.of_groups,), given.n_null_onset, given.alpha)
+    rule = DrawingRule.at_look((size.of_groups,), given.n_null(thinks=bool(size.thought)), given.alpha)
     usual, one, candidates = round(rule.mean_draws(BEYOND)), given.n_selection, _candidates(config, size)
     tried, kept = one * candidates, min(KEPT, candidates)
     onset, declined = 3 * given.n_onset, 2 * (2 * n // 3) + n // 3  # of uncertain, twins and harmful, a third each
@@ -224,8 +224,7 @@ def _fits(name: str, loci: int, size: RunSize) -> Step:
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
     given = config.dissociate
-    n = given.n_null_thought if size.thought else given.n_null_onset
-    rule = DrawingRule.at_look((size.of_groups,), n, given.alpha)
+    rule = DrawingRule.at_look((size.of_groups,), given.n_null(thinks=bool(size.thought)), given.alpha)
     nulls = 0 if _elicited(config, size) else size.kinds  # drawn under the line, where something is elicited
     draws, onset = nulls * rule.n, size.kinds * given.n_onset
     usual = nulls * round(rule.mean_draws(BEYOND))

@@ -106,6 +106,10 @@ class DissociateConfig(Strict):
     def variant(self) -> Variant:
         return Variant(self.form, self.layers, self.tokens)
 
+    def n_null(self, *, thinks: bool) -> int:
+        """Return how many directions of permuted labels are drawn at most."""
+        return self.n_null_thought if thinks else self.n_null_onset
+
     @model_validator(mode="after")
     def _null_can_be_beaten(self) -> DissociateConfig:
         if 1 / (self.n_null_onset + 1) > self.alpha * (1 + 1e-12):
