@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.dials.counterfactuals import OutcomeGenerator
 from experiments.dials.results import COMPARED, TriedWriter
-from experiments.dials.write import MOSTLY, SAYS, direction_writer, onset_bias_writer
+from experiments.dials.write import SAYS, direction_writer, onset_bias_writer
 from experiments.dissociation.elicited_measure import set_to_answered
 from experiments.elicited.condition import fitted_direction, under
 from experiments.elicited.results import Elicitation
@@ -23,6 +23,7 @@ from experiments.probing.stage import context_onsets
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind
 from experiments.run.config import SteerConfig
+from experiments.run.inputs import MOSTLY
 from experiments.run.outcomes import Outcomes, share
 from extract.chat.thinking import thinks
 from probes.statistics.seeds import named_rng
@@ -105,7 +106,7 @@ def _elicited(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
         return
     found, behaviour, corpus = Elicitation.read(path), loaded.behaviour, loaded.corpus
     condition = under(loaded, found.line)
-    if settings.actuator != "onset_bias" and found.direction.available:
+    if settings.actuator != "onset_bias" and found.direction.available and settings.at == "prompt":
         answered = np.flatnonzero(behaviour.answered & corpus.rated & corpus.within("train"))
         chosen = set_to_answered(fitted_direction(condition), answered, loaded.write_activations)
         yield "direction", direction_writer(settings, chosen)
@@ -120,8 +121,9 @@ def _answer(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
     It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
     """
     answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
-    thinking = np.mean([thinks(said.completion) for said in loaded.completions]) > MOSTLY
-    if answer is None or thinking:  # an answer in place of the thought is another model's
+    if (
+        answer is None or np.mean([thinks(said.completion) for said in loaded.completions]) > MOSTLY
+    ):  # an answer in place of the thought is another model's
         return
     ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]
     said = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])

@@ -59,7 +59,10 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     `loaded` is a run's `reading`, and `declining` labels all its prompts: a read needs no answers.
     """
     store = loaded.store
-    contrast = contrast_of(loaded.corpus, name, declining, loaded.corpus.rated & ~declining)
+    there = np.ones(len(declining), dtype=bool)
+    if loaded.config.steer.at == "thought":
+        there = store.present[store.positions.index(thought_end(store)[0])]
+    contrast = contrast_of(loaded.corpus, name, declining & there, loaded.corpus.rated & ~declining & there)
     layers = [layer for layer in store.layers if layer <= first_write]
     everywhere = (p for i, p in enumerate(store.positions) if store.present[i].all())
     positions = [p for p in everywhere if not is_generated(p)]
@@ -74,6 +77,7 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
     platt = fit_platt(score[chosen], contrast.y[chosen])
     calibrated = platt.probability(score)
     probability = platt.probability(probe.decision_function(X))  # of dual-use prompts too, which fit nothing
+    probability[~there] = 0.0  # answered plainly whatever the gate
     probability[contrast.rows] = calibrated
     return DialRead(
         locus=Locus(store.site, best.layer, best.position),
@@ -88,12 +92,12 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
 
 
 def thought_end(store: ActivationStore) -> list[str]:
-    """Return the position of the thought's end; UserError: it is not stored, or some prompt has none."""
-    if THOUGHT_END in store.positions and store.present[store.positions.index(THOUGHT_END)].all():
+    """Return the position of the thought's end; UserError: it is not stored."""
+    if THOUGHT_END in store.positions:
         return [THOUGHT_END]
     raise UserError(
-        f"steer.at: dials cannot be at the thought's end: {store.path} does not have {THOUGHT_END} of every prompt; "
-        "set extract.thought_tokens to the longest thought's tokens and two more"
+        f"steer.at: dials cannot be at the thought's end: {store.path} does not have {THOUGHT_END}; set "
+        "extract.thought_tokens to the longest thought's tokens and two more"
     )
 
 
@@ -131,7 +135,8 @@ def some_of(rows: list[int], most: int = MOST_PROMPTS) -> list[int]:
 def _token_readings(loaded: LoadedRun, dials: list[Dial], rows: list[int]) -> list[TokenReadings]:
     model, prompts, thoughts = loaded.model, [loaded.rendered[row] for row in rows], loaded.thoughts_before_dials
     if thoughts:
-        prompts = [prompt.thinking(thoughts[tuple(prompt.token_ids)]) for prompt in prompts]
+        rows = [row for row, prompt in zip(rows, prompts, strict=True) if tuple(prompt.token_ids) in thoughts]
+        prompts = [loaded.rendered[row].thinking(thoughts[tuple(loaded.rendered[row].token_ids)]) for row in rows]
     budget = TokenBudget.on(model.device, loaded.config.extract.token_budget, loaded.reporter.say)
     lines: dict[int, TokenReadings] = {}
     with loaded.reporter.task("readings at every token", len(rows)) as advance:

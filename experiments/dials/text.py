@@ -78,7 +78,7 @@ def steer_lines(result: SteerResult) -> list[Paragraph]:
 
 def thought_lines(result: SteerResult) -> list[str]:
     """Return the lengths of thoughts without the dials, and with them where these change any."""
-    if not result.thoughts:
+    if not result.thoughts or not result.thoughts["before"].more.known:
         return []
     before, after = result.thoughts["before"], result.thoughts["after"]
     with_dials = f"; with the dials {after}" if result.dials and after != before else ""

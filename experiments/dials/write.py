@@ -19,14 +19,13 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
 from experiments.run.behaviour import ACTION_OF, KINDS, MIN_BASELINE, Behaviour, Kind, WriteSamples, write_samples
 from experiments.run.config import SteerConfig, set_at
-from experiments.run.inputs import RunInputs
+from experiments.run.inputs import MOSTLY, RunInputs
 from extract.errors import UserError
 from probes.direction import Direction, Locus, Provenance
 from steering.actuator import Actuator, ActuatorRecord, OnsetBias, actuator_of
 from steering.direction_file import load_directions
 from steering.writer import Writer
 
-MOSTLY = 0.5  # share of the completions that think, from which on a model thinks first
 EITHER = "either"  # the name of the one dial
 SAYS = 100.0  # nats, more than any score is below another: an answer is said as it is written
 SAME = 0.1  # of the largest singular value: directions of categories that differ by less count as one

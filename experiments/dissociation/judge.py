@@ -90,14 +90,16 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
     }
     testable = {kind: rows for kind, rows in decliners.items() if len(rows)}
     matrix, onset_rows = _matrix(inputs, outcomes), _decliners_with_onset(inputs, outcomes)
+    likely = [set(of.rows.tolist()) for (condition, _), of in outcomes.items() if condition == FIXED]
+    kept_rows = {b: own for b, of in onset_rows.items() if likely and len(own := of[np.isin(of, [*likely[0]])])}
     effects: dict[EffectKey, Effect] = {}
     fixed: dict[EffectKey, Effect] = {}
     for ablated, (b, rows) in product(measured.directions, testable.items()):
         of, null = outcomes[PLAIN, f"ablate_{ablated}"].among(rows), measured.null.get(ablated, {}).get(b)
         effects[ablated, b] = Effect.of(of, null, inputs.corpus.groups_among(rows))
-        if (FIXED, f"ablate_{ablated}") in outcomes and b in onset_rows:
+        if b in kept_rows:
             kept, null = outcomes[FIXED, f"ablate_{ablated}"], measured.fixed_null.get(ablated, {}).get(b)
-            fixed[ablated, b] = Effect.of(kept.among(onset_rows[b]), null, inputs.corpus.groups_among(onset_rows[b]))
+            fixed[ablated, b] = Effect.of(kept.among(kept_rows[b]), null, inputs.corpus.groups_among(kept_rows[b]))
     n_groups = {b: inputs.corpus.independent_groups(rows) for b, rows in testable.items()}
 
     def judged(of: Mapping[EffectKey, Effect], n: Mapping[Kind, int]) -> Verdict:
@@ -147,7 +149,7 @@ def judge_effects(inputs: RunInputs, measured: MeasuredEffects, outcomes: Mappin
         dependence=measured.dependence,
         reads=dict(measured.reads),
         side_effects=judge_side_effects(inputs, measured.side_effects, outcomes),
-        fixed_thought=_fixed_thought(inputs, measured, fixed, onset_rows, judged, level),
+        fixed_thought=_fixed_thought(inputs, measured, fixed, kept_rows, judged, level),
     )
 
 

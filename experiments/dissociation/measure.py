@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from experiments.dissociation.applicability import DissociationSetup, find_setup
 from experiments.dissociation.new_thoughts import NewThoughts
@@ -18,6 +18,7 @@ from experiments.probing.results import ProbeResults
 from experiments.probing.stage import choose_write, context_onsets
 from experiments.probing.write_directions import write_layers
 from experiments.rank.measure import measure_ranks
+from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import Setting
 from experiments.run.behaviour import ACTION_OF, KINDS, Kind, WriteSamples, write_samples
@@ -35,7 +36,6 @@ from probes.statistics.seeds import named_rng
 from steering.ablation import ablation, ablation_at_every_layer, addition, covers_layers
 from steering.ablation_variant import VARIANTS
 
-Rows = Int[np.ndarray, " rows"]
 N_BOOTSTRAP = 199
 NEAR = 0.2  # a cosine whose whole interval is beyond this is called oblique
 LEVEL = 0.025  # of each of the two tests under ablation
@@ -176,7 +176,8 @@ def _variants(loaded: LoadedRun, setup: DissociationSetup, onset: OnsetEffects |
     with loaded.reporter.task("other ways of ablating", len(trials) * len(rows)) as advance:
         outcomes = loaded.completer.outcomes(rows, trials, advance)
     for (name, ablated), edits in trials.items():
-        if name != EVERYWHERE:  # it edits the prompts, which the scorer caches
+        # the last edits the prompts, which the scorer caches; of a model that thinks effects are after new thoughts
+        if name != EVERYWHERE and not loaded.thinks:
             after = {b: values[0] for b, values in onset.after([edits]).items()}
             outcomes[name, ablated] = _scored(outcomes[name, ablated], onset, after)
     return outcomes
@@ -222,7 +223,7 @@ def _with_onsets(
         new, fixed = NewThoughts(loaded, context_onsets(loaded)), after
         after = {b: new.after_own(b, rows, trials) for b, rows in onset.rows.items()}
         for i, kind in enumerate(setup.directions):
-            kept = [_kept(b, rows, fixed[b][i], onset.either(b, trials[i])) for b, rows in onset.rows.items()]
+            kept = [_kept(onset, b, fixed[b][i], trials[i]) for b in onset.rows]
             scored |= joined([{(FIXED, f"ablate_{kind}"): of} for of in kept])
     for i, kind in enumerate(setup.directions):
         key = PLAIN, f"ablate_{kind}"
@@ -230,11 +231,16 @@ def _with_onsets(
     return scored
 
 
-def _kept(kind: Kind, rows: Rows, own: Float[np.ndarray, " rows"], either: Float[np.ndarray, " rows"]) -> Outcomes:
-    """Return what decliners become with their plain thought, by log-odds of declining in their own way and in any."""
+def _kept(onset: OnsetEffects, kind: Kind, own: Float[np.ndarray, " rows"], edits: Trial) -> Outcomes:
+    """Return what decliners become with their plain thought, by log-odds of declining in their own way and in any.
+
+    Of those that decline by openings that are known: plainly they are likelier than not.
+    """
+    likely, either = onset.either(kind, []) >= 0, onset.either(kind, edits)
     declines = [ACTION_OF[kind] if odds >= 0 else ACTION_OF[other_kind(kind)] for odds in own]
     action = ["answer" if odds < 0 else declined for odds, declined in zip(either, declines, strict=True)]
-    return replace(Outcomes.of(rows, action), onset=np.nan_to_num(own, nan=np.inf))
+    of = replace(Outcomes.of(onset.rows[kind], action), onset=np.nan_to_num(own, nan=np.inf))
+    return of.among(onset.rows[kind][likely])
 
 
 def _scored(

@@ -21,6 +21,7 @@ from experiments.responses.batched_edits import Trial
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import Onsets, OnsetScorer, TokenIds
 from experiments.run.behaviour import ACTION_OF, Kind
+from experiments.run.completion_file import Completion
 from extract.model.edit import Edit
 from probes.statistics.means import ratio_of_means
 
@@ -38,20 +39,14 @@ class NewThoughts:
     def after_own(self, kind: Kind, rows: Rows, trials: Sequence[Trial]) -> Float[np.ndarray, "trials rows"]:
         """Return the log-odds under each trial's edits, after the thought that the model has under them.
 
-        Of a thought that does not end they are those of the plain one without the edits: nothing is stopped.
+        Where it does not come to an answer they are those of the plain one without the edits: nothing is stopped.
         """
         plain = self.after(kind, rows, self._plain(rows))
         found, said = np.tile(plain, (len(trials), 1)), self.loaded.completer.complete_trials(rows.tolist(), trials)
         for own, edits, each in zip(found, trials, said, strict=True):
-            thoughts = [one.token_ids[: one.thought] for one in each]
-            ended = np.array([bool(thought) for thought in thoughts])
-            own[ended] = self.after(kind, rows[ended], [thought for thought in thoughts if thought], edits)
+            ended = np.array([one.action is not None for one in each], dtype=bool)
+            own[ended] = self.after(kind, rows[ended], _thoughts(each), edits)
         return found
-
-    def under(self, rows: Rows, edits: Sequence[Edit]) -> list[TokenIds]:
-        """Return the thoughts under edits up to the answer's first token; () where there is no answer."""
-        said = self.loaded.completer.complete(rows.tolist(), edits=edits)
-        return [one.token_ids[: one.thought] for one in said]
 
     def after(self, kind: Kind, rows: Rows, thoughts: Sequence[TokenIds], edits: Sequence[Edit] = ()) -> LogOdds:
         """Return the log-odds under edits after given thoughts."""
@@ -64,9 +59,8 @@ class NewThoughts:
 
     def carried(self, kind: Kind, rows: Rows, edits: Sequence[Edit]) -> CarriedByThought:
         """Return what the thought carries of two effects on decliners of a kind: of edits, and of their pairs."""
-        thoughts = self.under(rows, edits)
-        ended = np.array([bool(thought) for thought in thoughts], dtype=bool)
-        theirs = [thought for thought in thoughts if thought]
+        said = self.loaded.completer.complete(rows.tolist(), edits=edits)
+        ended, theirs = np.array([one.action is not None for one in said], dtype=bool), _thoughts(said)
         own, twins = self._answered_twins(kind, rows)
         ablation = self._share(kind, rows[ended], theirs, expit(self.after(kind, rows[ended], theirs, edits)))
         pairs = self._share(kind, own, self._plain(twins), expit(self.after(kind, twins, self._plain(twins))))
@@ -87,9 +81,13 @@ class NewThoughts:
     def _answered_twins(self, kind: Kind, rows: Rows) -> tuple[Rows, Rows]:
         """Return the decliners whose minimal pair has an answered prompt, and that prompt of each."""
         run = self.loaded
-        thinks = np.array([bool(one.thought) for one in run.completions])
-        answered = run.behaviour.sides(kind)[1] & run.behaviour.answered & thinks
+        answered = run.behaviour.sides(kind)[1] & run.behaviour.answered
         pairs = [prompt.pair for prompt in run.prompts]
         by_pair = {pairs[row]: row for row in np.flatnonzero(answered).tolist() if pairs[row] is not None}
         own = [row for row in rows.tolist() if pairs[row] in by_pair]
         return np.array(own, dtype=int), np.array([by_pair[pairs[row]] for row in own], dtype=int)
+
+
+def _thoughts(said: Sequence[Completion]) -> list[TokenIds]:
+    """Return what precedes each answer that there is; () where it is not thought of first."""
+    return [one.token_ids[: one.thought] for one in said if one.action is not None]

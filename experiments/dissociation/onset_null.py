@@ -98,7 +98,7 @@ def permuted_null(
             task = NullDraws(kind, effects.rows, context_onsets(loaded), bool(real.provenance.get("screened")))
             drawn = list[Direction]()
             for part, null[kind] in sequential_null(
-                loaded.map(task, in_parts(samples.permutations(rng, rule.n))),
+                loaded.map(task, in_parts(samples.permutations(rng, rule.n), 5 if loaded.thinks else TOGETHER)),
                 {b: float(observed[b][i]) for b in effects.rows},
                 samples.n_labellings,
                 rule,
@@ -207,6 +207,8 @@ def _samples(loaded: LoadedRun, kind: Kind) -> WriteSamples:
     return samples
 
 
-def in_parts(labellings: Bool[np.ndarray, "draws samples"]) -> list[Bool[np.ndarray, "draws samples"]]:
-    """Divide labellings into parts that are measured together."""
-    return [labellings[start : start + TOGETHER] for start in range(0, len(labellings), TOGETHER)]
+def in_parts(
+    labellings: Bool[np.ndarray, "draws samples"], n: int = TOGETHER
+) -> list[Bool[np.ndarray, "draws samples"]]:
+    """Divide labellings into parts of n that are measured together."""
+    return [labellings[start : start + n] for start in range(0, len(labellings), n)]

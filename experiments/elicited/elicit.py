@@ -30,7 +30,7 @@ from experiments.run.corpus import TESTED, Corpus
 from experiments.run.outcomes import NOTHING, PLAIN, Key, Outcomes, contrast, share, write_outcomes
 from experiments.run.wording import points
 from extract.atomic_write import make_folder
-from extract.capture_spec import CaptureSpec
+from extract.capture_spec import CaptureSpec, is_generated
 from extract.errors import UserError
 from extract.extraction import extract
 from probes.statistics.intervals import Estimate
@@ -158,7 +158,8 @@ def _answered(loaded: LoadedRun, line: str, control: str) -> dict[Key, Outcomes]
 def _captured(config: RunConfig) -> CaptureSpec:
     """Return what is captured under the line: where write directions are fitted and written."""
     chosen, every = config.dissociate.positions, config.extract.positions
-    wanted = every if chosen is None else tuple(dict.fromkeys((*chosen, WRITE_POSITION)))
+    read = [position for position in chosen or () if not is_generated(position)]
+    wanted = every if chosen is None else tuple(dict.fromkeys((*read, WRITE_POSITION)))
     return config.extract.model_copy(update={"positions": wanted, "response_tokens": 0, "thought_tokens": 0})
 
 

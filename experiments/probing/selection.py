@@ -335,9 +335,12 @@ class FreeSelection(LocusSelection):
     over the first tokens of the plain thought. What stops no decline is not asked whether it induces any.
     """
 
-    def __init__(self, *given: Any, completer: Completer, places: tuple[Sequence[int], Sequence[int]]) -> None:
+    def __init__(
+        self, *given: Any, completer: Completer, places: tuple[Sequence[int], Sequence[int]], declines: Collection[str]
+    ) -> None:
+        """`declines`: the actions that count as declining in this kind's way."""
         super().__init__(*given)
-        self._completer, (self._declined, self._answered) = completer, places
+        self._completer, (self._declined, self._answered), self._declines_as = completer, places, declines
 
     def screen(self, directions: Sequence[Direction]) -> Screen:
         raise UserError("a new thought has no first-order effect")
@@ -348,7 +351,7 @@ class FreeSelection(LocusSelection):
 
     def _effects(self, directions: Sequence[Direction], advance: Steps = no_progress) -> list[Candidate]:
         ablated = [self._ablation(direction) for direction in directions]
-        bypass = self._declines(self._declined, ablated, {self._onset}, advance).mean(axis=1)
+        bypass = self._declines(self._declined, ablated, self._declines_as, advance).mean(axis=1)
         induce, stops = np.full(len(directions), FLOOR), np.flatnonzero(bypass < -FLOOR)
         added = [addition(directions[i], self._variant) for i in stops.tolist()]
         induce[stops] = self._declines(self._answered, added, DECLINED, advance).mean(axis=1) if added else []

@@ -245,9 +245,10 @@ def locus_selection(loaded: LoadedRun, kind: Kind, onsets: Onsets, validation: V
     """Return the selection of the run: for the direction of the given labels and for those of permuted ones."""
     config = loaded.config.dissociate
     given = loaded.model, onsets, kind, validation, config.kl_tokens, config.max_kl, config.variant
-    if not onsets.thoughts:
+    if not loaded.thinks:
         return LocusSelection(*given)
-    return FreeSelection(*given, completer=loaded.completer, places=validation.places)
+    declines = loaded.behaviour.actions_of(kind)
+    return FreeSelection(*given, completer=loaded.completer, places=validation.places, declines=declines)
 
 
 def candidate_layers(loaded: LoadedRun) -> list[int]:
@@ -281,6 +282,8 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
         )
     every = [p for p in possible if p == WRITE_POSITION or is_generated(p)] if loaded.thinks else possible
     wanted = every if config.positions is None else config.positions
+    if loaded.of is not None:  # under a line prompts are read, thoughts are not
+        wanted = [position for position in wanted if not is_generated(position)] or [WRITE_POSITION]
     if strange := [position for position in wanted if position not in possible]:
         raise UserError(
             f"dissociate.positions: write directions cannot be fitted at {strange[0]!r}; "

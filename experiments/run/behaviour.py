@@ -36,6 +36,7 @@ class Behaviour:
     # Kinds whose write samples contrast the labels, because the direction within labels stops no declines (probing).
     by_label: frozenset[Kind] = frozenset()
     basis: Basis = "wording"
+    captured: np.ndarray | None = None  # (n,) bool: of a model that thinks, whether the thought was; None: nothing is
 
     def did(self, action: str) -> np.ndarray:
         """Return for each prompt whether the model took this action, (n,) bool."""
@@ -127,6 +128,8 @@ def write_samples(behaviour: Behaviour, kind: Kind) -> WriteSamples | None:
     """
     corpus, declined, (label, other) = behaviour.corpus, behaviour.declined(kind), behaviour.sides(kind)
     usable = (declined | behaviour.answered) & (label | other) & corpus.within("train")
+    if behaviour.captured is not None:
+        usable &= behaviour.captured
     if int((declined & usable).sum()) < MIN_BASELINE or int((behaviour.answered & usable).sum()) < MIN_BASELINE:
         return None
     labels = np.array([prompt.label for prompt in corpus.prompts], dtype=object)

@@ -18,11 +18,14 @@ from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
 from experiments.run.corpus import Corpus, check_parts, divide, make_corpus
+from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import read_prompts
 from extract.store.activation_store import ActivationStore
+
+MOSTLY = 0.5  # share of the completions that think, above which a model thinks first
 
 
 @dataclass
@@ -104,14 +107,17 @@ class RunInputs:
 
     @property
     def thinks(self) -> bool:
-        """Whether some completion has an answer after a thought."""
-        return any(completion.thought for completion in self.completions)
+        """Whether most judged completions have an answer after a thought."""
+        judged = [bool(completion.thought) for completion in self.completions if completion.action is not None]
+        return sum(judged) > MOSTLY * len(judged)
 
     @cached_property
     def behaviour(self) -> Behaviour:
         actions = np.array([completion.action for completion in self.completions], dtype=object)
         correct = [is_right(c, p) for c, p in zip(self.completions, self.prompts, strict=True)]
         plain, probed = Behaviour(self.corpus, actions, np.array(correct)), self.file("stages/probe.json")
+        if self.config.extract.thought_tokens and self.of is None and self.thinks:
+            plain = replace(plain, captured=self.store.present[self.store.positions.index(THOUGHT_END)])
         if self.of is not None:  # under a system line
             return replace(plain, basis="elicited")
         if not probed.is_file():

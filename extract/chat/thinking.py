@@ -73,8 +73,9 @@ class StreamedSplit:
         self._text += piece
         thought, end = "", len(self._text)
         if self._part == "opening":
-            mark = OPENING.match(self._text)
-            if mark and _SERVED.match(self._text) and (last or mark.end() + _REST < end):
+            at = end - len(self._text.lstrip())
+            mark = OPENING.match(self._text, at)
+            if mark and _SERVED.match(self._text, at) and (last or mark.end() + _REST < end):
                 self._closing = mark[0][0]
                 self._part, self._given, self._after_mark = "thought", mark.end(), True
             elif last or not self._may_open():
@@ -89,7 +90,8 @@ class StreamedSplit:
         return thought, self._give(end) if self._part == "answer" else ""
 
     def _may_open(self) -> bool:
-        return len(self._text) < _LONGEST and bool(_SERVED.match(self._text) or "analysis".startswith(self._text))
+        text = self._text.lstrip()
+        return len(self._text) < _LONGEST and bool(_SERVED.match(text) or "analysis".startswith(text))
 
     def _give(self, end: int) -> str:
         new = self._text[self._given : end]

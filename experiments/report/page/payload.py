@@ -144,7 +144,8 @@ def _prompts(inputs: RunInputs, results: RunResults, labels: Sequence[str]) -> P
     for axis, kind in zip("xy", KINDS, strict=True):
         if direction := directions.get(f"{kind}_write"):
             where = direction.locus.layer, set_at(direction.locus.position)
-            columns[axis] = direction.project(inputs.store.read(*where)).tolist()
+            along = direction.project(inputs.store.read(*where)).tolist()
+            columns[axis] = [None if isnan(value) else value for value in along]  # of prompts without such a token
             columns[f"{axis}_layer"] = direction.locus.layer
     return columns
 

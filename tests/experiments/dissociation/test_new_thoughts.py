@@ -11,9 +11,11 @@ import torch
 from experiments.dissociation.new_thoughts import NewThoughts
 from experiments.pipeline.stage_functions import FUNCTIONS
 from experiments.probing.stage import context_onsets
+from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.responses.setting import Setting
+from experiments.run.behaviour import write_samples
 from experiments.run.config import load_config
 from extract.errors import UserError
 from organisms.mechanism import Truth
@@ -155,3 +157,41 @@ def test_dials_that_read_at_the_thought_s_end_leave_the_thought_and_act_on_what_
     with (pytest.raises(UserError, match="reads at think_end, which prompt 1 lacks; such dials are not served"),
           steering(against.model, [dial], batch, rendered)):  # fmt: skip
         pass
+
+
+def test_an_answer_without_a_thought_is_scored_without_one_and_an_endless_thought_stops_nothing(
+    against: LoadedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, edits = refused(against, 6), ablation(planted(against))
+    new = NewThoughts(against, context_onsets(against))
+    said = against.completer.complete(rows.tolist(), edits=edits)
+    unlike = [replace(said[0], thought=0), replace(said[1], action=None, thought=0), *said[2:]]
+    monkeypatch.setattr(Completer, "complete_trials", lambda *_: [unlike])
+    (found,) = new.after_own("normative", rows, [edits])
+    rendered = [against.rendered[row] for row in rows]
+    without = OnsetScorer(against.model, rendered[:1], replace(new.onsets, thoughts={})).log_odds(edits)["refuse"]
+    plain = OnsetScorer(against.model, rendered, new.onsets).log_odds()["refuse"]
+    assert found[0] == pytest.approx(without[0], abs=1e-3)
+    assert found[1] == pytest.approx(plain[1], abs=1e-3)
+    assert (found[2:] < 0).all()
+
+
+@pytest.mark.parametrize(("kept", "thinks"), [(0.4, False), (0.6, True)])
+def test_a_model_thinks_first_if_most_answers_follow_a_thought(against: LoadedRun, kept: float, thinks: bool) -> None:
+    run, n = replace(against), round(kept * len(against.completions))
+    run.__dict__["completions"] = [
+        replace(one, thought=one.thought * (i < n)) for i, one in enumerate(against.completions)
+    ]
+    assert run.thinks == thinks
+    assert bool(context_onsets(against).thoughts)
+
+
+def test_directions_are_fitted_on_prompts_whose_thought_was_captured(against: LoadedRun) -> None:
+    plain = against.behaviour
+    everything = write_samples(plain, "normative")
+    assert everything is not None
+    captured = np.ones(len(plain.actions), dtype=bool)
+    captured[everything.rows[::5]] = False
+    some = write_samples(replace(plain, captured=captured), "normative")
+    assert some is not None
+    assert {*some.rows.tolist()} <= {*everything.rows.tolist()} - {*everything.rows[::5].tolist()}

@@ -44,6 +44,7 @@ def test_a_completion_is_parted(completion: str, parted: SplitCompletion) -> Non
 STREAMED = [
     "", "No.", "He says no.", "<b>No</b>", "Analysis of the text: it rhymes.", "Close it: `</think>`.", "hm</think>No",
     "So. Here's my response: no.", "x" * 300 + "<think>", "<think>\nhm\n</think>\n\nNo.", "<think>\n\n</think>\n\nNo.",
+    "\n<think>\nhm\n</think>\nNo.",
     "<think>", "<think>a < b, a <", "[THINK]h[m][/THINK]No.", "◁think▷a◁/think▷No", "<|channel>thought a<channel|>No",
     "<|channel|>analysis<|message|>hm<|end|>s<|channel|>final<|message|>No.", "analysisWe must not.assistantfinalNo.",
     "Thinking... hm ...done thinking. No.", "## Thinking\nhm\n## Final Response\nNo.",
