@@ -15,7 +15,6 @@ from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import OnsetScorer
 from experiments.responses.setting import Setting
-from experiments.run.behaviour import write_samples
 from experiments.run.config import load_config
 from extract.errors import UserError
 from organisms.mechanism import Truth
@@ -184,14 +183,3 @@ def test_a_model_thinks_first_if_most_answers_follow_a_thought(against: LoadedRu
     ]
     assert run.thinks == thinks
     assert bool(context_onsets(against).thoughts)
-
-
-def test_directions_are_fitted_on_prompts_whose_thought_was_captured(against: LoadedRun) -> None:
-    plain = against.behaviour
-    everything = write_samples(plain, "normative")
-    assert everything is not None
-    captured = np.ones(len(plain.actions), dtype=bool)
-    captured[everything.rows[::5]] = False
-    some = write_samples(replace(plain, captured=captured), "normative")
-    assert some is not None
-    assert {*some.rows.tolist()} <= {*everything.rows.tolist()} - {*everything.rows[::5].tolist()}

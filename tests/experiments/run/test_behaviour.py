@@ -64,3 +64,15 @@ def test_labels_are_contrasted_where_the_probe_stage_chose_so() -> None:
     labels = [behaviour.corpus.prompts[row].label for row in between.rows]
     assert {label for label, no in zip(labels, between.declined, strict=True) if no} == {"harmful"}
     assert {label for label, no in zip(labels, between.declined, strict=True) if not no} == {"benign"}
+
+
+def test_directions_are_fitted_on_prompts_whose_thought_was_captured() -> None:
+    behaviour = behaving(BOTH, 1)
+    every = write_samples(behaviour, "normative")
+    assert every is not None
+    captured = np.ones(len(behaviour.actions), dtype=bool)
+    captured[every.rows[::5]] = False
+    some = write_samples(replace(behaviour, captured=captured), "normative")
+    assert some is not None
+    assert {*some.rows.tolist()} == {*every.rows.tolist()} - {*every.rows[::5].tolist()}
+    assert write_samples(replace(behaviour, captured=~captured), "normative") is None
