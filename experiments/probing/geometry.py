@@ -100,7 +100,8 @@ def read_against_write(
 
 
 def _trained(X: np.ndarray, contrast: Contrast) -> tuple[np.ndarray, np.ndarray]:
-    train = contrast.within("train") & np.isfinite(X[contrast.rows, 0])  # some prompts have no such token
+    train = contrast.within("train")
+    train = train[np.isfinite(X[contrast.rows[train], 0])]  # some prompts have no such token
     return X[contrast.rows[train]], contrast.y[train]
 
 
