@@ -282,7 +282,7 @@ def write_fitter(loaded: LoadedRun, kind: Kind, samples: WriteSamples, *, later:
         )
     every = [p for p in possible if p == WRITE_POSITION or is_generated(p)] if loaded.thinks else possible
     wanted = every if config.positions is None else config.positions
-    if loaded.of is not None:  # under a line prompts are read, thoughts are not
+    if any(map(is_generated, wanted)) and loaded.of is not None:  # under a line prompts are read, thoughts are not
         wanted = [position for position in wanted if not is_generated(position)] or [WRITE_POSITION]
     if strange := [position for position in wanted if position not in possible]:
         raise UserError(
