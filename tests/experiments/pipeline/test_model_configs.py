@@ -91,7 +91,8 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_whole_run(name: str, prompts: Path, tmp_path: Path) -> None:
-    config = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8")
+    few = ["extract.thought_tokens=8"] if name.endswith("thinking") else []
+    config = configured(name, tiny(name, tmp_path / "model"), prompts, "generate.max_new_tokens=8", *few)
     run(config, tmp_path / "run", reporter=Reporter(quiet=True))
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["dissociation"]["verdict"] == "not_applicable"
