@@ -57,7 +57,7 @@ KEYS = {
         "false_positive_rate", "false_positive_rate_low",
         "false_positive_rate_high", "shuffles", "prompt_label_shuffles_tested", "least_planted_cosine",
         "trigger_verdicts_right", "trigger_verdicts_inconclusive", "trigger_shares_covered", "trigger_shares_planted",
-        "elicited_shuffles", "elicited_positive",
+        "elicited_shuffles", "elicited_positive", "thinking_shuffles", "thinking_positive",
     },
     "steering": {f"{name}_batch{size}" for size in (1, 8) for name in ("overhead", "ms_per_token")} | {
         f"{name}_batch{size}_{part}" for size in (1, 8) for part in PARTS

@@ -101,7 +101,9 @@ def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(complete
     def count(_module: object, _args: object, given: dict[str, Any]) -> None:
         computed[0] += given["input_ids"].numel()
 
-    loaded = SimpleNamespace(prompts=longer.prompts, completer=longer, reporter=Reporter(quiet=True))
+    loaded = SimpleNamespace(
+        prompts=longer.prompts, completer=longer, reporter=Reporter(quiet=True), thoughts_before_dials={}
+    )
     loaded.completions = longer.complete(range(len(asked)))
     writers = [(dial.kind, dial.writer) for dial in dials]
     probability = [np.zeros(len(longer.prompts)) for _ in dials]

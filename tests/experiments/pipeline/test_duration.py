@@ -10,6 +10,7 @@ from experiments.pipeline.cost import FAST, SLOW, Batches, RunSize, Step, minute
 from experiments.pipeline.machine import Footprint, Machine, measure_device
 from experiments.pipeline.plan import describe_fit, estimate
 from experiments.run.config import load_config
+from extract.capture_spec import THOUGHT
 from extract.errors import UserError
 from extract.progress import Reporter
 from extract.shipped import ROOT
@@ -138,7 +139,7 @@ def test_the_dry_run_of_the_published_shapes(name: str, tmp_path: Path, monkeypa
     n_positions, rest = divmod(record["activations on disk, bytes"], a_position)
     assert rest == 0
     if config.extract.positions is not None:
-        assert n_positions == len(config.extract.positions)
+        assert n_positions == len(config.extract.positions) + len(THOUGHT) * bool(config.extract.thought_tokens)
     elif name == "mistral-7b-instruct":  # inst_last, the template's token, inst_mean, trigger_last
         assert n_positions == 4
     else:  # the stand-in tokenizer writes `assistant` and `model` in several tokens

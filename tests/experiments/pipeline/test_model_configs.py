@@ -238,6 +238,7 @@ def test_a_model_that_thinks_first_is_judged_and_scored_by_its_answer(
         scripted(monkeypatch, thought=name.endswith("thinking"))
         parts = [f"prompts.{part}={share}" for part, share in
                  (("train", 0.45), ("validation", 0.2), ("calibration", 0.1), ("test", 0.25))]  # fmt: skip
+        parts += ["extract.thought_tokens=0", "dissociate.positions=[post_last]"]  # its thought is in the text alone
         run(configured(name, model, prompts, *parts), tmp_path / name, reporter=Reporter(quiet=True))
         found[name] = json.loads((tmp_path / name / "results.json").read_text())
         made_for = read_dials(tmp_path / name / "dials.safetensors")[1]
