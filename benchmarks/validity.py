@@ -90,7 +90,9 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         asked = [] if quick else [case.name for case in listed if case.layers is None and elicits(case)]
         thinking = [] if quick else [case.name for case in listed if case.layers is None and thinks(case)]
         thirds = [(folder / name, clustered, range(N_THINKING)) for name in thinking for clustered in (False, True)]
-        anew = [v for found in pool.map(run_shuffles, *zip(*thirds, strict=True)) for v in found] if thirds else []
+        of_thinking = (
+            [v for found in pool.map(run_shuffles, *zip(*thirds, strict=True)) for v in found] if thirds else []
+        )
         quarters = [(folder / name, clustered, range(N_ELICITED)) for name in asked for clustered in (False, True)]
         elicited = (
             [v for found in pool.map(elicited_verdicts, *zip(*quarters, strict=True)) for v in found]
@@ -109,8 +111,8 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
     )
     wrong = sum(verdict in POSITIVE for verdict in elicited)
     print(f"shuffled behaviour under a line that elicits: {wrong} of {len(elicited)} positive")
-    false = sum(verdict in POSITIVE for verdict in anew)
-    print(f"shuffled behaviour of models that think: {false} of {len(anew)} positive")
+    false = sum(verdict in POSITIVE for verdict in of_thinking)
+    print(f"shuffled behaviour of models that think: {false} of {len(of_thinking)} positive")
     subspaces = [case.subspace_cosine for case in graded if case.subspace_cosine is not None]
     least = [cosine for case in graded for cosine in case.cosines.values() if cosine is not None]
     return {
@@ -126,7 +128,7 @@ def _measured(folder: Path, quick: bool) -> dict[str, float]:
         "elicited_positive": wrong,
         "elicited_shuffles": len(elicited),
         "thinking_positive": false,
-        "thinking_shuffles": len(anew),
+        "thinking_shuffles": len(of_thinking),
         "prompt_label_shuffles_tested": passed,
         "least_planted_cosine": min(least),
         "ranks_right": sum(found == planted for case in graded for found, planted in case.ranks.values()),

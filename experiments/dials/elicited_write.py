@@ -121,9 +121,8 @@ def _answer(loaded: LoadedRun) -> Iterator[tuple[str, Writer]]:
     It is an onset bias whose one opening is the whole answer: where it permits, that answer alone is forbidden.
     """
     answer, tokenizer = loaded.config.steer.answer, loaded.model.tokenizer
-    if (
-        answer is None or np.mean([thinks(said.completion) for said in loaded.completions]) > MOSTLY
-    ):  # an answer in place of the thought is another model's
+    share = np.mean([thinks(said.completion) for said in loaded.completions])
+    if answer is None or share > MOSTLY:  # an answer in place of the thought is another model's
         return
     ends = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else loaded.model.eos_ids[0]
     said = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])

@@ -26,7 +26,7 @@ from experiments.dissociation.results import (
     VariantRecord,
 )
 from experiments.dissociation.verdict import MANY_TURNED, TURNS, Effect, Verdict, corrected_p, judge_dissociation
-from experiments.dissociation.verdict_rules import EffectKey, other_kind
+from experiments.dissociation.verdict_rules import EFFECT_KEYS, EffectKey, other_kind
 from experiments.rank.results import Ranks
 from experiments.run.behaviour import ACTION_OF, DECLINES, KINDS, Kind
 from experiments.run.inputs import RunInputs
@@ -161,7 +161,7 @@ def _fixed_thought(
     judged: Callable[[Mapping[EffectKey, Effect], Mapping[Kind, int]], Verdict],
     level: float,
 ) -> FixedThought | None:
-    if not effects:
+    if not effects or (len(effects) < len(EFFECT_KEYS) and not measured.absent):  # no decliner of a kind is likely to
         return None
     n_groups = {b: inputs.corpus.independent_groups(of) for b, of in rows.items()}
     verdict = judged(effects, n_groups)

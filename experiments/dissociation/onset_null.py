@@ -115,11 +115,11 @@ def permuted_null(
                 null[kind][b] = of.model_copy(update={"stopped_by_generation": generated})
             if loaded.thinks:
                 fixed[kind], tried = null[kind], [ablation(each, config.variant) for each in (real, *drawn)]
-                null[kind] = {b: _anew(new, b, effects, tried, of, rule) for b, of in fixed[kind].items()}
+                null[kind] = {b: _after_new_thoughts(new, b, effects, tried, of, rule) for b, of in fixed[kind].items()}
     return null, fixed
 
 
-def _anew(
+def _after_new_thoughts(
     new: NewThoughts, kind: Kind, effects: OnsetEffects, tried: Sequence[Trial], fixed: NullRecord, rule: DrawingRule
 ) -> NullRecord:
     """Return the null on one behaviour of the first trial's effect after new thoughts, from the others'."""

@@ -235,7 +235,9 @@ class Dissociation(Record):
     reads: dict[str, NonlinearRead] = Field(default_factory=dict)  # by behaviour: declined against answered
     side_effects: dict[str, SideEffects]
     elicited: Elicited | None = None  # None: nothing was to be elicited (elicit.when)
-    fixed_thought: FixedThought | None = None  # of a model that thinks, whose verdict is on what it answers anew
+    fixed_thought: FixedThought | None = (
+        None  # of a model that thinks, whose verdict is on what it answers after new thoughts
+    )
     rank: Ranks | None = None  # None: not searched (dissociate.rank is 1)
 
 

@@ -274,7 +274,7 @@ def _choosing(
 ) -> list[Step]:
     """Return the steps of trying candidates; `least`: how many of them, where first-order effects choose.
 
-    Of a model that thinks, half as many prompts are answered anew under each, and few benign ones.
+    Of a model that thinks, half as many prompts are answered again under each, and few benign ones.
     """
     k = config.dissociate.kl_tokens
     if size.thought:
@@ -286,7 +286,7 @@ def _choosing(
 FORMULAS: dict[str, Callable[[RunConfig, RunSize], list[Step]]] = {  # other stages run no model
     "extract": lambda config, size: [
         Step("activations", size.read, size.read_tokens),
-        *([Step("what is said, which is captured", completions=size.read)] if config.extract.thought_tokens else []),
+        *([Step("answers, to capture their thoughts", completions=size.read)] if config.extract.thought_tokens else []),
     ],
     "respond": lambda config, size: [Step("plain completions", completions=size.prompts, kept=True)],
     "elicit": _elicit,

@@ -228,7 +228,7 @@ def _chosen(
 def validation_of(loaded: LoadedRun, kind: Kind) -> Validation | None:
     """Return the prompts on which one kind's candidates are tried; None if there are too few."""
     rng, most = named_rng(loaded.config.seed, "locus selection", kind), loaded.config.dissociate.n_selection
-    most = max(4, most // 2) if loaded.thinks else most  # each is answered anew under every candidate
+    most = max(4, most // 2) if loaded.thinks else most  # each is answered again under every candidate
     asked = (loaded.behaviour.decliners(kind, "validation"), loaded.behaviour.answered_benign("validation"))
     decliners, benign = (np.sort(rng.permutation(rows)[:most]) for rows in asked)
     if len(decliners) < 4 or len(benign) < 4:

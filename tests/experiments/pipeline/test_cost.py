@@ -117,7 +117,7 @@ def test_a_run_generates_no_more_than_announced(tmp_path: Path, monkeypatch: pyt
     assert 0.6 * announced <= sum(generated) <= announced
 
 
-def test_of_a_model_that_thinks_onset_passes_read_the_thought_and_candidates_are_answered_anew() -> None:
+def test_of_a_model_that_thinks_onset_passes_read_the_thought_and_candidates_are_answered_again() -> None:
     short, long = (steps(config(), replace(SIZE, thought=n), "dissociate") for n in (100.0, 500.0))
     longer = {after.name: after.tokens_a_pass - before.tokens_a_pass for before, after in zip(short, long, strict=True)}
     assert set(longer.values()) == {0.0, 400.0}
@@ -134,4 +134,6 @@ def test_thoughts_that_are_to_be_captured_are_counted_before_any_answer() -> Non
     given = ["extract.thought_tokens=800", "prompts.limit=60"]
     names = [{step.name for step in estimate(config(*more), "dissociate", Reporter(quiet=True)).plan().steps}
              for more in ([], given)]  # fmt: skip
-    assert {"what is said, which is captured", "permuted-label null: answers after new thoughts"} <= names[1] - names[0]
+    assert {"answers, to capture their thoughts", "permuted-label null: answers after new thoughts"} <= names[
+        1
+    ] - names[0]
