@@ -24,6 +24,7 @@ from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
+from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from serving import replies
@@ -263,6 +264,8 @@ def serve_forever(
     ui: bool = False,
 ) -> None:
     """Serve until interrupted; `thresholds` replace the dials' own and those by category, `report` prints a line."""
+    if at_thought := [dial.kind for dial in dials if dial.read is not None and dial.read.position == THOUGHT_END]:
+        raise UserError(f"the {at_thought[0]} dial reads at the thought's end; such dials answer in refusal generate")
     placed = with_thresholds(dials, thresholds)
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = make_engine(placed)

@@ -294,6 +294,12 @@ class RunConfig(Strict):
     budget: BudgetConfig | None = None
 
     @model_validator(mode="after")
+    def _thoughts_are_captured(self) -> RunConfig:
+        if self.steer.at == "thought" and not self.extract.thought_tokens:
+            raise ValueError("steer.at is thought, and no thought is captured; set extract.thought_tokens")
+        return self
+
+    @model_validator(mode="after")
     def _write_positions_are_extracted(self) -> RunConfig:
         extracted, wanted = self.extract.positions, self.dissociate.positions or ()
         if self.extract.thought_tokens and extracted:

@@ -55,6 +55,7 @@ def test_public_sets_are_added_to_a_file_or_replace_it(config: Path) -> None:
         ("uncertainty.meaning=''", "uncertainty.meaning: expected text that is not empty, got ''"),
         ("model.loading.max_memory=x", r"expected keys and values, such as \{key: value\}, got 'x'"),
         ("dissociate.positions=[]", r"dissociate.positions: expected at least 1 entry, got \[\]"),
+        ("steer.at=thought", "steer.at is thought, and no thought is captured; set extract.thought_tokens"),
         ("dissociate.positions=[pst_last]", "expected inst_last, post_last, post_1, post_2 .*; got 'pst_last'"),
         ("name=a b", "name: expected letters, digits, points, hyphens and underscores, .*; got 'a b'"),
         ("zzz=1", "no such key: zzz; the keys are name, seed, model, prompts, extract, "),
