@@ -21,6 +21,7 @@ from organisms.mechanism import Truth
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from scoring.judges import CompletionToJudge
+from serving.app import serve_forever
 from steering.ablation import ablation
 from steering.actuator import Affine
 from steering.controller import respond, steering
@@ -152,6 +153,8 @@ def test_dials_that_read_at_the_thought_s_end_leave_the_thought_and_act_on_what_
     assert "".join(shown) == against.model.decode(said[0])
     with pytest.raises(UserError, match="prompt 1 has no thought that ends within 9 tokens"):
         respond(against.model, [dial], rendered, 9)
+    with pytest.raises(UserError, match="the normative dial reads at the thought's end"):
+        serve_forever(lambda _: None, against.model, [dial], {}, None, None, None, print)  # type: ignore[arg-type, return-value]
     batch = against.model.batch(rendered)
     with (pytest.raises(UserError, match="reads at think_end, which prompt 1 lacks; such dials are not served"),
           steering(against.model, [dial], batch, rendered)):  # fmt: skip
