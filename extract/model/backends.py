@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -326,11 +327,14 @@ class TransformerLensBackend:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         from transformer_lens.model_bridge import TransformerBridge
+        from transformer_lens.model_bridge.sources.transformers import source
 
         self._architecture = type(model).__name__
         model.config.architectures = [self._architecture]  # the bridge chooses its adapter by this name
         try:
-            with warnings.catch_warnings():
+            # of a model that sees, it would open the processor of images, and where that needs torchvision install it by
+            # pip: a build that replaces torch in the environment of whoever runs this
+            with warnings.catch_warnings(), patch.object(source, "load_modality_processor"):
                 warnings.simplefilter("ignore")
                 self._bridge = TransformerBridge.boot_transformers(
                     model.config.name_or_path or self._architecture,

@@ -1,6 +1,7 @@
 """The three backends agree on every architecture: the residual stream at all sites, and generation under an edit."""
 
 import copy
+import subprocess
 from collections.abc import Callable
 
 import nnsight
@@ -194,6 +195,17 @@ def test_a_site_an_architecture_does_not_have_is_named(backend: str, tiny: Build
     with pytest.raises(UserError, match=rf"the {backend} backend .*resid_mid on GPTNeoXForCausalLM") as caught:
         captured(model, model.batch(rows(model)), "resid_mid")
     assert "use resid_pre or resid_post" in str(caught.value)
+
+
+def test_a_model_that_sees_installs_nothing(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bridge installs torchvision where the processor of images lacks it, and with it another torch."""
+    called = list[object]()
+    monkeypatch.setattr(subprocess, "check_call", lambda command, **_: called.append(command))
+    try:
+        tiny("gemma3", "transformer_lens")
+    except UserError as error:  # whether it serves the model is in the table of docs/own-model.md
+        assert "torchvision" not in str(error)
+    assert called == []
 
 
 def test_an_architecture_a_backend_does_not_know_is_named(organism_tokenizer: object) -> None:
