@@ -332,8 +332,8 @@ class TransformerLensBackend:
         self._architecture = type(model).__name__
         model.config.architectures = [self._architecture]  # the bridge chooses its adapter by this name
         try:
-            # of a model that sees, it would open the processor of images, and if that needs torchvision install it by pip:
-            # a build that replaces torch in the environment of whoever runs this
+            # for a model that sees it opens the processor of images; if that lacks torchvision, pip is called, and its
+            # build replaces torch in the environment of whoever runs this
             with warnings.catch_warnings(), patch.object(source, "load_modality_processor"):
                 warnings.simplefilter("ignore")
                 self._bridge = TransformerBridge.boot_transformers(
