@@ -69,25 +69,28 @@ class Capturer:
         dtype: torch.dtype = getattr(torch, self.spec.dtype)
         return dtype
 
-    def capture(self, rendered: Sequence[Rendered]) -> CapturedShard:
-        """Capture rows; values are complete after all tasks of `background`, and zero at absent positions."""
+    def capture(self, rendered: Sequence[Rendered], said: Sequence[Sequence[int]] | None = None) -> CapturedShard:
+        """Capture rows; values are complete after all tasks of `background`, and zero at absent positions.
+
+        `said`: their greedy responses, where thoughts are captured; None: they are generated.
+        """
         spec = self.spec
         names = spec.all_positions
         values = torch.zeros(len(spec.layers), len(names), len(rendered), self.model.d_model, dtype=self.dtype)
         responses: list[tuple[int, ...]] = [()] * len(rendered)
+        if spec.thought_tokens:
+            responses = [tuple(tokens[: spec.generated]) for tokens in said or self._generated(rendered)]
+            rendered = [self._with_response(*each) for each in zip(rendered, responses, strict=True)]
         present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in names], dtype=bool)
 
         def work(index: list[int], prefix: CachedPrefix | None) -> None:
-            rows, generated = [rendered[i] for i in index], list[tuple[int, ...]]([()] * len(index))
-            if spec.thought_tokens:
-                rows, generated = self._answered(rows)
-                present[:, index] = [[bool(row.roles.get(name)) for row in rows] for name in names]
-            if spec.response_tokens and not spec.thought_tokens:
+            rows = [rendered[i] for i in index]
+            if spec.ahead:
                 picked, generated = self._while_generating(rows)
+                for i, tokens in zip(index, generated, strict=True):
+                    responses[i] = tokens
             else:
                 picked = self._reading(rows, names, prefix)
-            for i, tokens in zip(index, generated, strict=True):
-                responses[i] = tokens
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
@@ -109,7 +112,7 @@ class Capturer:
     def _tokens(self, row: Rendered, prefix: CachedPrefix | None) -> int:
         """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
         skipped = len(prefix.token_ids) if prefix else 0
-        read = len(row.token_ids) - skipped + self.spec.generated
+        read = len(row.token_ids) - skipped + self.spec.ahead
         return max(read, -(-(skipped + read) // CACHED_TOKENS)) if skipped else read
 
     def _empty(self, n_rows: int) -> Tensor:
@@ -134,20 +137,19 @@ class Capturer:
             kept.keep(before, past, [0] * len(rows), skipped)
         return picked
 
-    def _answered(self, rows: Sequence[Rendered]) -> tuple[list[Rendered], list[tuple[int, ...]]]:
-        """Generate; return prompts with what is captured of their responses, to be read again, and the responses."""
-        spec, model = self.spec, self.model
-        answered: list[Rendered] = []
-        responses = [tuple(tokens) for tokens in model.generate(model.batch(rows), spec.generated)]
-        for row, tokens in zip(rows, responses, strict=True):
-            n, pieces = len(row.token_ids), model.pieces(tokens)
-            opened = bool(reopened(row.text, ""))
-            ends = thought_places(thought_tokens(pieces, opened), answer_start(pieces, opened))
-            ends |= {f"response_{k + 1}": k for k in range(min(spec.response_tokens, len(tokens)))}
-            read = tokens[: max(ends.values(), default=-1) + 1]
-            roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
-            answered.append(replace(row, token_ids=(*row.token_ids, *read), roles=roles))
-        return answered, responses
+    def _generated(self, rendered: Sequence[Rendered]) -> list[list[int]]:
+        model, most = self.model, self.spec.generated
+        lengths = [len(row.token_ids) + most for row in rendered]
+        return self.budget.map(lengths, lambda at: model.generate(model.batch([rendered[i] for i in at]), most))
+
+    def _with_response(self, row: Rendered, tokens: tuple[int, ...]) -> Rendered:
+        """Return a prompt with what is captured of its response."""
+        n, pieces, opened = len(row.token_ids), self.model.pieces(tokens), bool(reopened(row.text, ""))
+        ends = thought_places(thought_tokens(pieces, opened), answer_start(pieces, opened))
+        ends |= {f"response_{k + 1}": k for k in range(min(self.spec.response_tokens, len(tokens)))}
+        read = tokens[: max(ends.values(), default=-1) + 1]
+        roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
+        return replace(row, token_ids=(*row.token_ids, *read), roles=roles)
 
     def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
         """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""

@@ -41,6 +41,11 @@ class CaptureSpec(Strict):
         """The response tokens that are generated."""
         return max(self.response_tokens, self.thought_tokens)
 
+    @property
+    def ahead(self) -> int:
+        """The response tokens that are captured as they are generated; with thoughts, responses are read afterwards."""
+        return 0 if self.thought_tokens else self.response_tokens
+
 
 EVERYTHING = CaptureSpec()
 

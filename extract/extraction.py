@@ -40,6 +40,7 @@ def extract(
     spec: CaptureSpec = EVERYTHING,
     *,
     kept: KeptPrompts | None = None,
+    said: Sequence[Sequence[int]] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
@@ -49,6 +50,7 @@ def extract(
         rendered: the prompts' tokens and roles, one for each, from `extract.chat.render.render`.
         spec: what is captured: site, layers, positions, tokens of the response, dtype.
         kept: takes the keys and values of prompts that are continued later, from the same passes.
+        said: the prompts' greedy responses, where thoughts are captured; else these are generated.
         progress: called with the number of finished prompts and the total.
         say: called with a message for the user, for example when memory ran out and batches became smaller.
 
@@ -68,7 +70,8 @@ def extract(
         advance(len(prompts) - sum(len(extraction.files.rows(shard)) for shard in missing))
         written: Future[None] | None = None  # one shard is written while the next is computed
         for shard in missing:
-            following = extraction.capture(shard)
+            rows = extraction.files.rows(shard)
+            following = extraction.capture(shard, said and said[rows.start : rows.stop])
             if written is not None:
                 written.result()
             written = following
@@ -118,18 +121,18 @@ class Extraction:
         """Write what is captured, and close the store."""
         self._open.__exit__(*error)
 
-    def add(self, shard: int) -> None:
+    def add(self, shard: int, said: Sequence[Sequence[int]] | None = None) -> None:
         """Capture and write one shard, if it is not there: from any thread, one captures while another writes."""
         with self._one:
             if self.files.file(shard).exists():
                 return
-            written = self.capture(shard)
+            written = self.capture(shard, said)
         written.result()
 
-    def capture(self, shard: int) -> Future[None]:
-        """Capture a shard; return the future of its writing, which follows in the background."""
+    def capture(self, shard: int, said: Sequence[Sequence[int]] | None = None) -> Future[None]:
+        """Capture a shard, given its prompts' responses or not; return the future of its writing, in the background."""
         rows = self.files.rows(shard)
-        captured = self._capturer.capture(self._rendered[rows.start : rows.stop])
+        captured = self._capturer.capture(self._rendered[rows.start : rows.stop], said)
         return self._capturer.background.submit(self.files.write, shard, captured)
 
     def finish(self) -> None:

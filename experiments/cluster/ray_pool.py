@@ -40,8 +40,10 @@ class RayPool:
         self._tasks += 1
         yield from self._workers.run("do", [(part,) for part in parts], f"task {self._tasks}", task)
 
-    def fill_store(self) -> None:
+    def fill_store(self, said: Sequence[Sequence[int]] | None = None) -> None:
         """Have the workers extract all missing shards, and one of them write the master file.
+
+        `said`: the prompts' plain responses, where thoughts are captured out of them.
 
         Raises:
             UserError: a shard failed, or the shards are on several disks and have to be gathered.
@@ -49,11 +51,11 @@ class RayPool:
         workers = self._workers  # what the cluster has no room for is refused before a file is written
         with store_lock(self._directory / "activations.h5"):
             plan = self._plan()
-            shards = list(plan.rows)
+            shards = [(shard, said and said[rows.start : rows.stop]) for shard, rows in plan.rows.items()]
             with self.reporter.task("extracting activations", plan.n_prompts) as advance:
-                advance(plan.n_prompts - sum(plan.rows.values()), remembered=True)
-                for place, _ in workers.run("shard", [(shard,) for shard in shards]):
-                    advance(plan.rows[shards[place]])
+                advance(plan.n_prompts - sum(map(len, plan.rows.values())), remembered=True)
+                for place, _ in workers.run("shard", shards):
+                    advance(len(plan.rows[shards[place][0]]))
             if self._wanted.local_disks and any(each.rows for each in workers.each("plan")):
                 nodes = ", ".join(sorted({each.node for each in self.facts}))
                 folder = f"{self._directory.absolute() / 'activations.h5.shards'}/"

@@ -7,7 +7,7 @@ import platform
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +37,7 @@ class StorePlan:
     """What is left to do of a store."""
 
     n_prompts: int
-    rows: Mapping[int, int]  # prompts of each shard that is missing
+    rows: Mapping[int, range]  # the prompts of each shard that is missing
 
 
 class Worker:
@@ -66,13 +66,13 @@ class Worker:
     def plan(self) -> StorePlan:
         with self._reporting(), self._one:
             files, n = self._extraction.files, len(self._loaded.reading.prompts)
-            return StorePlan(n, {shard: len(files.rows(shard)) for shard in files.missing()})
+            return StorePlan(n, {shard: files.rows(shard) for shard in files.missing()})
 
-    def shard(self, number: int) -> None:
+    def shard(self, number: int, said: Sequence[Sequence[int]] | None = None) -> None:
         with self._reporting(), self._one:
             extraction = self._extraction
         with self._reporting(f"prompts of shard {number}: {self._ids(extraction.files.rows(number))}"):
-            extraction.add(number)
+            extraction.add(number, said)
 
     def finish(self) -> None:
         with self._reporting(), self._one:

@@ -313,6 +313,8 @@ def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = 
     left = [stage for stage in in_order(stages_of(config), [until]) if stage.name not in done]
     unasked = {*QUESTIONS} - {*config.ask}  # a stage for one question alone has it among its sections
     asked = [stage.name for stage in left if stage.name in FORMULAS and unasked.isdisjoint(stage.sections)]
+    if "extract" in asked and config.answers_first:
+        asked = [name for name in asked if name != "respond"]
     listed = [step for name in asked for step in FORMULAS[name](config, size)]
     return [replace(s, tokens_a_pass=s.tokens_a_pass + size.thought) if s.repeats > 1 else s for s in listed]
 

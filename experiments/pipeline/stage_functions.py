@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -30,14 +30,23 @@ from extract.extraction import extract, store_spec
 
 
 def _extract(loaded: LoadedRun) -> None:
+    said = _said(loaded) if loaded.config.answers_first else None
     if isinstance(loaded.pool, RayPool):
-        loaded.pool.fill_store()
+        loaded.pool.fill_store(said)
         return
     read = loaded.reading
     rendered = read.rendered  # a template error comes before the progress bar
     given = loaded.model, read.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
     with loaded.reporter.counted("extracting activations", resumed=True) as progress:
-        extract(*given, kept=loaded.kept, progress=progress, say=loaded.reporter.say)
+        extract(*given, kept=loaded.kept, said=said, progress=progress, say=loaded.reporter.say)
+
+
+def _said(loaded: LoadedRun) -> list[list[int]]:
+    """Return the plain response to each prompt that is read, for its thought: whole, if the run answers it."""
+    read = loaded.reading
+    completer = replace(loaded.completer, prompts=read.prompts, rendered=read.rendered)
+    with loaded.reporter.task("answers, to capture their thoughts", len(read.prompts)) as advance:
+        return completer.plain_tokens(loaded.answered, loaded.config.extract.thought_tokens, advance)
 
 
 def check_extraction(loaded: LoadedRun) -> None:

@@ -93,10 +93,21 @@ class Completer:
         self, rows: Sequence[Sequence[int]], settings: Sequence[Setting], advance: Advance = no_progress
     ) -> list[list[Completion]]:
         """Complete prompts of its own under each setting; see `complete_each`."""
-        within = self.settled_within if isinstance(self.judge, RuleJudge) else 0
-        ways = [Greedy(one, self.max_new_tokens, 0 if one.dials or one.held else within) for one in settings]
-        done = self._respond(ways, rows, self._judged, advance)
+        done = self._respond([self._greedy(one) for one in settings], rows, self._judged, advance)
         return [[by_row[row] for row in own] for by_row, own in zip(done, rows, strict=True)]
+
+    def plain_tokens(self, whole: Iterable[int], most: int, advance: Advance = no_progress) -> list[list[int]]:
+        """Return plain responses to all prompts, cached but not judged: of some whole, of the others `most` tokens."""
+        answered = sorted(whole)
+        others = sorted({*range(len(self.prompts))} - {*answered})
+        ways, rows = [self._greedy(Setting()), Greedy(Setting(), most)], [answered, others]
+        by_way = self._respond(ways, rows, lambda _way, responses: responses.values(), advance)
+        by_row = by_way[0] | by_way[1]
+        return [by_row[row] for row in range(len(self.prompts))]
+
+    def _greedy(self, setting: Setting) -> Greedy:
+        settles = isinstance(self.judge, RuleJudge) and not (setting.dials or setting.held)
+        return Greedy(setting, self.max_new_tokens, self.settled_within if settles else 0)
 
     def complete_trials(
         self, rows: Sequence[int], trials: Sequence[Trial], advance: Callable[[int], None] = lambda steps: None

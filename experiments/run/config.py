@@ -293,6 +293,12 @@ class RunConfig(Strict):
     categories: CategoriesConfig = CategoriesConfig()
     budget: BudgetConfig | None = None
 
+    @property
+    def answers_first(self) -> bool:
+        """Whether thoughts are captured out of the plain answers, so that none is written twice."""
+        n = self.extract.thought_tokens
+        return 0 < n <= self.generate.max_new_tokens and not self.extract.response_tokens
+
     @model_validator(mode="after")
     def _thoughts_are_captured(self) -> RunConfig:
         if self.steer.at == "thought" and not self.extract.thought_tokens:

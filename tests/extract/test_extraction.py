@@ -107,7 +107,7 @@ def test_what_was_lost_is_made_again_and_nothing_else(
     (run / "activations.h5.shards" / "00001-of-00003.partial").write_bytes(b"left by a kill")
     left = {file: file.stat().st_mtime_ns for file in [path, *shards(path)] if file.exists()}
     made, done, real = list[int](), list[tuple[int, int]](), Capturer.capture
-    monkeypatch.setattr(Capturer, "capture", lambda self, rows: made.append(len(rows)) or real(self, rows))
+    monkeypatch.setattr(Capturer, "capture", lambda self, rows, said: made.append(len(rows)) or real(self, rows, said))
     given.write(path, progress=lambda *state: done.append(state))
     assert len(made) == len([what for what in lost if what != "master"])
     assert done == sorted(done)

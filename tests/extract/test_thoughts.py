@@ -45,9 +45,12 @@ def test_which_tokens_are_the_thought_and_where_the_answer_begins(
     assert answer_start(pieces, opened) == start
 
 
-def stored(model: ChatModel, path: Path, **wanted: int) -> ActivationStore:
+def stored(
+    model: ChatModel, path: Path, said: list[list[int]] | None = None, rows_per_shard: int = 2, **wanted: int
+) -> ActivationStore:
     rendered: list[Rendered] = [render(model.tokenizer, prompt) for prompt in PROMPTS]
-    extract(model, PROMPTS, rendered, path, CaptureSpec(positions=["inst_last"], **wanted))  # type: ignore[arg-type]
+    spec = CaptureSpec(positions=("inst_last",), rows_per_shard=rows_per_shard, **wanted)
+    extract(model, PROMPTS, rendered, path, spec, said=said)
     assert verify(path).findings == ()
     return ActivationStore(path)
 
@@ -85,3 +88,18 @@ def test_a_thought_that_is_not_closed_in_time_has_no_positions(
     with stored(model, tmp_path / "b.h5", thought_tokens=6) as store:
         assert store.present[1:-2].all()
         assert not store.present[-1].any()  # the answer has not begun
+
+
+def test_thoughts_of_responses_that_are_there_are_read_and_not_written_again(
+    organism_tokenizer: PreTrainedTokenizerBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = thinker(organism_tokenizer, opens=True)
+    batch = model.batch([render(model.tokenizer, prompt) for prompt in PROMPTS])
+    said = [model.generate(batch, length)[row] for row, length in enumerate((20, 9, 3))]  # whole, cut, too short
+    with stored(model, tmp_path / "a.h5", thought_tokens=9) as store:
+        monkeypatch.setattr(ChatModel, "generate", None)
+        with stored(model, tmp_path / "b.h5", said, thought_tokens=9) as other:
+            assert (other.present[:, :2] == store.present[:, :2]).all()
+            assert not other.present[1:, 2].any()
+            for name in store.positions:
+                np.testing.assert_array_equal(other.read(1, name)[:2], store.read(1, name)[:2])

@@ -137,3 +137,18 @@ def test_thoughts_that_are_to_be_captured_are_counted_before_any_answer() -> Non
     assert {"answers, to capture their thoughts", "permuted-label null: answers after new thoughts"} <= names[
         1
     ] - names[0]
+
+
+def test_a_thought_is_counted_once_where_it_is_captured_out_of_the_answer() -> None:
+    def completions(*given: str, done: tuple[str, ...] = ()) -> dict[str, int]:
+        of = "answers, to capture their thoughts", "plain completions"
+        return {s.name: s.completions for s in steps(config(*given), SIZE, "probe", done) if s.name in of}
+
+    given, plain = ["extract.thought_tokens=60", "generate.max_new_tokens=64"], {"plain completions": SIZE.prompts}
+    captured = {"answers, to capture their thoughts": SIZE.read}
+    assert completions() == plain
+    assert completions(*given) == captured
+    assert [step.completions for step in steps(config(*given), SIZE, "extract")] == [0, SIZE.read]
+    assert completions(*given, done=("extract",)) == plain  # other answers may be asked for now
+    for more in ("extract.thought_tokens=65", "extract.response_tokens=2"):
+        assert completions(*given, more) == captured | plain

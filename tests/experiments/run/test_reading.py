@@ -1,14 +1,20 @@
 """What needs no answers is done on every prompt, and the answered prompts keep the part that they have among all."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from experiments.pipeline.stages import run
 from experiments.probing.read_probes import read_grid
 from experiments.responses.loaded_run import LoadedRun
+from experiments.responses.setting import PromptBatch
 from experiments.run.config import load_config
+from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
+from extract.progress import Reporter
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +51,30 @@ def test_too_few_answers_for_every_part_are_refused(loaded: LoadedRun) -> None:
     few = LoadedRun(load_config("configs/quickstart.yaml", ["generate.limit=1"]), loaded.directory)
     with pytest.raises(UserError, match=r"no .* prompt falls into the .* part; give more prompts \(or answer more"):
         _ = few.corpus
+
+
+def test_a_thought_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is captured out of the answer that is judged later; prompts that are only read are asked for no more."""
+    config = load_config("configs/quickstart.yaml", [
+        "model.name=organisms/zoo/thought-after", "prompts.path=organisms/zoo/thought-after/prompts.jsonl",
+        "prompts.limit=30", "generate.limit=20", "extract.layers=[3]", "extract.positions=[post_last]",
+        "extract.thought_tokens=14", "generate.max_new_tokens=40",
+    ])  # fmt: skip
+    asked, plain = list[tuple[int, int]](), PromptBatch.responses
+
+    def counting(self, setting, places, most, within):  # type: ignore[no-untyped-def]
+        asked.append((most, len(places)))
+        return plain(self, setting, places, most, within)
+
+    monkeypatch.setattr(PromptBatch, "responses", counting)
+    monkeypatch.setattr(ChatModel, "generate", None)
+    for stage in ("extract", "respond"):
+        run(config, tmp_path / "run", until=stage, reporter=Reporter(quiet=True))
+    loaded = LoadedRun(config, tmp_path / "run")
+    answered, read = len(loaded.prompts), len(loaded.reading.prompts)
+    assert 0 < answered < read
+    counts = {most: sum(n for each, n in asked if each == most) for most in (40, 14)}
+    assert counts == {40: answered, 14: read - answered}
+    at = loaded.store.positions.index(THOUGHT_END)
+    assert loaded.store.present[at].tolist() == [bool(said.thought) for said in loaded.completions]
+    assert loaded.reading.store.present[at].mean() > 0.9
