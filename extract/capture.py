@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise, takewhile
 
 import numpy as np
@@ -23,7 +22,6 @@ from extract.chat.thinking import answer_start, reopened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrefix, cache_prefix
-from extract.model.edit import Pass, reader
 from extract.model.kept_prompts import KeptPrompts
 from extract.model.padded_batch import Batch
 from extract.store.shards import CapturedShard
@@ -72,25 +70,19 @@ class Capturer:
     def capture(self, rendered: Sequence[Rendered], said: Sequence[Sequence[int]] | None = None) -> CapturedShard:
         """Capture rows; values are complete after all tasks of `background`, and zero at absent positions.
 
-        `said`: their greedy responses, where thoughts are captured; None: they are generated.
+        `said`: their greedy responses, where these are captured, too; None: they are generated.
         """
         spec = self.spec
         names = spec.all_positions
         values = torch.zeros(len(spec.layers), len(names), len(rendered), self.model.d_model, dtype=self.dtype)
-        responses: list[tuple[int, ...]] = [()] * len(rendered)
-        if spec.thought_tokens:
+        responses: list[tuple[int, ...]] = []
+        if spec.generated:
             responses = [tuple(tokens[: spec.generated]) for tokens in said or self._generated(rendered)]
             rendered = [self._with_response(*each) for each in zip(rendered, responses, strict=True)]
         present = np.array([[bool(row.roles.get(name)) for row in rendered] for name in names], dtype=bool)
 
         def work(index: list[int], prefix: CachedPrefix | None) -> None:
-            rows = [rendered[i] for i in index]
-            if spec.ahead:
-                picked, generated = self._while_generating(rows)
-                for i, tokens in zip(index, generated, strict=True):
-                    responses[i] = tokens
-            else:
-                picked = self._reading(rows, names, prefix)
+            picked = self._reading([rendered[i] for i in index], names, prefix)
             self.background.submit(_place, values, index, *_to_host(picked))
             self.advance(len(index))
 
@@ -100,9 +92,7 @@ class Capturer:
         for prefix, own in by_prefix.items():
             tokens = [self._tokens(rendered[i], prefix) for i in own]
             self.budget.run(tokens, lambda at, own=own, prefix=prefix: work([own[i] for i in at], prefix))  # type: ignore[misc]
-        for k in range(spec.response_tokens):
-            present[k - spec.response_tokens] = [len(tokens) > k for tokens in responses]
-        return CapturedShard(values, present, tuple(responses) if spec.generated else ())
+        return CapturedShard(values, present, tuple(responses))
 
     def _prefix(self, row: Rendered) -> CachedPrefix | None:
         """Return the longest cached prefix that ends before the first captured token."""
@@ -112,7 +102,7 @@ class Capturer:
     def _tokens(self, row: Rendered, prefix: CachedPrefix | None) -> int:
         """Return the tokens that a row takes of the budget: those that are read, or a share of all that are cached."""
         skipped = len(prefix.token_ids) if prefix else 0
-        read = len(row.token_ids) - skipped + self.spec.ahead
+        read = len(row.token_ids) - skipped
         return max(read, -(-(skipped + read) // CACHED_TOKENS)) if skipped else read
 
     def _empty(self, n_rows: int) -> Tensor:
@@ -151,31 +141,6 @@ class Capturer:
         roles = dict(row.roles) | {name: (n + at,) for name, at in ends.items()}
         return replace(row, token_ids=(*row.token_ids, *read), roles=roles)
 
-    def _while_generating(self, rows: Sequence[Rendered]) -> tuple[Tensor, list[tuple[int, ...]]]:
-        """Capture prompt and response during greedy generation. A token's stream exists one step after its choice."""
-        spec, batch = self.spec, self.model.batch(rows)
-        pick, picked = gather(rows, spec.positions, batch), self._empty(len(rows))
-        n_prompt, seen = len(spec.positions), {-1}
-
-        def see(slot: int, stream: Tensor, pass_: Pass) -> None:
-            if pass_.is_prefill:
-                picked[slot, :n_prompt] = pick(stream).to(self.dtype)
-            elif 0 <= (k := pass_.start - pass_.prompt_length) < spec.response_tokens:
-                picked[slot, n_prompt + k] = stream[:, 0].to(picked.device, self.dtype)
-                seen.add(k)
-
-        with self.model.editing([reader(spec.site, n, partial(see, slot)) for slot, n in enumerate(spec.layers)]):
-            generated = self.model.generate(batch, spec.response_tokens + 1)
-        responses = [tuple(tokens[: spec.response_tokens]) for tokens in generated]
-        if max(seen) + 1 < max(map(len, responses)):
-            raise UserError(
-                f"{self.model.name}: the cache of {self.model.architecture} does not report its length, "
-                "so response tokens cannot be captured; use extract.response_tokens=0"
-            )
-        for i, tokens in enumerate(responses):
-            picked[:, n_prompt + len(tokens) :, i] = 0  # padding after the end
-        return picked, responses
-
 
 def thought_places(thought: range, answer: int) -> dict[str, int]:
     """Return the tokens of a response at the positions of `THOUGHT`: those there are; {} without a closed thought."""
@@ -190,7 +155,7 @@ def shared_prefixes(model: ChatModel, rendered: Sequence[Rendered], spec: Resolv
     rope = getattr(model.model.config.get_text_config(), "rope_parameters", None) or {}
     if rope.get("rope_type") in ("longrope", "dynamic"):  # their frequencies depend on the length of the pass
         return ()
-    if spec.generated or model.backend != "hooks":
+    if model.backend != "hooks":
         return ()
     heads = [_head(row, spec.positions) for row in rendered]
     cached = (

@@ -30,7 +30,7 @@ class CaptureSpec(Strict):
     site: Site = "resid_post"
     layers: tuple[int, ...] | None = None  # null: all
     positions: tuple[str, ...] | None = None  # null: every position that some prompt has
-    response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, captured while the model answers
+    response_tokens: int = Field(0, ge=0)  # k: also store response_1 … response_k, of the answer, which is read again
     thought_tokens: int = Field(0, ge=0)  # n: also store THOUGHT, of thoughts of at most n tokens
     store_dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"  # auto: as the model computes
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
@@ -40,11 +40,6 @@ class CaptureSpec(Strict):
     def generated(self) -> int:
         """The response tokens that are generated."""
         return max(self.response_tokens, self.thought_tokens)
-
-    @property
-    def ahead(self) -> int:
-        """The response tokens that are captured as they are generated; with thoughts, responses are read afterwards."""
-        return 0 if self.thought_tokens else self.response_tokens
 
 
 EVERYTHING = CaptureSpec()

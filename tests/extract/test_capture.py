@@ -51,11 +51,12 @@ def kept(
         return Capturer(model, wanted, TokenBudget(budget), background, *how).capture(rendered)
 
 
+@pytest.mark.parametrize("responses", [0, 2])
 @pytest.mark.parametrize("name", GO_ON)
-def test_a_prefix_computed_once_changes_nothing(name: str, tiny: Build) -> None:
+def test_a_prefix_computed_once_changes_nothing(name: str, responses: int, tiny: Build) -> None:
     model = tiny(name)
     rendered = under_one_system_prompt(model)
-    wanted = WANTED.model_copy(update={"layers": tuple(range(model.n_layers))})
+    wanted = WANTED.model_copy(update={"layers": tuple(range(model.n_layers)), "response_tokens": responses})
     (prefix,) = shared_prefixes(model, rendered, wanted)
     assert len(prefix.token_ids) > 10  # more than a sliding window of 8
     assert all(tuple(row.token_ids[: len(prefix.token_ids)]) == prefix.token_ids for row in rendered)
@@ -99,7 +100,6 @@ def test_no_prefix_where_prompts_share_none_or_ask_for_it(tiny: Build) -> None:
     assert shared_prefixes(model, [*rendered, other], WANTED) == ()
     early = replace(rendered[0], roles=dict(rendered[0].roles) | {"inst_last": (2,)})
     assert shared_prefixes(model, [*rendered, early], WANTED) == ()
-    assert shared_prefixes(model, rendered, WANTED.model_copy(update={"response_tokens": 2})) == ()
 
 
 def test_prefixes_of_some_prompts_are_cached_where_they_save_a_batch_of_tokens() -> None:
