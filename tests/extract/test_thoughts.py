@@ -103,3 +103,5 @@ def test_thoughts_of_responses_that_are_there_are_read_and_not_written_again(
             assert not other.present[1:, 2].any()
             for name in store.positions:
                 np.testing.assert_array_equal(other.read(1, name)[:2], store.read(1, name)[:2])
+    with stored(model, tmp_path / "c.h5", said, thought_tokens=5) as short:  # they end later than that
+        assert not short.present[1:].any()
