@@ -21,7 +21,8 @@ from extract.chat.render import Rendered, position_names
 from extract.chat.thinking import answer_start, reopened, thought_tokens
 from extract.errors import UserError
 from extract.model.chat_model import ChatModel
-from extract.model.continuation import CachedPrefix, cache_prefix
+from extract.model.continuation import CachedPrefix, cache_prefix, decode_cached, try_cache_prompts
+from extract.model.decoding import cut_at_end
 from extract.model.kept_prompts import KeptPrompts
 from extract.model.padded_batch import Batch
 from extract.store.shards import CapturedShard
@@ -129,8 +130,14 @@ class Capturer:
 
     def _generated(self, rendered: Sequence[Rendered]) -> list[list[int]]:
         model, most = self.model, self.spec.generated
-        lengths = [len(row.token_ids) + most for row in rendered]
-        return self.budget.map(lengths, lambda at: model.generate(model.batch([rendered[i] for i in at]), most))
+
+        def responses(at: list[int]) -> list[list[int]]:
+            batch = model.batch([rendered[i] for i in at])
+            if (cached := try_cache_prompts(model, batch)) is None:  # a state that may be wrong in padded rows, too
+                return model.generate(batch, most, use_cache=False)
+            return [cut_at_end(tokens, model.eos_ids) for tokens in decode_cached(model, cached, most)]
+
+        return self.budget.map([len(row.token_ids) + most for row in rendered], responses)
 
     def _with_response(self, row: Rendered, tokens: tuple[int, ...]) -> Rendered:
         """Return a prompt with what is captured of its response."""

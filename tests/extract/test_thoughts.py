@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from extract.capture import Capturer
 from extract.capture_spec import THOUGHT, CaptureSpec
 from extract.chat.render import Rendered, render
 from extract.chat.thinking import answer_start, thought_tokens
@@ -97,7 +98,7 @@ def test_thoughts_of_responses_that_are_there_are_read_and_not_written_again(
     batch = model.batch([render(model.tokenizer, prompt) for prompt in PROMPTS])
     said = [model.generate(batch, length)[row] for row, length in enumerate((20, 9, 3))]  # whole, cut, too short
     with stored(model, tmp_path / "a.h5", thought_tokens=9) as store:
-        monkeypatch.setattr(ChatModel, "generate", None)
+        monkeypatch.setattr(Capturer, "_generated", None)
         with stored(model, tmp_path / "b.h5", said, thought_tokens=9) as other:
             assert (other.present[:, :2] == store.present[:, :2]).all()
             assert not other.present[1:, 2].any()

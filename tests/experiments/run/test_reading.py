@@ -10,6 +10,7 @@ from experiments.probing.read_probes import read_grid
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import PromptBatch
 from experiments.run.config import load_config
+from extract.capture import Capturer
 from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.extraction import extract
@@ -67,7 +68,7 @@ def test_a_thought_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return plain(self, setting, places, most, within)
 
     monkeypatch.setattr(PromptBatch, "responses", counting)
-    monkeypatch.setattr(ChatModel, "generate", None)
+    monkeypatch.setattr(Capturer, "_generated", None)
     for stage in ("extract", "respond"):
         run(config, tmp_path / "run", until=stage, reporter=Reporter(quiet=True))
     loaded = LoadedRun(config, tmp_path / "run")

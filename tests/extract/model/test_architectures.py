@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 
 from experiments.responses.setting import PromptBatch, Setting
+from extract.background import BackgroundThread
+from extract.backoff import TokenBudget
+from extract.capture import Capturer, resolved
+from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
 from extract.model import continuation
 from extract.model.backends import decoder_layers, stream_out
@@ -132,6 +136,20 @@ def test_prompts_are_read_again_where_padding_is_wrong_in_the_state(scaled: Scal
         torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=0)
     answers = PromptBatch(model, asked).responses(Setting([pushed(model)]), range(len(asked)), NEW_TOKENS)
     assert answers == [by_hand(model, list(row.token_ids), NEW_TOKENS)[1] for row in asked]
+
+
+def test_captured_responses_are_those_of_each_prompt_alone(scaled: Scaled) -> None:
+    for name in ("minimax", "qwen3_next"):
+        model = scaled(name, 6)
+        asked = rows(model)
+        spec = resolved(CaptureSpec(layers=(1,), positions=("inst_last",), response_tokens=NEW_TOKENS), model, asked)
+        with BackgroundThread() as background:
+            found = Capturer(model, spec, TokenBudget(10_000), background).capture(asked).responses
+        for tokens, row in zip(found, asked, strict=True):
+            alone = list(row.token_ids)
+            for _ in range(NEW_TOKENS):
+                alone.append(int(model.model(torch.tensor([alone]), use_cache=False).logits[0, -1].argmax()))
+            assert list(tokens) == cut_at_end(alone[len(row.token_ids) :], model.eos_ids)
 
 
 def test_a_state_that_is_wrong_by_less_than_rounding_allows_is_not_used(scaled: Scaled) -> None:
