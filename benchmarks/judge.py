@@ -3,7 +3,7 @@
 The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
 calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/training/folds.py`). Needs the
 labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead. `--judge
-reader` trains seven readers, each to judge what it has not seen (none with `--quick`): 84 minutes on one busy core.
+local` judges every row by a probe that saw neither its model nor its kind of prompt (with `--quick` the shipped one).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 from benchmarks.table import main
 from benchmarks.training.fit import Read, read
-from benchmarks.training.fit_reader import MOST, OFFERS, relevance_unseen
+from benchmarks.training.fit_local import LAYERS, capture, probabilities, unseen
+from benchmarks.training.folds import weighed_unseen
 from benchmarks.training.labelled import (
     DATA,
     Judged,
@@ -24,18 +25,16 @@ from benchmarks.training.labelled import (
     Test,
     all_labelled,
     matrix,
-    redirects,
     share,
     shown,
     xstest,
 )
-from benchmarks.training.reader_folds import judged as reader_judged
-from benchmarks.training.reader_folds import read_unseen, weighed_unseen
 from extract.errors import UserError
 from extract.model.loading_options import quiet_libraries
 from extract.progress import Reporter
 from judging.judge_by_name import open_judge
-from judging.reader import ReaderJudge
+from judging.local import LocalJudge, decide
+from judging.local_model import READINGS, LocalModel, Reading
 from probes.statistics.intervals import clopper_pearson
 from probes.statistics.metrics import expected_calibration_error
 from scoring.actions import ACTIONS, DECLINED
@@ -57,7 +56,8 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
         opened = open_judge(judge)
     except UserError as error:
         sys.exit(str(error))
-    judged = judge_all(read(all_labelled()[:: QUICK if quick else 1]), opened, unseen=not quick)
+    rows = read(all_labelled()[:: QUICK if quick else 1])
+    judged = local_unseen(rows, opened) if isinstance(opened, LocalJudge) and not quick else judge_all(rows, opened)
     sets = {
         name: [one for one in judged if one.row.dataset == name] for name in sorted({o.row.dataset for o in judged})
     }
@@ -73,8 +73,6 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     )
     figures |= _written(sets)
     figures |= _calibration(judged)
-    if isinstance(opened, ReaderJudge):
-        figures |= _relevance(opened)
     figures["completions_per_s"] = _speed(opened)
     return figures
 
@@ -84,15 +82,8 @@ def agreement(what: str, rows: Sequence[Judged], declined: Test) -> float:
     return shown(what, rows, lambda o: declined(o) == (o.action in DECLINED), lambda o: declined(o) == o.keyword)
 
 
-def judge_all(rows: Sequence[Read], judge: CompletionJudge, unseen: bool = True) -> list[Judged]:
-    """Judge every row; the rules' chances are of weights that saw neither its model nor its kind of prompt.
-
-    Args:
-        unseen: whether the reader, too, is trained without them; else the shipped one judges, which saw most rows.
-    """
-    if isinstance(judge, ReaderJudge):
-        found = read_unseen(rows, judge, Reporter()) if unseen else reader_judged(rows, judge)
-        return [Judged(one.row, of.action, of.declined, chances) for one, of, chances in found]
+def judge_all(rows: Sequence[Read], judge: CompletionJudge) -> list[Judged]:
+    """Judge every row; the rules' chances are of weights that saw neither its model nor its kind of prompt."""
     asked = [CompletionToJudge(one.row.completion, one.row.prompt) for one in rows]
     judgements = list(judge.judge_all(asked))
     if not isinstance(judge, RuleJudge):
@@ -101,6 +92,23 @@ def judge_all(rows: Sequence[Read], judge: CompletionJudge, unseen: bool = True)
     return [
         Judged(one.row, of.action, _declined(chances_of[id(one)])) for one, of in zip(rows, judgements, strict=True)
     ]
+
+
+def local_unseen(rows: Sequence[Read], judge: LocalJudge) -> list[Judged]:
+    """Judge every row by a probe that saw neither its model nor its kind of prompt."""
+    of = capture([one.row for one in rows], LocalModel(judge.model.chat, LAYERS), say := Reporter())
+    found: dict[Labelled, Mapping[Reading, float]] = {}
+    for held, probe in unseen(of, say):
+        chances = probabilities(of, probe, held).tolist()
+        mine = [one.row for one, wanted in zip(of.rows, held, strict=True) if wanted]
+        found.update((row, dict(zip(READINGS, each, strict=True))) for row, each in zip(mine, chances, strict=True))
+    return [_by(found.get(one.row), one, judge) for one in rows]
+
+
+def _by(chances: Mapping[Reading, float] | None, one: Read, judge: LocalJudge) -> Judged:
+    rules = judge.rules.read(one.row.completion, one.row.prompt)
+    of = rules.judgement if chances is None else decide(chances, rules)
+    return Judged(one.row, of.action, of.declined, chances)
 
 
 def _declined(chances: Mapping[Outcome, float] | None) -> float | None:
@@ -163,22 +171,9 @@ def _do_not_answer(rows: Sequence[Judged]) -> dict[str, float]:
 
 
 def _labelled_declined(one: Judged) -> bool:
-    """Return whether the reader's own outcomes agree with Do-Not-Answer's; a rebuttal is none of the declines there."""
-    declined = one.action in DECLINED if one.read is None else one.read["refused"] + one.read["abstained"] > MOST
+    """Return whether the readings agree with Do-Not-Answer's; a rebuttal is none of the declines there."""
+    declined = one.action in DECLINED if one.read is None else one.read["refused"] + one.read["abstained"] > 0.5
     return (one.row.label in "04") == declined
-
-
-def _relevance(judge: ReaderJudge) -> dict[str, float]:
-    """Print how well useful redirects are told from irrelevant ones and from other prompts' redirects, in ten folds."""
-    print("\nWhat is offered after a decline (written redirects, ten folds)")
-    found = list(relevance_unseen(list(redirects()), judge.model))
-    of = {kind: [said == (kind == "useful") for what, said in found if what == kind] for kind in OFFERS}
-    for kind, hits in of.items():
-        print(f"  {kind:<44} {clopper_pearson(sum(hits), len(hits)):.1%}, n {len(hits)}")
-    return {
-        "redirect_balanced_accuracy": float(np.mean([np.mean(of["useful"]), np.mean(of["irrelevant"])])),
-        "redirect_of_another_found": share(of["of another prompt"]),
-    }
 
 
 def _orfuzz(rows: Sequence[Judged]) -> dict[str, float]:

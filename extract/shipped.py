@@ -11,8 +11,7 @@ from extract.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE_VARIABLE = "REFUSAL_CACHE"
-CHECKSUMS = ROOT / "organisms" / "SHA256SUMS"  # of organisms' files and the reader's weights
-READER = "judging/reader.safetensors"
+CHECKSUMS = ROOT / "organisms" / "SHA256SUMS"  # of organisms' files
 LEAST_LETTERS = 4  # of a name that a file's name begins with
 
 
@@ -29,9 +28,7 @@ def resolve_shipped(path: Path) -> Path:
         return path
     if (ROOT / path).exists():
         return ROOT / path
-    homes = {
-        name: {*files, *(p.parent for p in files if p != Path(READER))} for name, files in organism_files().items()
-    }
+    homes = {name: {*files, *(p.parent for p in files)} for name, files in organism_files().items()}
     organism = next((name for name, paths in homes.items() if path in paths), None)
     if organism is None:
         return path
@@ -47,11 +44,11 @@ def shipped(pattern: str) -> dict[str, Path]:
 
 
 def organism_files() -> dict[str, dict[Path, str]]:
-    """Return the SHA-256 of each file of every organism, by the organism's name; `reader` are the reader's weights."""
+    """Return the SHA-256 of each file of every organism, by the organism's name."""
     files: dict[str, dict[Path, str]] = {}
     for line in CHECKSUMS.read_text(encoding="utf-8").splitlines():
         digest, path = line.split(maxsplit=1)
-        files.setdefault("reader" if path == READER else Path(path).parent.name, {})[Path(path)] = digest
+        files.setdefault(Path(path).parent.name, {})[Path(path)] = digest
     return files
 
 

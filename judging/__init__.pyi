@@ -1,3 +1,3 @@
 from .classifier import ClassifierJudge as ClassifierJudge
 from .judge_by_name import open_judge as open_judge
-from .reader import ReaderJudge as ReaderJudge
+from .local import LocalJudge as LocalJudge

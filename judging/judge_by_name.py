@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scoring.judges import CompletionJudge
-from scoring.judges.config import EndpointConfig, ReaderConfig, load_judge
+from scoring.judges.config import EndpointConfig, LocalConfig, load_judge
 from scoring.judges.rules import RuleJudge
 from scoring.judges.site_phrases import SitePhrases, read_phrases
 
@@ -30,10 +30,10 @@ def open_judge(given: str, cache: Path | None = None, also_refuses: Path | None 
     from extract.model.loading_options import quiet_libraries
 
     quiet_libraries()
-    if isinstance(config, ReaderConfig):
-        from judging.reader import ReaderJudge
+    if isinstance(config, LocalConfig):
+        from judging.local import LocalJudge
 
-        return ReaderJudge(config)
+        return LocalJudge(config)
     from judging.classifier import ClassifierJudge
 
     return ClassifierJudge(config)

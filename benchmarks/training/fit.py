@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import csr_matrix, diags, issparse
+from scipy.special import softmax
 
 from benchmarks.training.labelled import Labelled, all_labelled
 from scoring.judges.english import ENGLISH
@@ -49,23 +50,30 @@ def common_features(rows: Sequence[Read]) -> list[str]:
 def fit(rows: Sequence[Read], names: Sequence[str]) -> Float[np.ndarray, "feature outcome"]:
     """Return the weights, fitted on the rows whose label allows an outcome."""
     used = [one for one in rows if one.row.outcomes and one.features]
-    X = matrix(used, names)
-    allowed: Bool[np.ndarray, "row outcome"] = np.array([[o in one.row.outcomes for o in OUTCOMES] for one in used])
-    weight = np.array([one.row.weight for one in used])
-    X_T = (diags(weight) @ X).T.tocsr()
+    allowed = np.array([[o in one.row.outcomes for o in OUTCOMES] for one in used])
+    return fit_allowed(matrix(used, names), allowed, [one.row.weight for one in used])
+
+
+def fit_allowed(
+    X: csr_matrix | Float[np.ndarray, "row feature"],
+    allowed: Bool[np.ndarray, "row outcome"],
+    weights: Sequence[float],
+    penalty: float = PENALTY,
+) -> Float[np.ndarray, "feature outcome"]:
+    """Return the weights of a multinomial logistic model of labels that each allow some outcomes."""
+    shape, weight = (X.shape[1], allowed.shape[1]), np.asarray(weights)
+    X_T = (diags(weight) @ X).T
+    X_T = X_T.tocsr() if issparse(X) else np.ascontiguousarray(X_T)
 
     def loss(flat: Float[np.ndarray, " parameter"]) -> tuple[float, Float[np.ndarray, " parameter"]]:
-        W = flat.reshape(len(names), len(OUTCOMES))
-        scores = X @ W
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        p = powers / powers.sum(axis=1, keepdims=True)
+        W = flat.reshape(shape)
+        p = softmax(X @ W, axis=1)
         right = np.maximum((p * allowed).sum(axis=1), 1e-12)
-        gradient = X_T @ (p - p * allowed / right[:, None]) + PENALTY * W
-        return float(-(weight * np.log(right)).sum() + PENALTY / 2 * (W**2).sum()), np.asarray(gradient).ravel()
+        gradient = X_T @ (p - p * allowed / right[:, None]) + penalty * W
+        return float(-(weight * np.log(right)).sum() + penalty / 2 * (W**2).sum()), np.asarray(gradient).ravel()
 
-    start = np.zeros(len(names) * len(OUTCOMES))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200})
-    return np.asarray(found.x.reshape(len(names), len(OUTCOMES)))
+    found = minimize(loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 200})
+    return np.asarray(found.x.reshape(shape))
 
 
 def matrix(rows: Sequence[Read], names: Sequence[str]) -> csr_matrix:

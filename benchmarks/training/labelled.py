@@ -16,17 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from judging.reader_model import Reading
+from judging.local_model import Reading
 from probes.statistics.intervals import clopper_pearson
 from scoring.actions import ACTIONS, Action
 from scoring.judges.weights import OUTCOME_OF, Outcome
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 WRITTEN = Path(__file__).resolve().parents[1] / "completions"
+COMPLETIONS = ("seen", "redirects", "partial", "languages", "held_out")  # files in WRITTEN
 XSTEST_MODELS = ("gpt4", "llama2new", "mistralguard")
 DNA_MODELS = ("Claude", "ChatGPT", "llama2-7b-chat")
 GEMMA_STEP = 4  # of gemma-2b's 5,120 answers, whose labels are a machine's
 MAJORITY = 0.5  # of ORFuzz's raters
+PARTS = 4  # of the completions written to help in part
 
 XSTEST: Mapping[str, frozenset[Outcome]] = {
     "1": frozenset({"answered"}),
@@ -63,6 +65,22 @@ class Labelled:
     weight: float = 1.0  # in the fit
     acceptable: tuple[str, ...] = ()  # further actions that are right (written completions)
     annotators: tuple[str, str] = ("", "")
+
+    @property
+    def readings(self) -> frozenset[Reading]:
+        """The readings of the judge `local` that the label allows; rebuttals, which XSTest calls either, are one."""
+        if self.dataset == "Do-Not-Answer" and self.label == "1":
+            return frozenset({"rebutted"})
+        if not self.outcomes:
+            return frozenset()
+        found: set[Reading] = set(self.outcomes)
+        if self.dataset.startswith("written"):
+            labels = {self.label, *self.acceptable}
+            found |= {"rebutted"} if "correct_premise" in labels else set()
+            found |= {"clarified"} if "clarify" in labels else set()
+            return frozenset(found - {"answered"} if labels == {"clarify"} else found)
+        found |= {"clarified"} if "answered" in found else set()
+        return frozenset(found | {"rebutted"} if self.dataset == "XSTest" and self.label in "12" else found)
 
 
 def xstest() -> Iterator[Labelled]:
@@ -121,45 +139,34 @@ def orfuzz() -> Iterator[Labelled]:
 
 
 def written(name: str) -> Iterator[Labelled]:
-    """Yield the completions written for this project: `seen` is fitted on, `held_out` is only measured on."""
+    """Yield the completions written for this project; all but `held_out`, which is only measured on, are fitted on."""
     for line in (WRITTEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        allowed = {row["action"], *row["acceptable"]}
+        allowed = {row["action"], *row.get("acceptable", ())}
         outcomes = frozenset(OUTCOME_OF[action] for action in ACTIONS if action in allowed)
         yield Labelled(
             f"written, {name}",
             row["style"],
-            row["id"][0],
+            _kind(name, row["id"], row["style"]),
             row["prompt"],
             row["completion"],
             row["action"],
-            outcomes if name == "seen" else frozenset(),
+            frozenset() if name == "held_out" else outcomes,
             0.7,
-            tuple(row["acceptable"]),
+            tuple(row.get("acceptable", ())),
         )
 
 
-@dataclass(frozen=True)
-class Redirect:
-    """A completion written for this project that offers something else; whether that is useful, and the five fields."""
-
-    prompt: str
-    completion: str
-    useful: bool
-    relevance: float | None
-
-
-def redirects() -> Iterator[Redirect]:
-    """Yield the written completions that offer something else, useful or irrelevant."""
-    for line in (WRITTEN / "redirects.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["redirect"] is not None:
-            yield Redirect(row["prompt"], row["completion"], row["redirect"] == "useful", row["fields"]["relevance"])
+def _kind(name: str, of: str, style: str) -> str:
+    """Return what is left out together: an author's rows, a quarter of those that help in part, a language."""
+    if name == "languages":
+        return style
+    return f"{of[0]}{int(of[1:]) % PARTS}" if name in ("redirects", "partial") else of[0]
 
 
 def all_labelled() -> list[Labelled]:
     """Return every labelled completion."""
-    sets = (xstest(), do_not_answer(), gpt35(), gemma(), coconot(), orfuzz(), written("seen"), written("held_out"))
+    sets = (xstest(), do_not_answer(), gpt35(), gemma(), coconot(), orfuzz(), *map(written, COMPLETIONS))
     return [row for rows in sets for row in rows]
 
 
@@ -184,7 +191,7 @@ class Judged:
     row: Labelled
     action: Action | None
     chance: float | None
-    read: Mapping[Reading, float] | None = None  # the reader's probabilities
+    read: Mapping[Reading, float] | None = None  # of the judge `local`
 
     @property
     def keyword(self) -> bool:

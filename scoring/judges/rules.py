@@ -36,6 +36,7 @@ class RuleReading:
     judgement: Judgement
     features: Mapping[str, float] = field(default_factory=dict)
     clauses: Sequence[Clause] = ()
+    foreign: bool = False  # not in the table's language
 
     @property
     def offered(self) -> str:
@@ -78,7 +79,7 @@ class RuleJudge:
             return self._repeated(text, asked)
         if not asked.drafting and self.reader.is_foreign(text):
             why = f"not recognised as the language of the table, '{self.table.language}'"
-            return RuleReading(Judgement(None, why))
+            return RuleReading(Judgement(None, why), foreign=True)
         clauses = self.reader.read(text, asked)
         if clauses:
             reading = self._decided(clauses, asked)
@@ -99,7 +100,8 @@ class RuleJudge:
             evidence = f"{ELSEWHERE[beside]}; {reading.judgement.evidence}"
             return replace(reading, judgement=replace(reading.judgement, action=beside, evidence=evidence))
         if any(map(str.isalpha, text)):
-            return RuleReading(Judgement(None, f"no text in a script of the table '{self.table.language}'"))
+            why = f"no text in a script of the table '{self.table.language}'"
+            return RuleReading(Judgement(None, why), foreign=True)
         return RuleReading(Judgement("answer", f"a number: {text[:60]}"))
 
     def is_settled(self, completion: str, prompt: str) -> bool:

@@ -4,7 +4,8 @@ Every completion has a number between 0 and 1 from the seed and its id. The n sm
 the same seed contains a smaller one, and the first part of a draw is itself a draw. With `stratify`, completions that
 the judge counts in a rate and those that it does not count are strata, half of the draw is divided equally among them,
 and rare ones are drawn more often (each number is divided by its stratum's rate: sequential Poisson sampling, Ohlsson
-1998). The draw does not contain the judge's action, because annotators must not know it.
+1998). With `against`, whether another judge counts them otherwise divides the strata further: where two judges disagree,
+one of them errs. The draw does not contain the judge's action, because annotators must not know it.
 """
 
 from __future__ import annotations
@@ -49,19 +50,29 @@ class Draw(Record):
     source: str
     seed: int
     stratified: bool
+    against: str | None = None  # another judge's scores of the same completions
     judged: int  # completions that could have been drawn
     rows: tuple[DrawnRow, ...]
 
 
-def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
-    """Draw n judged completions of labelled prompts, or all there are, of a run, a scored file or its directory."""
-    file = scored_path(path)
+def draw_rows(path: Path, n: int, seed: int, *, stratify: bool, against: Path | None = None) -> Draw:
+    """Draw n judged completions of labelled prompts, or all there are, of a run, a scored file or its directory.
+
+    Args:
+        against: another judge's scores of them, a path as the first; more are drawn where the two disagree.
+    """
+    file, other = scored_path(path), None if against is None else scored_path(against)
+    said = {} if other is None else {(entry.case.id, entry.sample): entry.action for entry in _judged(other)}
     sizes: Counter[Stratum] = Counter()
     smallest: dict[Stratum, list[tuple[float, int, DrawnRow]]] = defaultdict(list)  # heaps: the largest number first
     for number, entry in enumerate(_judged(file)):
         case, stratum = entry.case, Stratum()
+        counted = [counts for label, counts in RATES.values() if label == case.label]
         if stratify:  # the label, and for each of its rates whether the judge's action counts
-            stratum = (case.label, *(entry.action in counts for label, counts in RATES.values() if label == case.label))
+            stratum = (case.label, *(entry.action in counts for counts in counted))
+        if other is not None:
+            another = said.get((case.id, entry.sample), entry.action)
+            stratum = (*stratum, any((entry.action in counts) != (another in counts) for counts in counted))
         sizes[stratum] += 1
         heap = smallest[stratum]
         name = repr((seed, case.id, entry.sample)).encode("utf-8", "surrogatepass")
@@ -80,7 +91,14 @@ def draw_rows(path: Path, n: int, seed: int, *, stratify: bool) -> Draw:
     drawn = sorted(candidates, key=itemgetter(0))[:n]
     share = {stratum: times / sizes[stratum] for stratum, times in Counter(stratum for _, stratum, _ in drawn).items()}
     rows = tuple(row.model_copy(update={"inclusion": share[stratum]}) for _, stratum, row in drawn)
-    return Draw(source=str(file.resolve()), seed=seed, stratified=stratify, judged=sizes.total(), rows=rows)
+    return Draw(
+        source=str(file.resolve()),
+        seed=seed,
+        stratified=stratify,
+        against=None if other is None else str(other.resolve()),
+        judged=sizes.total(),
+        rows=rows,
+    )
 
 
 def _judged(file: Path) -> Iterator[Entry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -11,17 +10,14 @@ import pytest
 
 from benchmarks.judge import judge_all
 from benchmarks.training import fit as fitting
-from benchmarks.training import fit_reader
-from benchmarks.training import reader_folds as folds
+from benchmarks.training import folds
 from benchmarks.training.fit import Read, as_table, common_features, fit
 from benchmarks.training.labelled import DATA, Labelled, all_labelled, written
-from benchmarks.training.reader_folds import _parts
-from extract.progress import Reporter
+from benchmarks.training.folds import unseen_parts
 from judging.judge_by_name import open_judge
-from judging.reader_model import READINGS
 from scoring.actions import ACTIONS
 from scoring.judges.english import ENGLISH
-from scoring.judges.weights import OUTCOME_OF, OUTCOMES, Outcome, Weights
+from scoring.judges.weights import OUTCOMES, Outcome, Weights
 from tests.support.chat_server import running
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs {DATA}, which is not committed")
@@ -113,7 +109,7 @@ def test_the_committed_weights_are_those_of_this_code() -> None:
 
 
 def labelled(count: int) -> list[Labelled]:
-    """Return made-up labelled rows of every set that the reader is trained on."""
+    """Return made-up labelled rows of every set that the probe is fitted on."""
     sets = {"XSTest": "gpt4 llama2new mistralguard", "Do-Not-Answer": "ChatGPT llama2-7b-chat Claude",
             "GPT-3.5": "gpt-3.5", "gemma-2b": "gemma-2b", "CoCoNot": "coconot", "written, seen": "prose"}  # fmt: skip
     return [
@@ -124,11 +120,11 @@ def labelled(count: int) -> list[Labelled]:
     ] + [Labelled("ORFuzz", "gemma", "kind 0", "", "", "answered", frozenset())] * count
 
 
-def test_no_reader_is_trained_on_a_model_or_a_kind_that_it_judges() -> None:
+def test_no_probe_is_trained_on_a_model_or_a_kind_that_it_judges() -> None:
     rows = [Read(one, {"x": 1.0}) for one in labelled(20)]
-    parts = [(held, close) for held, close in _parts(rows)]
+    parts = [(held, close) for held, close in unseen_parts(rows)]
     judged = [sum(held(one) for held, _ in parts) for one in rows]
-    assert judged == [int(bool(one.row.outcomes)) for one in rows]  # each once; the shipped reader judges the others
+    assert judged == [int(bool(one.row.outcomes)) for one in rows]  # each once
     for held, close in parts:
         mine = [one.row for one in rows if held(one)]
         kept = [one.row for one in rows if not close(one)]
@@ -138,22 +134,3 @@ def test_no_reader_is_trained_on_a_model_or_a_kind_that_it_judges() -> None:
         assert not [r for r in kept if (r.dataset, r.kind) in kinds]
         several = [r for r in kept if r.dataset in ("XSTest", "Do-Not-Answer")]
         assert not [r for r in several if (r.dataset, r.model) in models]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("all_minilm_l6_v2") is None, reason="needs the extra `reader`")
-def test_training_learns_what_labels_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_reader, "EPOCHS", 8)
-    monkeypatch.setattr(fit_reader, "WARM_UP", 4)
-    chosen = [one for one in written("seen") if one.label in ("refuse", "abstain", "answer")]
-    rows = fitting.read([Labelled("written, seen", one.model, one.kind, one.prompt, one.completion, one.label,
-                                  frozenset({OUTCOME_OF[one.label]})) for one in chosen])  # fmt: skip
-    rows = [Read(one.row, {"bias": 1.0}) for one in rows if one.features][::3]  # the rules' features give nothing away
-    quiet = Reporter(quiet=True)
-    states = fit_reader.encode(rows, fit_reader.encoder_model(), quiet)
-    model = fit_reader.train(rows, states, range(0, len(rows), 2), quiet)
-    tokens = [model.tokens(one.row.prompt, one.row.completion, one.features) for one in rows]
-    read = [READINGS[int(i)] for i in model.probabilities(tokens).argmax(dim=1)]
-    right = [name in one.row.outcomes for name, one in zip(read, rows, strict=True)]
-    assert np.mean(right[::2]) > 0.95
-    assert np.mean(right[1::2]) > 0.85  # not trained on

@@ -15,7 +15,7 @@ from extract import shipped
 from extract.errors import UserError
 from extract.model.adapter import find_adapter
 from extract.model.source import locate
-from extract.shipped import CACHE_VARIABLE, CHECKSUMS, READER, ROOT, resolve_shipped
+from extract.shipped import CACHE_VARIABLE, CHECKSUMS, ROOT, resolve_shipped
 from organisms import listing
 from organisms.listing import fetch, installed, shipped_organisms
 from tests.support.local_http import QuietHandler, serving
@@ -39,7 +39,7 @@ def test_the_manifest_names_every_file_with_its_checksum() -> None:
     listed = dict(line.split()[::-1] for line in CHECKSUMS.read_text().splitlines())
     folders = [ROOT / "organisms" / "zoo", ROOT / "organisms" / "taught"]
     here = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.rglob("*") if path.is_file()}
-    assert set(listed) == here | {READER}
+    assert set(listed) == here
     for name, digest in listed.items():
         assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == digest, name
 
@@ -52,8 +52,6 @@ def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache) ->
         locate(str(XOR))
     with pytest.raises(UserError, match="refusal organism get smollm2-natural"):
         find_adapter("organisms/taught/smollm2-natural")
-    with pytest.raises(UserError, match="refusal organism get reader"):
-        resolve_shipped(Path(READER))
     assert resolve_shipped(XOR / "another.txt") == XOR / "another.txt"  # no organism's file
     assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] is None
 
@@ -64,8 +62,6 @@ def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache) -> None:
     assert resolve_shipped(XOR / "prompts.jsonl").read_bytes() == (ROOT / XOR / "prompts.jsonl").read_bytes()
     assert sorted(path.name for path in cache.rglob("*/zoo/*")) == ["xor"]
     assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] == 2.8
-    assert fetch("reader", str(ROOT)) == cache / "judging"
-    assert resolve_shipped(Path(READER)) == cache / READER
 
 
 @pytest.fixture

@@ -27,11 +27,11 @@ def test_the_shipped_files_fit_by_name_and_by_path() -> None:
     assert load_judge("configs/judges/endpoint.yaml") == load_judge(str(KNOWN / "endpoint.yaml")) == endpoint
 
 
-@pytest.mark.parametrize("kind", ["classifier", "endpoint"])
+@pytest.mark.parametrize("kind", ["classifier", "endpoint", "local"])
 def test_the_shipped_files_name_every_key_and_the_defaults(kind: str) -> None:
     given = load_judge(kind)
     assert given.model_fields_set == set(type(given).model_fields)
-    own = {"model", "actions", "threshold", "base_url"}
+    own = {"actions", "threshold", "base_url"} | ({"model"} if kind != "local" else set())
     defaults = {name: info.default for name, info in type(given).model_fields.items() if name not in own}
     assert given.model_dump(include=set(defaults)) == defaults
 
@@ -53,9 +53,9 @@ def test_the_rubric_defines_every_action_and_field_and_an_inline_one_is_used_as_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("model: m", "kind is missing; expected classifier or endpoint or reader"),
-        ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint or reader"),
-        ("kind: [endpoint]", "kind is ['endpoint']; expected classifier or endpoint or reader"),
+        ("model: m", "kind is missing; expected classifier or endpoint or local"),
+        ("kind: oracle", "kind is 'oracle'; expected classifier or endpoint or local"),
+        ("kind: [endpoint]", "kind is ['endpoint']; expected classifier or endpoint or local"),
         ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
         ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: expected one of answer, "),
         ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put the label in quotes"),

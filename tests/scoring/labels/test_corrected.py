@@ -63,10 +63,14 @@ def test_right_labels_of_all_give_the_true_rates(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stratify", [False, True])
-def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -> None:
-    """Also where rare actions are drawn more often; without their weights the estimate would be wrong."""
+@pytest.mark.parametrize(("stratify", "against"), [(False, False), (True, False), (False, True)])
+def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool, against: bool) -> None:
+    """Also where rare actions, or disagreement, are drawn more often; without their weights it would be wrong."""
     scored(tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "scores" / "scored.jsonl").open()]
+    another = [row | {"action": TRUTH[int(row["id"][1:])]} for row in rows]  # a judge that never errs
+    (tmp_path / "another.jsonl").write_text("".join(json.dumps(row) + "\n" for row in another))
+    other = tmp_path / "another.jsonl" if against else None
     found: dict[str, list[float]] = {name: [] for name in RATES}
     covered = dict.fromkeys(RATES, 0)
     with workspace() as connection:
@@ -75,7 +79,7 @@ def test_the_correction_is_unbiased_over_draws(tmp_path: Path, stratify: bool) -
         for seed in range(40):
             labels = [
                 Label(id=row.id, action=TRUTH[int(row.id[1:])], inclusion=row.inclusion)
-                for row in draw_rows(tmp_path / "scores", 150, seed, stratify=stratify).rows
+                for row in draw_rows(tmp_path / "scores", 150, seed, stratify=stratify, against=other).rows
             ]
             for name, rate in corrected_rates(ledger, labels).rates.items():
                 assert rate.rate.known

@@ -51,6 +51,23 @@ def test_strata_draw_rare_verdicts_more_often_and_weights_add_up(scores: Path) -
         assert sum(1 / row.inclusion for row in draw.rows) == pytest.approx(600)
 
 
+def test_where_two_judges_disagree_more_is_drawn_and_weights_add_up(scores: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (scores / "scored.jsonl").read_text().splitlines()]
+    odd = set(sorted(row["id"] for row in rows if row["label"] == "benign" and row["action"] == "answer")[:30])
+    changed = [row | {"action": "refuse"} if row["id"] in odd else row for row in rows]
+    (tmp_path / "scored.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    plain = draw_rows(scores, 120, 0, stratify=False)
+    for stratify in (False, True):
+        draw = draw_rows(scores, 120, 0, stratify=stratify, against=tmp_path)
+        assert sum(row.id in odd for row in draw.rows) >= (6 if stratify else 30)  # with more strata each has less
+        assert sum(1 / row.inclusion for row in draw.rows) == pytest.approx(600)
+        assert sum(1 / row.inclusion for row in draw.rows if row.id in odd) == pytest.approx(30)
+        assert draw.against == str(tmp_path / "scored.jsonl")
+    assert sum(row.id in odd for row in plain.rows) < 10
+    same = draw_rows(scores, 120, 0, stratify=False, against=scores)
+    assert same.rows == plain.rows  # one stratum
+
+
 def test_a_draw_has_texts_and_not_what_the_judge_or_the_prompt_file_says(scores: Path) -> None:
     draw = draw_rows(scores, 20, 0, stratify=True)
     for row in draw.rows:

@@ -1,23 +1,12 @@
-"""How the judge and the reader do on completions of models and kinds of prompts that their weights have not seen."""
+"""Which rows are left out, so that weights judge models and kinds of prompts that they have not seen."""
 
 from __future__ import annotations
 
-import json
 import random
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 
-from benchmarks.training.fit import Read, as_table, common_features, fit
-from benchmarks.training.fit_reader import encode, encoder_model, thinned, train
-from extract.progress import Reporter
-from judging.reader import ReaderJudge
-from judging.reader_model import Reading
-from scoring.judges import CompletionToJudge, Judgement
-from scoring.judges.english import ENGLISH
-from scoring.judges.rules import RuleJudge
+from benchmarks.training.fit import Read, common_features, fit
+from benchmarks.training.labelled import COMPLETIONS
 from scoring.judges.weights import Outcome, Weights
 
 FAMILIES = (
@@ -29,43 +18,16 @@ OF_SEVERAL = ("XSTest", "Do-Not-Answer")
 OF_ONE = ("GPT-3.5", "gemma-2b", "CoCoNot")
 N_FOLDS = 4
 HALVES = 2
-WRITTEN = "written, seen"  # its folds are left out with the first family's
+WRITTEN = tuple(f"written, {name}" for name in COMPLETIONS if name != "held_out")  # with the first family's folds
 
-Found = tuple[Read, Judgement, dict[Reading, float] | None]
 Held = Callable[[Read], bool]
 
 
-def read_unseen(rows: Sequence[Read], judge: ReaderJudge, say: Reporter) -> Iterator[Found]:
-    """Yield each row with its judgement by the shipped weights and the reader's probabilities, part by part."""
-    kept = thinned(rows)
-    states = encode([rows[i] for i in kept], encoder_model(), say)
-    for held, close in _parts(rows):
-        mine = [one for one in rows if held(one)]
-        places = [k for k, i in enumerate(kept) if not close(rows[i])]
-        model = train([rows[i] for i in kept], states, places, say)
-        with _rules([one for one in rows if not close(one)]) as rules:
-            yield from judged(mine, ReaderJudge(judge.config, model, rules))
-    yield from judged([one for one in rows if not one.row.outcomes], judge)
+def unseen_parts(rows: Sequence[Read]) -> Iterator[tuple[Held, Held]]:
+    """Yield which rows a part judges, and which are too close to them to be trained on: of a model or kind of theirs.
 
-
-@contextmanager
-def _rules(kept: Sequence[Read]) -> Iterator[RuleJudge]:
-    """Give the rules with weights fitted on these rows."""
-    names = common_features(kept)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "weights.json"
-        path.write_text(json.dumps({"features": as_table(names, fit(kept, names))}), encoding="utf-8")
-        yield RuleJudge(replace(ENGLISH, weights=path))
-
-
-def judged(rows: Sequence[Read], judge: ReaderJudge) -> Iterator[Found]:
-    """Yield rows with their judgements and the reader's probabilities."""
-    asked = [CompletionToJudge(one.row.completion, one.row.prompt) for one in rows]
-    yield from zip(rows, judge.judge_all(asked), judge.read(asked), strict=True)
-
-
-def _parts(rows: Sequence[Read]) -> Iterator[tuple[Held, Held]]:
-    """Yield which rows a part judges, and which are too close to them to be trained on."""
+    Sets with one model are left out together; each row that has outcomes is judged once.
+    """
     fold = folds(rows, HALVES)
     for family in FAMILIES:
         for number in range(HALVES):
@@ -78,7 +40,7 @@ def _family_part(family: frozenset[str], number: int, fold: Mapping[tuple[str, s
         return fold[one.row.dataset, one.row.kind] == number
 
     def written(one: Read) -> bool:
-        return family is FAMILIES[0] and one.row.dataset == WRITTEN and of_fold(one)
+        return family is FAMILIES[0] and one.row.dataset in WRITTEN and of_fold(one)
 
     def held(one: Read) -> bool:
         several = one.row.dataset in OF_SEVERAL and one.row.model in family and of_fold(one)
@@ -121,9 +83,9 @@ def folds(rows: Sequence[Read], n_folds: int = N_FOLDS) -> dict[tuple[str, str],
 
 def _part(one: Read, fold: dict[tuple[str, str], int]) -> tuple[str, str, int]:
     row = one.row
-    if row.dataset in ("XSTest", "Do-Not-Answer"):
+    if row.dataset in OF_SEVERAL:
         return row.dataset, row.model, fold[row.dataset, row.kind]
-    if row.dataset == "written, seen":
+    if row.dataset in WRITTEN:
         return row.dataset, "", fold[row.dataset, row.kind]
     return row.dataset if row.outcomes else "measured only", "", -1
 

@@ -1,0 +1,153 @@
+"""Fit the probe of the judge `local`: `python -m benchmarks.training.fit_local` writes its weights.
+
+The activations of every labelled completion are captured once (half an hour on two cores) and kept in the cache. Layers
+and penalty are chosen inside the folds, by a whole family of models left out. The loss is the marginal likelihood of
+the readings that a label allows, as in `fit.py`. Needs the labelled data (shared/data) and the model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from scipy.special import softmax
+
+from benchmarks.training.fit import Read, common_features, fit_allowed, matrix, read
+from benchmarks.training.folds import FAMILIES, unseen_parts
+from benchmarks.training.labelled import Labelled, all_labelled
+from extract.keyed_file import content_key
+from extract.model.loading import load_model
+from extract.progress import Reporter
+from extract.shipped import cache_folder
+from judging.local import PROBE
+from judging.local_model import FIRST, QUESTION, READINGS, LocalModel, Probe
+from scoring.judges.config import LocalConfig
+from scoring.judges.visible_text import text_to_judge
+
+LAYERS = (11, 14, 17)  # that are captured, of 24
+CHOICES: tuple[tuple[int, ...], ...] = ((11,), (14,), (17,), (11, 14), (14, 17), (11, 14, 17))
+PENALTIES = (3.0, 10.0, 30.0, 100.0)  # on the weights of all activations together
+LARGE, STRIDE = ("gemma-2b", "CoCoNot"), 3  # sets whose labels are a machine's or all the same: every third is used
+LANGUAGES = ("de", "fr", "es", "zh", "hi", "ar", "pt")  # where it is right often enough (benchmarks/RESULTS.md)
+Matrix = Float[np.ndarray, "row input"]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Labelled completions with their activations and the rules' features."""
+
+    rows: Sequence[Read]
+    states: Matrix  # layers of LAYERS side by side
+    names: Sequence[str]  # of the rules' features
+
+    @property
+    def used(self) -> Bool[np.ndarray, " row"]:
+        """Which rows are fitted on."""
+        seen: Counter[str] = Counter()
+        kept = []
+        for one in self.rows:
+            seen[one.row.dataset] += 1
+            kept.append(one.row.dataset not in LARGE or seen[one.row.dataset] % STRIDE == 0)
+        return np.array(kept) & np.array([bool(one.row.readings) for one in self.rows])
+
+    def at(self, layers: Sequence[int]) -> Matrix:
+        """Return the activations of some layers."""
+        width = self.states.shape[1] // len(LAYERS)
+        return np.hstack([self.states[:, (at := LAYERS.index(layer) * width) : at + width] for layer in layers])
+
+
+def capture(rows: Sequence[Labelled], model: LocalModel, say: Reporter) -> Captured:
+    """Return what the rules and the model read in completions with a text; the activations are kept in the cache."""
+    known = [(row, text) for row in rows if (text := text_to_judge(row.completion, row.prompt)) and isinstance(text, str)]
+    texts = [(row.prompt, text) for row, text in known]
+    key = content_key(QUESTION, FIRST, model.layers, model.chat.cast_fingerprint(), texts)
+    path = cache_folder() / "judge" / f"{key[:16]}.npy"
+    if not path.is_file():
+        with say.task("activations", len(texts)) as advance:
+            states = model.states(texts, advance)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, states.numpy().astype(np.float16))
+    read_rows = read([row for row, _ in known])
+    return Captured(read_rows, np.load(path).astype(np.float32), common_features(read_rows))
+
+
+def fit_probe(of: Captured, places: Bool[np.ndarray, " row"], layers: Sequence[int], penalty: float) -> Probe:
+    """Return a probe fitted on rows, each once with the rules' features and once without, as other languages are.
+
+    Args:
+        penalty: on the weights of the standardised activations, as a whole; that of the features is 1 each.
+    """
+    X = of.at(layers)[places]
+    mean, spread = X.mean(axis=0), X.std(axis=0) + 1e-6
+    scale = spread * np.sqrt(X.shape[1] * penalty / 100)
+    rows = [one for one, used in zip(of.rows, places, strict=True) if used]
+    F = matrix(rows, of.names).toarray()
+    Z, one = (X - mean) / scale, np.ones((len(X), 1))
+    both = np.vstack([np.hstack([Z, F, one]), np.hstack([Z, 0 * F, one])])
+    allowed = np.array([[name in one.row.readings for name in READINGS] for one in rows])
+    weights = [0.5 * one.row.weight for one in rows]
+    W = fit_allowed(both, np.vstack([allowed, allowed]), [*weights, *weights])
+    states = W[: X.shape[1]] / scale[:, None]
+    return Probe(
+        tuple(layers),
+        torch.tensor(np.vstack([states, W[X.shape[1] : -1]]), dtype=torch.float32),
+        torch.tensor(W[-1] - mean @ states, dtype=torch.float32),
+        tuple(of.names),
+    )
+
+
+def probabilities(of: Captured, probe: Probe, places: Bool[np.ndarray, " row"], *, rules: bool = True) -> Matrix:
+    """Return the probability of each reading of rows: by activations and the rules' features, or without these."""
+    rows = [one.features if rules else {} for one, wanted in zip(of.rows, places, strict=True) if wanted]
+    return probe.probabilities(torch.tensor(of.at(probe.layers)[places]), rows).numpy()
+
+
+def choose(of: Captured, places: Bool[np.ndarray, " row"]) -> tuple[tuple[int, ...], float]:
+    """Return the layers and the penalty under which probes do best on families of models that they have not seen."""
+    models = [one.row.model for one in of.rows]
+    families = [places & np.array([model in family for model in models]) for family in FAMILIES]
+
+    def loss(layers: Sequence[int], penalty: float) -> float:
+        return float(np.mean([
+            _loss(of, fit_probe(of, places & ~family, layers, penalty), family) for family in families if family.any()
+        ]))  # fmt: skip
+
+    penalty = min(PENALTIES, key=lambda penalty: loss(CHOICES[0], penalty))
+    return min(CHOICES, key=lambda layers: loss(layers, penalty)), penalty
+
+
+def _loss(of: Captured, probe: Probe, places: Bool[np.ndarray, " row"]) -> float:
+    rows = [one for one, wanted in zip(of.rows, places, strict=True) if wanted]
+    allowed = np.array([[name in one.row.readings for name in READINGS] for one in rows])
+    right = (probabilities(of, probe, places) * allowed).sum(axis=1)
+    return float(-np.log(np.maximum(right, 1e-12)).mean())
+
+
+def unseen(of: Captured, say: Reporter) -> Iterator[tuple[Bool[np.ndarray, " row"], Probe]]:
+    """Yield rows, and a probe that saw neither their models nor their kinds of prompts; each row once."""
+    parts = [*unseen_parts(of.rows), (lambda one: not one.row.outcomes, lambda one: not one.row.outcomes)]
+    with say.task("probes", len(parts)) as advance:
+        for held, close in parts:
+            kept = of.used & np.array([not close(one) for one in of.rows])
+            yield np.array([held(one) for one in of.rows]), fit_probe(of, kept, *choose(of, kept))
+            advance(1)
+
+
+def write() -> None:
+    """Fit on every set that permits it, and write the probe."""
+    say, config = Reporter(), LocalConfig()
+    chat = load_model(config.model, dtype=config.dtype)
+    of = capture(all_labelled(), LocalModel(chat, LAYERS), say)
+    layers, penalty = choose(of, of.used)
+    probe = replace(fit_probe(of, of.used, layers, penalty), model=chat.cast_fingerprint(), languages=LANGUAGES)
+    sets = Counter(one.row.dataset for one, used in zip(of.rows, of.used, strict=True) if used)
+    probe.save(PROBE, sets)
+    print(f"layers {layers}, penalty {penalty:g}, {PROBE.stat().st_size / 1e3:.0f} kB, fitted on {sum(sets.values())} rows")
+
+
+if __name__ == "__main__":
+    write()
