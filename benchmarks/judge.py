@@ -33,9 +33,8 @@ from extract.errors import UserError
 from extract.model.loading_options import quiet_libraries
 from extract.progress import Reporter
 from judging.judge_by_name import open_judge
-from judging.local import LocalJudge, decide
+from judging.local import LocalJudge, decide, together
 from judging.local_model import READINGS, LocalModel, Reading
-from probes.statistics.intervals import clopper_pearson
 from probes.statistics.metrics import expected_calibration_error
 from scoring.actions import ACTIONS, DECLINED
 from scoring.judges import CompletionJudge, CompletionToJudge
@@ -95,19 +94,24 @@ def judge_all(rows: Sequence[Read], judge: CompletionJudge) -> list[Judged]:
 
 
 def local_unseen(rows: Sequence[Read], judge: LocalJudge) -> list[Judged]:
-    """Judge every row by a probe that saw neither its model nor its kind of prompt."""
+    """Judge every row by a probe, and by weights of the rules, that saw neither its model nor its kind of prompt."""
     of = capture([one.row for one in rows], LocalModel(judge.model.chat, LAYERS), say := Reporter())
-    found: dict[Labelled, Mapping[Reading, float]] = {}
+    read_as: dict[Labelled, dict[Reading, float]] = {}
     for held, probe in unseen(of, say):
         chances = probabilities(of, probe, held).tolist()
         mine = [one.row for one, wanted in zip(of.rows, held, strict=True) if wanted]
-        found.update((row, dict(zip(READINGS, each, strict=True))) for row, each in zip(mine, chances, strict=True))
-    return [_by(found.get(one.row), one, judge) for one in rows]
+        read_as.update((row, dict(zip(READINGS, each, strict=True))) for row, each in zip(mine, chances, strict=True))
+    return [_by(read_as.get(one.row), by_rules, one, judge.rules) for one, by_rules in weighed_unseen(rows)]
 
 
-def _by(chances: Mapping[Reading, float] | None, one: Read, judge: LocalJudge) -> Judged:
-    rules = judge.rules.read(one.row.completion, one.row.prompt)
-    of = rules.judgement if chances is None else decide(chances, rules)
+def _by(
+    chances: Mapping[Reading, float] | None, by_rules: Mapping[Outcome, float] | None, one: Read, rules: RuleJudge
+) -> Judged:
+    found = rules.read(one.row.completion, one.row.prompt)
+    if chances is None:
+        return Judged(one.row, found.judgement.action, found.judgement.declined)
+    chances = together(chances, found, by_rules)
+    of = decide(chances, found)
     return Judged(one.row, of.action, of.declined, chances)
 
 

@@ -37,24 +37,17 @@ Row = tuple[str, str]  # prompt and completion
 
 @dataclass(frozen=True)
 class Probe:
-    """A linear probe on pooled activations, and on the rules' features.
-
-    `weight` has a row for each pooled activation (layers × 2 × d_model) and each feature, a column for each of READINGS.
-    """
+    """A linear probe on pooled activations: `weight` is (layers × 2 × d_model, number of READINGS)."""
 
     layers: tuple[int, ...]
     weight: Float[Tensor, "input reading"]
     bias: Float[Tensor, " reading"]
-    features: tuple[str, ...] = ()
     model: str = ""  # the fingerprint of the model that it reads, the same in float32 and bfloat16
     languages: tuple[str, ...] = ()  # besides English, in which it judges by the activations alone
 
-    def probabilities(
-        self, states: Float[Tensor, "row state"], features: Sequence[Mapping[str, float]]
-    ) -> Float[Tensor, "row reading"]:
+    def probabilities(self, states: Float[Tensor, "row input"]) -> Float[Tensor, "row reading"]:
         """Return the probability of each of READINGS, given what `LocalModel.states` returns."""
-        known = torch.tensor([[row.get(name, 0.0) for name in self.features] for row in features])
-        return (torch.cat([states, known], dim=1) @ self.weight + self.bias).softmax(dim=1)
+        return (states @ self.weight + self.bias).softmax(dim=1)
 
     def refuse_other(self, chat: ChatModel) -> None:
         """Raise UserError if a model is not the one that the probe is of."""
@@ -63,7 +56,7 @@ class Probe:
 
     def save(self, path: Path, fitted_on: Mapping[str, int]) -> None:
         """Write the weights, what they are of, and the number of rows of each set."""
-        about = {name: getattr(self, name) for name in ("layers", "features", "model", "languages")}
+        about = {name: getattr(self, name) for name in ("layers", "model", "languages")}
         metadata = {"probe": json.dumps({**about, "fitted_on": dict(fitted_on)})}
         save_file({"weight": self.weight, "bias": self.bias}, path, metadata=metadata)
 
@@ -73,7 +66,7 @@ class Probe:
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()["probe"])
             weights = {name: file.get_tensor(name).float() for name in ("weight", "bias")}
-        lists = {name: tuple(about[name]) for name in ("layers", "features", "languages")}
+        lists = {name: tuple(about[name]) for name in ("layers", "languages")}
         return cls(model=about["model"], **weights, **lists)
 
 
@@ -95,7 +88,7 @@ class LocalModel:
     def states(
         self, rows: Sequence[Row], advance: Callable[[int], None] = lambda rows: None
     ) -> Float[Tensor, "row state"]:
-        """Return each completion's mean activation, and that of its first tokens, side by side: layers × 2 × d_model."""
+        """Return each completion's mean activation and that of its first tokens: layers × 2 × d_model in a row."""
         read = [self.tokens(*row) for row in rows]
 
         def work(places: list[int]) -> list[Tensor]:
@@ -107,8 +100,9 @@ class LocalModel:
             spans = [(row, len(read[i][0]), len(read[i][0]) + len(read[i][1])) for row, i in enumerate(places)]
             return [torch.cat([_pooled(s[row, start:end]) for s in streams]).cpu() for row, start, end in spans]
 
-        lengths = [len(prompt) + len(said) for prompt, said in read]
-        return torch.stack(self._budget.map(lengths, work)) if rows else torch.zeros(0, len(self.layers) * 2 * self.chat.d_model)
+        if not rows:
+            return torch.zeros(0, len(self.layers) * 2 * self.chat.d_model)
+        return torch.stack(self._budget.map([len(prompt) + len(said) for prompt, said in read], work))
 
     def tokens(self, prompt: str, completion: str) -> tuple[list[int], list[int]]:
         """Return the tokens from the prompt to the completion, and those of the completion; long texts are cut."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.special import softmax
 
-from benchmarks.training.fit import Read, common_features, fit_allowed, matrix, read
+from benchmarks.training.fit import Read, fit_allowed, read
 from benchmarks.training.folds import FAMILIES, unseen_parts
 from benchmarks.training.labelled import Labelled, all_labelled
 from extract.keyed_file import content_key
@@ -38,11 +38,10 @@ Matrix = Float[np.ndarray, "row input"]
 
 @dataclass(frozen=True)
 class Captured:
-    """Labelled completions with their activations and the rules' features."""
+    """Labelled completions and their activations."""
 
     rows: Sequence[Read]
     states: Matrix  # layers of LAYERS side by side
-    names: Sequence[str]  # of the rules' features
 
     @property
     def used(self) -> Bool[np.ndarray, " row"]:
@@ -61,8 +60,9 @@ class Captured:
 
 
 def capture(rows: Sequence[Labelled], model: LocalModel, say: Reporter) -> Captured:
-    """Return what the rules and the model read in completions with a text; the activations are kept in the cache."""
-    known = [(row, text) for row in rows if (text := text_to_judge(row.completion, row.prompt)) and isinstance(text, str)]
+    """Return completions that have a text, with their activations, which are kept in the cache."""
+    read_as = [(row, text_to_judge(row.completion, row.prompt)) for row in rows]
+    known = [(row, text) for row, text in read_as if text and isinstance(text, str)]
     texts = [(row.prompt, text) for row, text in known]
     key = content_key(QUESTION, FIRST, model.layers, model.chat.cast_fingerprint(), texts)
     path = cache_folder() / "judge" / f"{key[:16]}.npy"
@@ -71,39 +71,25 @@ def capture(rows: Sequence[Labelled], model: LocalModel, say: Reporter) -> Captu
             states = model.states(texts, advance)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, states.numpy().astype(np.float16))
-    read_rows = read([row for row, _ in known])
-    return Captured(read_rows, np.load(path).astype(np.float32), common_features(read_rows))
+    return Captured(read([row for row, _ in known]), np.load(path).astype(np.float32))
 
 
 def fit_probe(of: Captured, places: Bool[np.ndarray, " row"], layers: Sequence[int], penalty: float) -> Probe:
-    """Return a probe fitted on rows, each once with the rules' features and once without, as other languages are.
-
-    Args:
-        penalty: on the weights of the standardised activations, as a whole; that of the features is 1 each.
-    """
+    """Return a probe fitted on rows; `penalty` is on the weights of the standardised activations, as a whole."""
     X = of.at(layers)[places]
     mean, spread = X.mean(axis=0), X.std(axis=0) + 1e-6
     scale = spread * np.sqrt(X.shape[1] * penalty / 100)
-    rows = [one for one, used in zip(of.rows, places, strict=True) if used]
-    F = matrix(rows, of.names).toarray()
-    Z, one = (X - mean) / scale, np.ones((len(X), 1))
-    both = np.vstack([np.hstack([Z, F, one]), np.hstack([Z, 0 * F, one])])
-    allowed = np.array([[name in one.row.readings for name in READINGS] for one in rows])
-    weights = [0.5 * one.row.weight for one in rows]
-    W = fit_allowed(both, np.vstack([allowed, allowed]), [*weights, *weights])
-    states = W[: X.shape[1]] / scale[:, None]
-    return Probe(
-        tuple(layers),
-        torch.tensor(np.vstack([states, W[X.shape[1] : -1]]), dtype=torch.float32),
-        torch.tensor(W[-1] - mean @ states, dtype=torch.float32),
-        tuple(of.names),
-    )
+    rows = [one.row for one, used in zip(of.rows, places, strict=True) if used]
+    allowed = np.array([[name in row.readings for name in READINGS] for row in rows])
+    W = fit_allowed(np.hstack([(X - mean) / scale, np.ones((len(X), 1))]), allowed, [row.weight for row in rows])
+    weight = W[:-1] / scale[:, None]
+    as_tensor = partial(torch.tensor, dtype=torch.float32)
+    return Probe(tuple(layers), as_tensor(weight), as_tensor(W[-1] - mean @ weight))
 
 
-def probabilities(of: Captured, probe: Probe, places: Bool[np.ndarray, " row"], *, rules: bool = True) -> Matrix:
-    """Return the probability of each reading of rows: by activations and the rules' features, or without these."""
-    rows = [one.features if rules else {} for one, wanted in zip(of.rows, places, strict=True) if wanted]
-    return probe.probabilities(torch.tensor(of.at(probe.layers)[places]), rows).numpy()
+def probabilities(of: Captured, probe: Probe, places: Bool[np.ndarray, " row"]) -> Matrix:
+    """Return the probability of each reading of rows."""
+    return probe.probabilities(torch.tensor(of.at(probe.layers)[places])).numpy()
 
 
 def choose(of: Captured, places: Bool[np.ndarray, " row"]) -> tuple[tuple[int, ...], float]:
@@ -146,7 +132,8 @@ def write() -> None:
     probe = replace(fit_probe(of, of.used, layers, penalty), model=chat.cast_fingerprint(), languages=LANGUAGES)
     sets = Counter(one.row.dataset for one, used in zip(of.rows, of.used, strict=True) if used)
     probe.save(PROBE, sets)
-    print(f"layers {layers}, penalty {penalty:g}, {PROBE.stat().st_size / 1e3:.0f} kB, fitted on {sum(sets.values())} rows")
+    size, n_rows = PROBE.stat().st_size / 1e3, sum(sets.values())
+    print(f"layers {layers}, penalty {penalty:g}, {size:.0f} kB, fitted on {n_rows} rows")
 
 
 if __name__ == "__main__":

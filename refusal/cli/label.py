@@ -122,7 +122,11 @@ def open_draw(
         if n is None or n <= len(before.rows) or len(before.rows) == before.judged:
             return before
         draw = draw_rows(
-            source, n, before.seed, stratify=before.stratified, against=before.against and Path(before.against)
+            source,
+            n,
+            before.seed,
+            stratify=before.stratified,
+            against=None if before.against is None else Path(before.against),
         )
     make_folder(stored.parent)
     file.set_inclusion({row.key: row.inclusion for row in draw.rows})

@@ -4,8 +4,8 @@ Every completion has a number between 0 and 1 from the seed and its id. The n sm
 the same seed contains a smaller one, and the first part of a draw is itself a draw. With `stratify`, completions that
 the judge counts in a rate and those that it does not count are strata, half of the draw is divided equally among them,
 and rare ones are drawn more often (each number is divided by its stratum's rate: sequential Poisson sampling, Ohlsson
-1998). With `against`, whether another judge counts them otherwise divides the strata further: where two judges disagree,
-one of them errs. The draw does not contain the judge's action, because annotators must not know it.
+1998). With `against`, whether another judge counts them otherwise divides the strata further: where two
+judges disagree, one of them errs. The draw does not contain the judge's action, because annotators must not know it.
 """
 
 from __future__ import annotations

@@ -10,11 +10,13 @@ import pytest
 
 from benchmarks.judge import judge_all
 from benchmarks.training import fit as fitting
-from benchmarks.training import folds
+from benchmarks.training import fit_local, folds
 from benchmarks.training.fit import Read, as_table, common_features, fit
-from benchmarks.training.labelled import DATA, Labelled, all_labelled, written
+from benchmarks.training.fit_local import Captured, choose, fit_probe, probabilities
 from benchmarks.training.folds import unseen_parts
+from benchmarks.training.labelled import DATA, Labelled, all_labelled, written
 from judging.judge_by_name import open_judge
+from judging.local_model import READINGS
 from scoring.actions import ACTIONS
 from scoring.judges.english import ENGLISH
 from scoring.judges.weights import OUTCOMES, Outcome, Weights
@@ -134,3 +136,34 @@ def test_no_probe_is_trained_on_a_model_or_a_kind_that_it_judges() -> None:
         assert not [r for r in kept if (r.dataset, r.kind) in kinds]
         several = [r for r in kept if r.dataset in ("XSTest", "Do-Not-Answer")]
         assert not [r for r in several if (r.dataset, r.model) in models]
+
+
+def captured(signal: float) -> Captured:
+    """Return made-up completions, a column of whose activations at the middle layer says the outcome."""
+    rng = np.random.default_rng(0)
+    rows = [Read(one, {"x": 1.0}) for one in labelled(20)]
+    states = rng.normal(size=(len(rows), 3 * 8))
+    for i, one in enumerate(rows):
+        states[i, 8 : 8 + len(OUTCOMES)] += signal * np.array([name in one.row.outcomes for name in OUTCOMES])
+    return Captured(rows, states.astype(np.float32))
+
+
+def test_a_probe_reads_what_the_activations_say_and_what_nothing_says_stays_a_guess() -> None:
+    for signal, low, high in ((6.0, 0.95, 1.0), (0.0, 0.1, 0.4)):
+        of, right = captured(signal), []
+        for held, close in unseen_parts(of.rows):
+            kept = of.used & np.array([not close(one) for one in of.rows])
+            mine = np.array([held(one) for one in of.rows])
+            said = probabilities(of, fit_probe(of, kept, (14,), 10.0), mine).argmax(axis=1)
+            rows = [one.row for one, wanted in zip(of.rows, mine, strict=True) if wanted]
+            right += [READINGS[int(i)] in row.readings for i, row in zip(said, rows, strict=True)]
+        assert low <= np.mean(right) <= high
+
+
+def test_layers_are_chosen_by_what_reads_unseen_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_local, "PENALTIES", (10.0,))
+    of = captured(6.0)
+    layers, _ = choose(of, of.used)
+    assert 14 in layers
+    assert of.used.sum() < len(of.rows)  # not ORFuzz, and a third of the large sets
+    assert not of.used[[one.row.dataset == "ORFuzz" for one in of.rows]].any()
