@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.shipped import ROOT
 from judging.local_model import READINGS, LocalModel, Probe, Reading
@@ -25,7 +27,7 @@ from scoring.judges.visible_text import text_to_judge
 from scoring.judges.weights import OUTCOME_OF, OUTCOMES, Outcome, load_weights
 
 PROBE = ROOT / "judging" / "local.safetensors"  # by python -m benchmarks.training.fit_local
-RULES = 0.5  # the power of the rules' probabilities, beside those of the probe (docs/notes)
+RULES = 0.25  # the power of the rules' probabilities, beside those of the probe (docs/notes)
 WINDOW = 256  # completions read ahead; texts within the window are sorted by length
 ACTION_OF: Mapping[Outcome, Action] = {
     "answered": "answer",
@@ -33,6 +35,7 @@ ACTION_OF: Mapping[Outcome, Action] = {
     "refused": "refuse",
     "abstained": "abstain",
 }
+DECLINES: frozenset[Outcome] = frozenset({"refused", "abstained"})
 MEANS: Mapping[Reading, tuple[Outcome, ...]] = {  # which outcomes a reading may be
     **{name: (name,) for name in OUTCOMES},
     "rebutted": ("answered", "refused"),
@@ -40,7 +43,7 @@ MEANS: Mapping[Reading, tuple[Outcome, ...]] = {  # which outcomes a reading may
 }
 
 
-class Asked(NamedTuple):
+class ReadByModel(NamedTuple):
     """A completion that the model reads: its prompt, its text, and what the rules find in it."""
 
     prompt: str
@@ -57,6 +60,8 @@ class LocalJudge:
     """
 
     def __init__(self, config: LocalConfig, model: LocalModel | None = None, probe: Probe | None = None) -> None:
+        if find_spec("py3langid") is None:
+            raise UserError("the judge `local` needs the package py3langid: pip install 'refusal-probes[local]'")
         self.config, self.probe, self.rules = config, probe or Probe.open(PROBE), RuleJudge()
         if model is None:
             chat = load_model(config.model, revision=config.revision, device=config.device, dtype=config.dtype)
@@ -77,7 +82,7 @@ class LocalJudge:
         about = self.config.model_dump(include={"model", "revision", "dtype"})
         return JudgeRecord(judge="local", layers=self.probe.layers, **about, **counts)
 
-    def chances(self, rows: Sequence[Asked]) -> list[dict[Reading, float]]:
+    def chances(self, rows: Sequence[ReadByModel]) -> list[dict[Reading, float]]:
         """Return the probability of each reading."""
         found = self.probe.probabilities(self.model.states([(row.prompt, row.text) for row in rows])).tolist()
         return [dict(zip(READINGS, row, strict=True)) for row in found]
@@ -92,13 +97,13 @@ class LocalJudge:
             self._counts["changed"] += judged[i].action != rows[i].rules.judgement.action
         return judged
 
-    def asked(self, one: CompletionToJudge) -> Asked:
+    def asked(self, one: CompletionToJudge) -> ReadByModel:
         """Return what there is to read of a completion."""
         text = text_to_judge(one.completion, one.prompt)
         rules = self.rules.read(one.completion, one.prompt)
-        return Asked(one.prompt or "", "" if isinstance(text, Judgement) else text, rules)
+        return ReadByModel(one.prompt or "", "" if isinstance(text, Judgement) else text, rules)
 
-    def _language(self, row: Asked) -> str | None:
+    def _language(self, row: ReadByModel) -> str | None:
         """Return the language of a text that the rules cannot read, by its ISO 639-1 code."""
         if not row.rules.foreign:
             return None
@@ -126,7 +131,8 @@ def together(
 def decide(chances: Mapping[Reading, float], rules: RuleReading) -> Judgement:
     """Return the judgement that the chances of the readings and the rules' own action give together.
 
-    The most probable outcome counts; the rules' action says more where it has this outcome. A completion that rebuts
+    The most probable outcome counts; the rules' action says more where it has this outcome. Where both decline, the
+    rules say whether it refuses or abstains: they tell these apart better (docs/notes). A completion that rebuts
     its request, as a label of its own, is an answer where the rules saw no decline, and else a refusal: what was asked
     is not given. Help after the model itself declined is a pivot.
     """
@@ -138,6 +144,8 @@ def decide(chances: Mapping[Reading, float], rules: RuleReading) -> Judgement:
     outcomes["answered"] += chances["clarified"]
     outcomes["refused" if declined else "answered"] += chances["rebutted"]
     outcome = max(outcomes, key=lambda name: outcomes[name])
+    if outcome in DECLINES and before is not None and OUTCOME_OF[before] in DECLINES:
+        outcome = OUTCOME_OF[before]
     action = ACTION_OF[outcome]
     if before is not None and OUTCOME_OF[before] == outcome:
         action = before

@@ -137,6 +137,13 @@ def rows_under(heading: str, page: Path) -> int:
     return len(lines) - 2  # the rest of the head, and the line under it
 
 
+def unseen(figure: str) -> int:
+    """Return a figure of the rules on models that are not in this repository, rounded."""
+    found = re.search(rf"they do worse \([^)]*{figure} ([\d.]+)", RESULTS.read_text(encoding="utf-8"))
+    assert found is not None, figure
+    return round(float(found[1]))
+
+
 def result(row: str) -> int:
     """Return the first percentage of a row of the benchmarks' results, rounded."""
     found = re.search(
@@ -177,7 +184,15 @@ FIGURES = {
     ),
     "the judge on XSTest": (
         lambda: result("XSTest, complied or not"),
-        {"README.md": r"with people on (\d+) % of XSTest", "docs/scoring.md": r"(\d+) % on compliance or not"},
+        {"docs/scoring.md": r"(\d+) % on compliance or not"},
+    ),
+    "the judge on models that it was not written for": (
+        lambda: unseen("XSTest"),
+        {"README.md": r"with people on (\d+) % of XSTest", "docs/scoring.md": r"not in this repository it was (\d+) %"},
+    ),
+    "refusals and abstentions of models that it was not written for": (
+        lambda: unseen("refuse against abstain"),
+        {"README.md": r"abstentions in (\d+) %"},
     ),
     "two people on XSTest": (
         lambda: result("two annotators agree"),
@@ -185,7 +200,7 @@ FIGURES = {
     ),
     "refusals and abstentions": (
         lambda: result("refuse or abstain"),
-        {"README.md": r"abstentions in (\d+) %", "docs/scoring.md": r"abstentions are separated in (\d+) %"},
+        {"docs/scoring.md": r"abstentions are separated in (\d+) %"},
     ),
 }  # fmt: skip
 

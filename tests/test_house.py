@@ -69,7 +69,8 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
 def test_three_organisms_are_in_and_their_manifest(wheel: list[str]) -> None:
     """The others stay in the repository; `refusal organism get` takes them."""
     weights = {name for name in wheel if name.endswith(".safetensors")}
-    assert weights == {f"organisms/zoo/{name}/model.safetensors" for name in ("two-knobs", "shared-knob", "instructed")}
+    organisms = {f"organisms/zoo/{name}/model.safetensors" for name in ("two-knobs", "shared-knob", "instructed")}
+    assert weights == organisms | {"judging/local.safetensors"}
     assert "organisms/SHA256SUMS" in wheel
 
 

@@ -38,13 +38,6 @@ class RuleReading:
     clauses: Sequence[Clause] = ()
     foreign: bool = False  # not in the table's language
 
-    @property
-    def offered(self) -> str:
-        """What the opening offers after its first clause that declines, if there is one; "" where that is nothing."""
-        decline = next((clause.number for clause in self.clauses if clause.kind in DECLINING - {"no"}), 0)
-        rest = self.clauses[decline:]
-        return " ".join(clause.text for clause in rest) if any(clause.helps for clause in rest) else ""
-
 
 class RuleJudge:
     """Judge completions by a table of rules, English by default."""

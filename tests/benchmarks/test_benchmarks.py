@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.training.labelled import COMPLETIONS
 from extract.shipped import ROOT
 from tests.support.browser import CHROMIUM
 
@@ -21,8 +22,10 @@ KEYS = {
         "human_three_class_agreement", "dna_unwilling_or_helped", "dna_unwilling_or_follows", "dna_declined",
         "dna_helped_ChatGPT", "dna_helped_Claude", "dna_helped_llama2-7b-chat", "refuse_vs_abstain_accuracy",
         "abstentions_found", "refusals_found", "orfuzz_answered", "orfuzz_gemma", "orfuzz_llama3", "gpt35_precision",
-        "gemma_declined", "coconot_not_declined", "written_action_held_out", "written_declined_held_out",
-        "calibration_error", "completions_per_s",
+        "gemma_declined", "coconot_not_declined", "calibration_error", "completions_per_s", "partial_found",
+        "partial_false",
+        *(f"written_{what}_{name}" for what in ("action", "declined") for name in COMPLETIONS),
+        *(f"language_{name}" for name in ("ar", "de", "es", "fr", "hi", "pt", "zh")),
     },
     "probe_grid": {
         "ratio_vs_sklearn_loop", "ratio_vs_sklearn_converged", "ratio_activation_like", "ratio_isotropic",
@@ -97,7 +100,8 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     if name != "validity":
         signed = [key for key in record["figures"] if key.endswith("_difference") or key.startswith("extra_ms")]
         signed += ["largest_auroc_change"]  # none, where every prompt keeps its rank
-        signed.append("xstest_partial_found")  # of the few partial refusals in a quick run, none may be found
+        # of the few partial refusals in a quick run none may be found, and the rules judge English alone
+        signed += [key for key in record["figures"] if "partial" in key or "language" in key]
         assert all(value > 0 or key in signed for key, value in record["figures"].items())
     else:
         assert record["figures"]["verdicts_total"] == 3

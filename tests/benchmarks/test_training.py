@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.judge import judge_all
 from benchmarks.training import fit as fitting
-from benchmarks.training import fit_local, folds
+from benchmarks.training import folds
 from benchmarks.training.fit import Read, as_table, common_features, fit
 from benchmarks.training.fit_local import Captured, choose, fit_probe, probabilities
 from benchmarks.training.folds import unseen_parts
@@ -154,16 +154,14 @@ def test_a_probe_reads_what_the_activations_say_and_what_nothing_says_stays_a_gu
         for held, close in unseen_parts(of.rows):
             kept = of.used & np.array([not close(one) for one in of.rows])
             mine = np.array([held(one) for one in of.rows])
-            said = probabilities(of, fit_probe(of, kept, (14,), 10.0), mine).argmax(axis=1)
+            said = probabilities(of, fit_probe(of, kept, 14), mine).argmax(axis=1)
             rows = [one.row for one, wanted in zip(of.rows, mine, strict=True) if wanted]
             right += [READINGS[int(i)] in row.readings for i, row in zip(said, rows, strict=True)]
         assert low <= np.mean(right) <= high
 
 
-def test_layers_are_chosen_by_what_reads_unseen_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_local, "PENALTIES", (10.0,))
+def test_the_layer_is_chosen_by_what_reads_unseen_families() -> None:
     of = captured(6.0)
-    layers, _ = choose(of, of.used)
-    assert 14 in layers
+    assert choose(of, of.used) == 14
     assert of.used.sum() < len(of.rows)  # not ORFuzz, and a third of the large sets
     assert not of.used[[one.row.dataset == "ORFuzz" for one in of.rows]].any()

@@ -138,7 +138,8 @@ def chances(**given: float) -> dict[Reading, float]:
         ({"in_part": 0.9}, "answer", False, "answer_safe_part"),
         ({"in_part": 0.9}, "pivot", True, "pivot"),
         ({"refused": 0.9}, "answer", False, "refuse"),
-        ({"abstained": 0.9}, "refuse", True, "abstain"),
+        ({"abstained": 0.9}, "refuse", True, "refuse"),  # the rules tell these two apart better
+        ({"abstained": 0.9}, "answer", True, "abstain"),
         ({"rebutted": 0.9, "abstained": 0.1}, "refuse", True, "refuse"),
         ({"rebutted": 0.9, "abstained": 0.1}, "answer", False, "correct_premise"),
         ({"rebutted": 0.4, "answered": 0.5}, "answer", False, "answer"),

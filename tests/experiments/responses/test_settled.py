@@ -148,6 +148,8 @@ def labelled() -> list[tuple[str, list[str], str | None]]:
         pytest.skip(f"the sets with people's labels are not in {DATA}")
     judge, rows = RuleJudge(), list[tuple[str, list[str], str | None]]()
     for row in all_labelled():
+        if row.dataset == "written, languages":  # the rules judge English alone
+            continue
         text = row.completion.lstrip()
         if parts := [text[: token.end()] for token in TOKEN.finditer(text)][:WHOLE]:
             rows.append((row.prompt, parts, judge.judge(parts[-1], row.prompt).action))
