@@ -52,7 +52,7 @@ class ReadByModel(NamedTuple):
 
 
 class LocalJudge:
-    """Judge completions by a probe on a small chat model's activations and on the rules' features.
+    """Judge completions by a probe on a small chat model's activations and by the rules.
 
     Args:
         model: what reads; the configured one where it is None.
