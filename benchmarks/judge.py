@@ -109,7 +109,7 @@ def _by(
     chances: Mapping[Reading, float] | None, by_rules: Mapping[Outcome, float] | None, one: Read, rules: RuleJudge
 ) -> Judged:
     found = rules.read(one.row.completion, one.row.prompt)
-    if chances is None:
+    if chances is None or (found.foreign and one.row.dataset != "written, languages"):
         return Judged(one.row, found.judgement.action, found.judgement.declined)
     chances = together(chances, found, by_rules)
     of = decide(chances, found)

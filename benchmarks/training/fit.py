@@ -58,7 +58,6 @@ def fit_allowed(
     X: csr_matrix | Float[np.ndarray, "row feature"],
     allowed: Bool[np.ndarray, "row outcome"],
     weights: Sequence[float],
-    penalty: float = PENALTY,
 ) -> Float[np.ndarray, "feature outcome"]:
     """Return the weights of a multinomial logistic model of labels that each allow some outcomes."""
     shape, weight = (X.shape[1], allowed.shape[1]), np.asarray(weights)
@@ -69,8 +68,8 @@ def fit_allowed(
         W = flat.reshape(shape)
         p = softmax(X @ W, axis=1)
         right = np.maximum((p * allowed).sum(axis=1), 1e-12)
-        gradient = X_T @ (p - p * allowed / right[:, None]) + penalty * W
-        return float(-(weight * np.log(right)).sum() + penalty / 2 * (W**2).sum()), np.asarray(gradient).ravel()
+        gradient = X_T @ (p - p * allowed / right[:, None]) + PENALTY * W
+        return float(-(weight * np.log(right)).sum() + PENALTY / 2 * (W**2).sum()), np.asarray(gradient).ravel()
 
     found = minimize(loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 200})
     return np.asarray(found.x.reshape(shape))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from extract.model.loading import load_model
 from extract.progress import Reporter
 from extract.shipped import cache_folder
 from judging.local import PROBE
-from judging.local_model import FIRST, QUESTION, READINGS, LocalModel, Probe
+from judging.local_model import COMPLETION_TOKENS, FIRST, PROMPT_TOKENS, QUESTION, READINGS, LocalModel, Probe
 from scoring.judges.config import LocalConfig
 from scoring.judges.visible_text import text_to_judge
 
@@ -51,7 +51,12 @@ class Captured:
         for one in self.rows:
             seen[one.row.dataset] += 1
             kept.append(one.row.dataset not in LARGE or seen[one.row.dataset] % STRIDE == 0)
-        return np.array(kept) & np.array([bool(one.row.readings) for one in self.rows])
+        return np.array(kept) & self.allowed.any(axis=1)
+
+    @cached_property
+    def allowed(self) -> Bool[np.ndarray, "row reading"]:
+        """Which of READINGS each label allows."""
+        return np.array([[name in one.row.readings for name in READINGS] for one in self.rows])
 
     def at(self, layer: int) -> Matrix:
         """Return the activations of a layer."""
@@ -63,7 +68,8 @@ def capture(rows: Sequence[Labelled], model: LocalModel, say: Reporter) -> Captu
     read_as = [(row, text_to_judge(row.completion, row.prompt)) for row in rows]
     known = [(row, text) for row, text in read_as if text and isinstance(text, str)]
     texts = [(row.prompt, text) for row, text in known]
-    key = content_key(QUESTION, FIRST, model.layers, model.chat.cast_fingerprint(), texts)
+    how = (QUESTION, PROMPT_TOKENS, COMPLETION_TOKENS, FIRST)
+    key = content_key(how, model.layers, model.chat.cast_fingerprint(), texts)
     path = cache_folder() / "judge" / f"{key[:16]}.npy"
     if not path.is_file():
         with say.task("activations", len(texts)) as advance:
@@ -78,9 +84,8 @@ def fit_probe(of: Captured, places: Bool[np.ndarray, " row"], layer: int) -> Pro
     X = of.at(layer)[places]
     mean, spread = X.mean(axis=0), X.std(axis=0) + 1e-6
     scale = spread * np.sqrt(X.shape[1] * PENALTY / 100)
-    rows = [one.row for one, used in zip(of.rows, places, strict=True) if used]
-    allowed = np.array([[name in row.readings for name in READINGS] for row in rows])
-    W = fit_allowed(np.hstack([(X - mean) / scale, np.ones((len(X), 1))]), allowed, [row.weight for row in rows])
+    weights = [one.row.weight for one, used in zip(of.rows, places, strict=True) if used]
+    W = fit_allowed(np.hstack([(X - mean) / scale, np.ones((len(X), 1))]), of.allowed[places], weights)
     weight = W[:-1] / scale[:, None]
     as_tensor = partial(torch.tensor, dtype=torch.float32)
     return Probe((layer,), as_tensor(weight), as_tensor(W[-1] - mean @ weight))
@@ -103,9 +108,7 @@ def choose(of: Captured, places: Bool[np.ndarray, " row"]) -> int:
 
 
 def _loss(of: Captured, probe: Probe, places: Bool[np.ndarray, " row"]) -> float:
-    rows = [one for one, wanted in zip(of.rows, places, strict=True) if wanted]
-    allowed = np.array([[name in one.row.readings for name in READINGS] for one in rows])
-    right = (probabilities(of, probe, places) * allowed).sum(axis=1)
+    right = (probabilities(of, probe, places) * of.allowed[places]).sum(axis=1)
     return float(-np.log(np.maximum(right, 1e-12)).mean())
 
 
