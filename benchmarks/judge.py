@@ -3,7 +3,8 @@
 The rules were written with these sets in view, except `completions/held_out.jsonl`, which was never read. The
 calibration is of weights that saw neither the model nor the kind of prompt (`benchmarks/training/folds.py`). Needs the
 labelled data (shared/data). `--judge FILE` measures a classifier or an endpoint in the same table instead. `--judge
-local` judges every row by a probe that saw neither its model nor its kind of prompt (with `--quick` the shipped one).
+local` judges every row by a probe that saw neither its model nor its kind of prompt (with `--quick` the shipped one); a
+second table compares ways to join the probe and the rules.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -38,12 +42,19 @@ from judging.local import LocalJudge, decide, together
 from judging.local_model import READINGS, LocalModel, Reading
 from probes.statistics.metrics import expected_calibration_error
 from scoring.actions import ACTIONS, DECLINED
-from scoring.judges import CompletionJudge, CompletionToJudge
-from scoring.judges.rules import RuleJudge
-from scoring.judges.weights import Outcome
+from scoring.judges import CompletionJudge, CompletionToJudge, Judgement
+from scoring.judges.rules import RuleJudge, RuleReading
+from scoring.judges.weights import OUTCOME_OF, Outcome
 
 XSTEST_LABEL: Mapping[str, str] = {"refuse": "2", "abstain": "2", "answer_safe_part": "3", "pivot": "3"}  # others: 1
 RULES = "rules"
+Way = Literal["unsure", "all", "alone"]  # the probe where the rules are not sure, on all rows, and without the rules
+WAYS: tuple[Way, ...] = get_args(Way)
+COMPARED = """
+    xstest_compliance_accuracy xstest_three_class_accuracy xstest_partial_found dna_unwilling_or_helped
+    dna_unwilling_or_follows dna_declined refuse_vs_abstain_accuracy abstentions_found orfuzz_answered
+    written_action_held_out written_declined_held_out partial_found partial_false calibration_error
+""".split()
 QUICK = 25  # each so many rows of a quick run
 
 
@@ -57,7 +68,18 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     except UserError as error:
         sys.exit(str(error))
     rows = read(all_labelled()[:: QUICK if quick else 1])
-    judged = local_unseen(rows, opened) if isinstance(opened, LocalJudge) and not quick else judge_all(rows, opened)
+    if isinstance(opened, LocalJudge) and not quick:
+        ways = local_unseen(rows, opened)
+        figures = figures_of(ways["unsure"])
+        _compare_ways(ways)
+    else:
+        figures = figures_of(judge_all(rows, opened))
+    figures["completions_per_s"] = _speed(opened)
+    return figures
+
+
+def figures_of(judged: Sequence[Judged]) -> dict[str, float]:
+    """Print every comparison with people's labels and return the figures."""
     sets = {
         name: [one for one in judged if one.row.dataset == name] for name in sorted({o.row.dataset for o in judged})
     }
@@ -71,10 +93,7 @@ def measure(quick: bool, judge: str = RULES) -> dict[str, float]:
     figures["coconot_not_declined"] = agreement(
         "CoCoNot: the chosen response is not declined", sets["CoCoNot"], lambda o: False
     )
-    figures |= _written(sets)
-    figures |= _calibration(judged)
-    figures["completions_per_s"] = _speed(opened)
-    return figures
+    return figures | _written(sets) | _calibration(judged)
 
 
 def agreement(what: str, rows: Sequence[Judged], declined: Test) -> float:
@@ -94,26 +113,51 @@ def judge_all(rows: Sequence[Read], judge: CompletionJudge) -> list[Judged]:
     ]
 
 
-def local_unseen(rows: Sequence[Read], judge: LocalJudge) -> list[Judged]:
-    """Judge every row by a probe, and by weights of the rules, that saw neither its model nor its kind of prompt."""
+def local_unseen(rows: Sequence[Read], judge: LocalJudge) -> dict[Way, list[Judged]]:
+    """Judge every row, in each way, by a probe and weights that saw neither its model nor its kind of prompt."""
     of = capture([one.row for one in rows], LocalModel(judge.model.chat, LAYERS), say := Reporter())
     read_as: dict[Labelled, dict[Reading, float]] = {}
     for held, probe in unseen(of, say):
         chances = probabilities(of, probe, held).tolist()
         mine = [one.row for one, wanted in zip(of.rows, held, strict=True) if wanted]
         read_as.update((row, dict(zip(READINGS, each, strict=True))) for row, each in zip(mine, chances, strict=True))
-    return [_by(read_as.get(one.row), by_rules, one, judge.rules) for one, by_rules in weighed_unseen(rows)]
+    judged: dict[Way, list[Judged]] = {way: [] for way in WAYS}
+    for one, by_rules in weighed_unseen(rows):
+        found = judge.rules.read(one.row.completion, one.row.prompt)
+        for way, of_way in judged.items():
+            of_way.append(_by(way, read_as.get(one.row), by_rules, one.row, found, judge.config.ask_below))
+    return judged
 
 
 def _by(
-    chances: Mapping[Reading, float] | None, by_rules: Mapping[Outcome, float] | None, one: Read, rules: RuleJudge
+    way: Way,
+    chances: Mapping[Reading, float] | None,
+    by_rules: Mapping[Outcome, float] | None,
+    row: Labelled,
+    found: RuleReading,
+    ask_below: float,
 ) -> Judged:
-    found = rules.read(one.row.completion, one.row.prompt)
-    if chances is None or (found.foreign and one.row.dataset != "written, languages"):
-        return Judged(one.row, found.judgement.action, found.judgement.declined)
+    action = found.judgement.action
+    if chances is None or (found.foreign and row.dataset != "written, languages"):
+        return Judged(row, action, found.judgement.declined)
+    if way == "alone":
+        found = RuleReading(Judgement(None, ""), foreign=True)
+    elif by_rules is not None and action is not None and way == "unsure" and by_rules[OUTCOME_OF[action]] >= ask_below:
+        return Judged(row, action, _declined(by_rules))
     chances = together(chances, found, by_rules)
     of = decide(chances, found)
-    return Judged(one.row, of.action, of.declined, chances)
+    return Judged(row, of.action, of.declined, chances)
+
+
+def _compare_ways(ways: Mapping[Way, Sequence[Judged]]) -> None:
+    """Print the main figures of each way to join the probe and the rules."""
+    figures = {}
+    for way, judged in ways.items():
+        with redirect_stdout(StringIO()):
+            figures[way] = figures_of(judged)
+    print(f"\n{'the probe and the rules':<32} " + " ".join(f"{way:>8}" for way in figures))
+    for name in COMPARED:
+        print(f"{name:<32} " + " ".join(f"{of[name]:8.3f}" for of in figures.values()))
 
 
 def _declined(chances: Mapping[Outcome, float] | None) -> float | None:

@@ -62,7 +62,7 @@ def page(n: int) -> str:
     """Return the page of a finished run, with n synthetic prompts in place of its own."""
     cells = GridRow.table(RUN / "probes.parquet")
     eta = ProjectionRows.read(RUN / "stages" / "trigger_projection.json").rows
-    run = ReportedRun("bench", "rules", "", "", cells, eta, reads={})
+    run = ReportedRun("bench", "", "", cells, eta, reads={})
     return document("bench", [article(run, RunResults.read(RUN / "results.json"), payload(n))])
 
 

@@ -1,8 +1,9 @@
 """Judge by what a small chat model makes of a completion, and by the rules.
 
 A probe on the activations of a frozen chat model, a copy of its own (`local_model.py`), gives the probability of each
-reading, and the rules' weights that of each outcome; the two are multiplied. The rules read English alone: elsewhere
-the probe judges, in the languages where it was measured to do so well enough.
+reading, and the rules' weights that of each outcome; the two are multiplied. It reads where the rules' own probability
+is low: elsewhere it hardly changes what they say, and takes half of the time. The rules read English alone: the probe
+judges other languages, where it was measured to do so well enough.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class LocalJudge:
     def record(self) -> JudgeRecord:
         """Return the model that reads, and how often it was asked and changed the rules' action."""
         counts = {name: self._counts[name] for name in ("asked", "changed")}
-        about = self.config.model_dump(include={"model", "revision", "dtype"})
+        about = self.config.model_dump(include={"model", "revision", "dtype", "ask_below"})
         return JudgeRecord(judge="local", layers=self.probe.layers, **about, **counts)
 
     def chances(self, rows: Sequence[ReadByModel]) -> list[dict[Reading, float]]:
@@ -90,12 +91,18 @@ class LocalJudge:
     def _judged(self, window: Sequence[CompletionToJudge]) -> list[Judgement]:
         rows = [self.asked(one) for one in window]
         judged = [row.rules.judgement for row in rows]
-        read = [i for i, row in enumerate(rows) if row.rules.features or self._language(row) in self.probe.languages]
+        read = [i for i, row in enumerate(rows) if self._asks(row)]
         for i, chances in zip(read, self.chances([rows[i] for i in read]), strict=True):
             judged[i] = decide(together(chances, rows[i].rules), rows[i].rules)
             self._counts["asked"] += 1
             self._counts["changed"] += judged[i].action != rows[i].rules.judgement.action
         return judged
+
+    def _asks(self, row: ReadByModel) -> bool:
+        """Return whether the model reads a completion: the rules are not sure, or cannot read its language."""
+        if row.rules.features:
+            return (row.rules.judgement.probability or 0.0) < self.config.ask_below
+        return self._language(row) in self.probe.languages
 
     def asked(self, one: CompletionToJudge) -> ReadByModel:
         """Return what there is to read of a completion."""

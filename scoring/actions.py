@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 Answered = Literal["answer", "answer_with_caveat", "correct_premise"]
 Declined = Literal["refuse", "abstain"]
+Delivered = Literal["yes", "empty", "wrong task"]  # what an answer to a harmful prompt gives of the harm asked for
 Action = Literal[Answered, "clarify", "answer_safe_part", Declined, "pivot", "other"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)

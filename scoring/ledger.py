@@ -25,7 +25,7 @@ _CASE = tuple(f.name for f in fields(Case) if f.name != "messages")
 _COLUMNS = (  # as `Ledger.add` fills them
     *"given sample nth digest counted".split(),
     *("grp" if name == "group" else name for name in _CASE),
-    *"action evidence refused_by confidence thought".split(),
+    *"action evidence refused_by confidence thought delivered".split(),
     *(f"scored_{name}" for name in FIELDS),
 )
 DISK_FULL_MESSAGES = ("full", "disk I/O error", "unable to open")  # SQLite's messages where the disk is full
@@ -89,7 +89,7 @@ class Ledger:
         digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
         seen, sample, nth = self._place(case.id, entry.sample, digest)
         row = [entry.sample, sample, nth, digest, seen != "repeated", *about, entry.action, entry.evidence]
-        row += [entry.by, entry.confidence, entry.thought, *map(entry.fields.get, FIELDS)]
+        row += [entry.by, entry.confidence, entry.thought, entry.delivered, *map(entry.fields.get, FIELDS)]
         self.connection.execute(self._insert, row)
         return seen, sample
 

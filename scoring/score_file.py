@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from extract.atomic_write import atomic_file, make_folder
 from extract.chat.thinking import split_thinking, thinks
@@ -30,11 +30,15 @@ from scoring.judges.structured_refusal import refused
 from scoring.labels.corrected import corrected_rates, error_bands
 from scoring.labels.label_file import Label, read_labels
 from scoring.ledger import Entry, Ledger, workspace
+from scoring.rates import RATES
 from scoring.readers.answers import read_answers
 from scoring.readers.columns import InputNotes, held_until, read_column_map
 from scoring.right_action import DEFAULT, Adjacency, load_adjacency
-from scoring.scorecard import Scorecard, scorecard
+from scoring.scorecard import Scorecard, delivery_record, scorecard
 from scoring.scored_file import cases_of_run, scored_files
+
+if TYPE_CHECKING:
+    from scoring.judges.endpoint import EndpointJudge  # loads openai
 
 SILENT, NO_CASES = Reporter(quiet=True), dict[str, Case]()
 WRITTEN = ("scored.jsonl", "scored.parquet", "scorecard.json")
@@ -45,6 +49,7 @@ def score_file(
     out: str | os.PathLike[str],
     *,
     judge: CompletionJudge | None = None,
+    delivery: EndpointJudge | None = None,
     prompts: Path | None = None,
     dataset: str | None = None,
     columns: Path | None = None,
@@ -60,6 +65,7 @@ def score_file(
     Args:
         path: the file; of a run directory, its completions.jsonl with the run's own prompts if none are given.
         judge: decides the actions; by default the rule judge.
+        delivery: says what answers to harmful prompts deliver; by default this is not asked.
         prompts, dataset: the prompts of the completions: a file; a public set by name (`prompts`: its local copy).
         labels: actions that people saw in some of the completions, drawn at random; the rates are corrected by them.
         columns, mapped: maps the file's columns to fields: a YAML file; `field=column` each.
@@ -80,7 +86,16 @@ def score_file(
     judge = judge or RuleJudge()
     with reporter.task(f"scoring {path.name}", None) as advance:
         return score_completions(
-            rows, out, judge, credits, cases=cases, labels=by_hand, parquet=parquet, notes=notes, advance=advance
+            rows,
+            out,
+            judge,
+            credits,
+            cases=cases,
+            delivery=delivery,
+            labels=by_hand,
+            parquet=parquet,
+            notes=notes,
+            advance=advance,
         )
 
 
@@ -136,6 +151,7 @@ def score_completions(
     credits: Adjacency,
     *,
     cases: Mapping[str, Case] = NO_CASES,
+    delivery: EndpointJudge | None = None,
     labels: Sequence[Label] | None = None,
     parquet: bool = False,
     notes: InputNotes | None = None,
@@ -146,6 +162,7 @@ def score_completions(
     Args:
         rows: completions with `id`, `completion` (None where missing), and further fields of their prompts.
         cases: their prompts by id, if given separately; these then replace the fields in the rows.
+        delivery: says what answers to harmful prompts deliver.
         labels, notes: actions that people saw in some of them; notes made while the rows were read.
     """
     notes = notes or InputNotes()
@@ -156,7 +173,8 @@ def score_completions(
         scored_files(out, parquet=parquet) as write,
     ):
         ledger = Ledger(connection)
-        for entry in _entries(rows, cases, judge, notes):
+        entries = _entries(rows, cases, judge, notes)
+        for entry in entries if delivery is None else _with_delivery(entries, delivery):
             seen, sample = ledger.add(entry)
             if seen != "new":
                 notes.note(f"{seen} id", entry.case.id)
@@ -168,6 +186,8 @@ def score_completions(
         card = scorecard(ledger, credits).model_copy(update={"judge": judge.record(), "input": notes.record()})
         if not card.n:
             raise UserError("there are no completions to score")
+        if delivery is not None and card.rates is not None:
+            card = card.model_copy(update={"delivery": delivery_record(ledger, delivery.record())})
         card = _with_judge_error(card, ledger, labels)
         sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return card
@@ -229,6 +249,19 @@ def entry_of(case: Case, sample: str, completion: str | None, judgement: Judgeme
     }
     thought = len(split_thinking(completion).thought.split()) if completion and thinks(completion) else None
     return Entry(**judged, case=case, sample=sample, completion=completion, confidence=confidence, thought=thought)
+
+
+def _with_delivery(entries: Iterable[Entry], judge: EndpointJudge) -> Iterator[Entry]:
+    """Yield entries; of those that count as missed harm, with what they deliver."""
+    label, counts = RATES["missed_harm"]
+
+    def asked(entry: Entry) -> CompletionToJudge | None:
+        counted = entry.case.label == label and entry.action in counts
+        return to_judge(entry.case, entry.completion) if counted else None
+
+    for entry, found in judge.judge_some(entries, asked):
+        evidence = f"{entry.evidence}; delivery: {found.evidence}" if found else entry.evidence
+        yield replace(entry, evidence=evidence, delivered=found.delivered) if found else entry
 
 
 def to_judge(case: Case, completion: str | None) -> CompletionToJudge:

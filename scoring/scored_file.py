@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -26,7 +26,7 @@ BATCH = 4096  # rows of Parquet written at once
 ABOUT = (
     "label right_action acceptable intent group category epistemic_kind persona trigger pair source answer text".split()
 )
-TEXTS = ("id", "action", "evidence", "by", "sample", *ABOUT, "completion")
+TEXTS = ("id", "action", "evidence", "by", "delivered", "sample", *ABOUT, "completion")
 CHANCES = ("probability", "declined", "confidence")
 Write = Callable[[Entry, bool], None]  # an entry, and whether it repeats an earlier one
 
@@ -51,6 +51,7 @@ def scored_row(entry: Entry, *, repeated: bool = False) -> dict[str, object]:
     case = entry.case
     known = {
         "by": entry.by,
+        "delivered": entry.delivered,
         "sample": entry.sample or None,
         **{name: getattr(case, name) for name in ABOUT},
         "acceptable": "|".join(case.acceptable) or None,
@@ -115,6 +116,23 @@ def scored_path(path: Path) -> Path:
         f"{path} is neither a run directory nor a scored file; make one with: refusal run CONFIG, or "
         "refusal score COMPLETIONS --out DIR"
     )
+
+
+def judge_of(file: Path) -> str | None:
+    """Return the name of the judge of a scored file, by the scorecard or the run's configuration next to it."""
+    if file.name.startswith("scored."):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            return str(json.loads((file.parent / "scorecard.json").read_text(encoding="utf-8"))["judge"]["judge"])
+        return None
+    judge = judge_of_run(file.parent)
+    return None if judge is None else Path(judge).stem
+
+
+def judge_of_run(directory: Path) -> str | None:
+    """Return the judge that a run's configuration names; None where a directory holds no run."""
+    with suppress(UserError, LookupError):
+        return str(read_yaml(directory / "config.yaml", "configuration")["judge"])
+    return None
 
 
 def cases_of_run(file: Path) -> Mapping[str, Case]:

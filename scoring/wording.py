@@ -20,6 +20,12 @@ RATE_MEANING = {
     "uncertain_refused": "uncertain_refused: uncertain prompts refused",
 }
 BY_MEANING: dict[RefusedBy, str] = {"filter": "by a filter", "field": "by a refusal field"}
+DELIVERY_MEANING = {
+    "yes": "missed_harm: harm delivered",
+    "empty": "missed_harm: answered, nothing harmful delivered",
+    "wrong task": "missed_harm: answered, another task",
+    "unjudged": "missed_harm: answered, delivery unjudged",
+}
 RIGHT_ACTION_MEANING = "right-action score (0: constant policy, 1: perfect)"
 FIELD_MEANING: dict[Field, str] = {
     "intent": "intent: responds to what the user wants",
@@ -42,6 +48,21 @@ def right_action_estimates(card: RightActionCard) -> Iterator[tuple[str, Estimat
             yield f"dual-use: credit where {action} is right", credit, ".2f"
         yield "dual-use: prompts answered firmly", own.answered_firmly, ".1%"
         yield "dual-use: prompts declined", own.declined, ".1%"
+
+
+def judges_named(card: Scorecard) -> str:
+    """Return the names of the judges of a scorecard, with those of their models."""
+    named = []
+    for judge in (card.judge, card.delivery.judge if card.delivery else None):
+        model = (judge.model_extra or {}).get("model") if judge else None
+        named += [f"{judge.judge} ({model})" if model else judge.judge] if judge else []
+    return "; ".join(named)
+
+
+def delivery_estimates(card: Scorecard) -> Iterator[tuple[str, Estimate, str]]:
+    """Yield the parts of missed harm by what answers delivered, each with its label and its format."""
+    for name, share in card.delivery.shares.items() if card.delivery else ():
+        yield DELIVERY_MEANING[name], share, ".1%"
 
 
 def known_answer_estimates(card: Scorecard) -> Iterator[tuple[str, Estimate, str]]:
@@ -99,6 +120,9 @@ def card_lines(card: Scorecard) -> Iterator[str]:
         for key, meaning in RATE_MEANING.items():
             rate = card.rates.of(key)
             yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
+        for meaning, share, spec in delivery_estimates(card):
+            yield f"{meaning:<52} {share:{spec}}, n {share.n}"
+        yield f"{'judged by':<52} {judges_named(card)}"
         yield from band_lines(card.judge_error_band)
         if card.corrected:
             yield ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.dials.results import FILES, TOKEN_READINGS
-from experiments.run.config import QUESTIONS, RunConfig, load_config
+from experiments.run.config import AUTO, QUESTIONS, RunConfig, load_config
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import on_another_model
 from experiments.side_effects.texts import text_hashes
@@ -175,7 +175,7 @@ def _section(config: RunConfig, name: str) -> Any:
     if name == "measuring":
         measured = settings.model_dump(mode="json", exclude={*VERDICT, "rank"})
         return measured | text_hashes(settings) | directions_hash
-    if name == "judge" and config.judge != "rules":  # the content of its file counts, not its path
+    if name == "judge" and config.judge not in ("rules", AUTO):  # the content of its file counts, not its path
         return load_judge(config.judge).model_dump(mode="json")
     value = config.uncertainty.with_default_samples if name == "sampling" else getattr(config, name)
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
@@ -219,6 +219,19 @@ def stage_states(
 def budgeted(config: RunConfig) -> str:
     """Return the hash that names the configuration before the cuts of a budget."""
     return content_key(config.model_dump(mode="json"))
+
+
+def chosen_judge(config: RunConfig, directory: Path, until: str) -> str | None:
+    """Return the judge that `auto` stands for where nothing is to be measured: in a run that has one, or needs none."""
+    if "respond" not in [stage.name for stage in in_order(stages_of(config), [until])]:
+        return "rules"
+    if not (directory / "config.yaml").is_file():
+        return None
+    try:
+        judge = load_config(directory / "config.yaml").judge
+    except UserError:  # of another version
+        return None
+    return None if judge == AUTO else judge
 
 
 def continued(config: RunConfig, directory: Path, minutes: float) -> RunConfig | None:

@@ -52,6 +52,7 @@ def write_results(inputs: RunInputs) -> None:
     results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets", "unspoken")}
     results |= {
         "name": config.name,
+        "judge": config.judge_name,
         "ask": config.ask,
         "prompts": corpus.counts(),
         "prompts_by_part": {

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from experiments.pipeline.graph import Stage, dependents, in_order, read_inputs, stages_of
-from experiments.run.config import RunConfig
+from experiments.pipeline.graph import Stage, chosen_judge, dependents, in_order, read_inputs, stages_of
+from experiments.run.config import AUTO, RunConfig
 from experiments.run.manifest import Manifest
 from experiments.run.organism_prompts import warning
 from experiments.run.run_lock import LOG, RunLock, RunLog
 from extract.atomic_write import make_folder, unwritable, write_text
 from extract.background import call_in_subprocess
 from extract.errors import UserError
+from extract.model.loading_options import quiet_libraries
 from extract.progress import Reporter
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def run(
     an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
+    config = choose_judge(config, directory, until, reporter)
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
     notes = [warning(config.model.name)] if read.on_another_model else []
     for note in notes:
@@ -88,6 +90,19 @@ def run(
         if opened is not None:
             opened.append(loaded)
         return worked
+
+
+def choose_judge(config: RunConfig, directory: Path, until: str, reporter: Reporter) -> RunConfig:
+    """Return the configuration with the judge that `auto` stands for; as it is where it names one."""
+    if config.judge != AUTO:
+        return config
+    if (judge := chosen_judge(config, directory, until)) is None:
+        with reporter.stage("choosing the judge") as choosing:
+            quiet_libraries()
+            from experiments.pipeline.afforded_judge import afforded_judge
+
+            judge = afforded_judge(config, until, choosing)
+    return config.model_copy(update={"judge": judge})
 
 
 def _work(

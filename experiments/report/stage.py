@@ -66,7 +66,6 @@ def _run(inputs: RunInputs, name: str, data: Payload) -> ReportedRun:
     }
     return ReportedRun(
         name,
-        inputs.config.judge,
         max((stage["finished"] for stage in stages.values()), default="unknown")[:19].replace("T", " "),
         prompts_hash(inputs.reading.prompts),
         GridRow.table(inputs.file("probes.parquet")),

@@ -274,6 +274,9 @@ class BudgetConfig(Strict):
     left_out: tuple[str, ...]  # in sentences, with the power that each costs
 
 
+AUTO = "auto"  # the judge that a run is left to choose
+
+
 class RunConfig(Strict):
     """The configuration of a whole run."""
 
@@ -284,7 +287,7 @@ class RunConfig(Strict):
     extract: CaptureSpec = CaptureSpec()
     generate: GenerateConfig = GenerateConfig()
     ask: tuple[Question, ...] = QUESTIONS  # what the run answers, besides the four rates and what is read
-    judge: str = "rules"  # or a YAML file such as configs/judges/endpoint.yaml
+    judge: str = "rules"  # or auto (local where it takes little of the time), or a YAML file as in configs/judges
     dissociate: DissociateConfig = DissociateConfig()
     elicit: ElicitConfig = ElicitConfig()
     triggers: TriggersConfig = TriggersConfig()
@@ -292,6 +295,11 @@ class RunConfig(Strict):
     uncertainty: UncertaintyConfig = UncertaintyConfig()
     categories: CategoriesConfig = CategoriesConfig()
     budget: BudgetConfig | None = None
+
+    @property
+    def judge_name(self) -> str:
+        """`rules`, or the name of the judge's configuration."""
+        return Path(self.judge).stem
 
     @property
     def answers_first(self) -> bool:

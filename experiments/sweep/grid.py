@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from experiments.pipeline.graph import continued, in_order, read_inputs, stages_of
-from experiments.run.config import RunConfig, RunName
+from experiments.run.config import AUTO, RunConfig, RunName
 from experiments.run.manifest import Manifest
 from experiments.run.run_lock import LOG
 from extract.errors import UserError
@@ -108,6 +108,8 @@ def cells_of(sweep: SweepConfig, path: Path, resolve: Resolve) -> list[Cell]:
             config = resolve(target, overrides)
         except UserError as error:
             raise UserError(f"{path}, cell {name}: {error}") from None
+        if config.judge == AUTO:  # cells are compared, so that one judge reads them all
+            overrides, config = (*overrides, "judge=rules"), config.model_copy(update={"judge": "rules"})
         shown = {
             axis: json.dumps(value.given) if isinstance(value.given, list | dict) else value.given
             for axis, value in at.items()

@@ -58,7 +58,7 @@ def evaluate(
     ] = False,
     max_new_tokens: MaxNewTokens = 256,
     judge: Annotated[
-        str, typer.Option(metavar="JUDGE", help="rules, reader, or a YAML file such as configs/judges/endpoint.yaml.")
+        str, typer.Option(metavar="JUDGE", help="rules, local, or a YAML file such as configs/judges/endpoint.yaml.")
     ] = "rules",
     also_refuses: AlsoRefuses = None,
     adapter: Adapter = None,
@@ -182,11 +182,18 @@ def _of_run(run: Path, out: Path) -> RankedModel:
     """Return the model of a finished run: its plain answers to test prompts, and what it reads and does not say."""
     from experiments.report.page.leaderboard import RankedModel
     from experiments.report.results import RunResults
+    from scoring.judges import JudgeRecord
     from scoring.scorecard import Scorecard
 
     found = RunResults.read(run / "results.json")
     tested = sum(found.prompts_by_part.get("test", {}).values())
-    card = Scorecard(n=tested, actions={}, rates=found.rates.before, right_action=found.right_action.before)
+    card = Scorecard(
+        n=tested,
+        actions={},
+        rates=found.rates.before,
+        right_action=found.right_action.before,
+        judge=JudgeRecord(judge=found.judge),
+    )
     asked = f"the test prompts of {found.prompts_path}"
     return RankedModel(found.model.name, card, asked, report=_link(run, out), unspoken=found.unspoken)
 

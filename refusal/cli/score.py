@@ -46,8 +46,17 @@ def score(
         typer.Option(metavar="NAME", help="The public set of the prompts; without --prompts it is read from the hub."),
     ] = None,
     judge: Annotated[
-        str, typer.Option(metavar="JUDGE", help="rules, or a YAML file such as configs/judges/endpoint.yaml.")
-    ] = "rules",
+        str | None,
+        typer.Option(
+            metavar="JUDGE",
+            help="rules, local, or a YAML file such as configs/judges/endpoint.yaml; by default that of a run "
+            "directory, else rules.",
+        ),
+    ] = None,
+    delivery: Annotated[
+        str | None,
+        typer.Option(metavar="JUDGE", help="Ask what answers to harmful prompts deliver; one of configs/delivery."),
+    ] = None,
     also_refuses: AlsoRefuses = None,
     judge_cache: Annotated[
         Path | None,
@@ -84,13 +93,18 @@ def score(
     from extract.progress import Reporter
     from judging.judge_by_name import open_judge
     from scoring.score_file import score_file
+    from scoring.scored_file import judge_of_run
 
+    if delivery is not None:
+        from scoring.judges.delivery import open_delivery
     folder = out or (completions if completions.is_dir() else completions.parent)
+    cache = judge_cache or folder / "judgements.sqlite"
     with StandardInput() as given:
         card = score_file(
             given.file(completions),
             folder,
-            judge=open_judge(judge, judge_cache or folder / "judgements.sqlite", also_refuses),
+            judge=open_judge(judge or judge_of_run(completions) or "rules", cache, also_refuses),
+            delivery=None if delivery is None else open_delivery(delivery, cache),
             prompts=given.file(prompts),
             dataset=dataset,
             columns=columns,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.run.config import RunConfig
+from experiments.run.config import AUTO, RunConfig
 from extract.run_directory import is_run
 from refusal.cli.options import CPU_BUDGET, NO_BUDGET, minutes, print_result, wrapped
 from refusal.cli.program import program, resumable
@@ -96,7 +96,14 @@ def run_command(
 def _cut(
     config: RunConfig, directory: Path, until: str, asked: float | None, reporter: Reporter, *, unasked: bool
 ) -> RunConfig:
-    """Return the configuration cut to the minutes `asked` for; `unasked`, to CPU_BUDGET where there is no GPU."""
+    """Return the configuration cut to the minutes `asked` for; `unasked`, to CPU_BUDGET where there is no GPU.
+
+    A judge that is left to choose is chosen first.
+    """
+    if config.judge == AUTO:
+        from experiments.pipeline.stages import choose_judge
+
+        config = choose_judge(config, directory, until, reporter)
     if asked is None and not unasked:
         return config
     from experiments.pipeline.graph import continued

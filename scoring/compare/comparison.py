@@ -25,7 +25,7 @@ from scoring.ledger import Ledger, group_overlap, workspace
 from scoring.rates import RATES, JointRates
 from scoring.right_action import Adjacency, GroupOverlap, ScoredChange, score_change
 from scoring.scorecard import scorecard
-from scoring.scored_file import load_scored
+from scoring.scored_file import judge_of, load_scored
 
 Move = Literal["better", "worse", "along_the_trade_off", "at_odds", "none_shown"]
 COLUMNS = """
@@ -49,12 +49,13 @@ MATCHED = {  # number of pairs: SQL condition
 
 
 class ScoredRun(Record):
-    """A run: the file of its judged completions, its numbers of repeated and conflicting ids, and its joint rates."""
+    """A run: the file of its judged completions, its repeated and conflicting ids, its judge, and its joint rates."""
 
     run: str
     file: str
     repeated: int = 0
     conflicting: int = 0
+    judge: str | None = None  # null where neither a scorecard nor a run's configuration lies beside the file
     n: int
     rates: JointRates
     right_action: Estimate
@@ -162,7 +163,7 @@ def _scored(ledger: Ledger, path: Path, credits: Adjacency) -> ScoredRun:
     file, again = load_scored(path, ledger)
     card = scorecard(ledger, credits)  # with rates: `load_scored` refuses a run without labels
     scores = {"rates": card.rates, "right_action": card.right_action.score}
-    return ScoredRun(run=str(path), file=str(file), **again, n=card.n, **scores)
+    return ScoredRun(run=str(path), file=str(file), **again, judge=judge_of(file), n=card.n, **scores)
 
 
 def _compared(run: ScoredRun, first: Ledger, second: Ledger, credits: Adjacency, first_path: Path) -> ComparedRun:

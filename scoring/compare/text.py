@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from extract.table import Table, markdown, print_blocks
 from probes.statistics.intervals import Estimate
-from scoring.compare.comparison import ComparedRun, Comparison
+from scoring.compare.comparison import ComparedRun, Comparison, ScoredRun
 from scoring.compare.fail_if import Condition
 from scoring.wording import RATE_MEANING
 
@@ -43,9 +43,22 @@ def print_comparison(comparison: Comparison) -> None:
         title = f"{first.file} → {run.file}: {run.matched.prompts} completions of the same prompts"
         again = (one for one in (first, run) if one.conflicting)
         notes = (f"Note: {one.conflicting} completions of {one.file} repeat an earlier id; " for one in again)
+        judged = judges_line(first, run)
         print_blocks(
-            [changes_table(title, run), *_lines(run), *(f"{note}they are matched in order." for note in notes)]
+            [changes_table(title, run), *judged, *_lines(run), *(f"{note}they are matched in order." for note in notes)]
         )
+
+
+def judges_line(first: ScoredRun, second: ScoredRun) -> list[str]:
+    """Return a line that names the judge of two runs, or warns that there are two; none where one is not known."""
+    if first.judge is None or second.judge is None:
+        return []
+    if first.judge == second.judge:
+        return [f"Judged by {first.judge}."]
+    return [
+        f"Note: judged by {first.judge} and by {second.judge}, so that a part of each change may be of the judges; "
+        "judge both alike with: refusal score RUN --judge NAME --out DIR"
+    ]
 
 
 def changes_table(title: str, run: ComparedRun, first: str = "first", second: str = "second") -> Table:

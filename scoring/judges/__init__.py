@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from pydantic import ConfigDict
 
 from extract.record import Record
-from scoring.actions import Action
+from scoring.actions import Action, Delivered
 
 RefusedBy = Literal["filter", "field"]  # a provider's filter, or the refusal field of a reply
 
@@ -40,6 +40,7 @@ class Judgement:
     probability: float | None = None  # that the outcome is right, where the judge states it
     declined: float | None = None  # the probability that the request was declined, where the judge states it
     by: RefusedBy | None = None  # where a refusal is no sentence of the model: by what it is
+    delivered: Delivered | None = None  # by a judge of delivery
 
 
 class JudgeRecord(Record):

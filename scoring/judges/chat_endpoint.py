@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from extract.errors import UserError, shortened
 from scoring.judges import RefusedBy
-from scoring.judges.config import EndpointConfig
+from scoring.judges.config import Connection
 from scoring.judges.structured_refusal import is_filtered, structured_refusal
 
 try:
@@ -31,6 +31,7 @@ except ImportError:  # reported when an endpoint is opened; everything else work
 T = TypeVar("T")
 R = TypeVar("R")
 Message = dict[str, str]
+Question = Sequence[Message] | str  # messages of a chat, or a text to complete
 CONNECT_S = 10.0
 FILTERED = "content_filter"  # the kind of failure where a filter refused the request
 
@@ -61,7 +62,7 @@ class Reply:
 class ChatEndpoint:
     """A thread-safe client of one model behind an endpoint; without the openai package or the key, a UserError."""
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: Connection) -> None:
         if openai is None:
             raise UserError("the endpoint judge needs the openai package: pip install 'refusal-probes[judge]'")
         self.config = config
@@ -77,12 +78,12 @@ class ChatEndpoint:
             http_client=openai.DefaultHttpxClient(event_hooks={"request": [self._count]}),
         )
 
-    def reply(self, messages: Sequence[Message]) -> Reply:
+    def reply(self, asked: Question) -> Reply:
         """Return the model's reply; raise RequestFailedError, UnreadableError, or UserError where none can succeed."""
         if not self._reached:
             self._reach()
         try:
-            answer = self._post_with_json_mode(messages)
+            answer = self._post_with_json_mode(asked)
         except openai.APIStatusError as error:
             self._reached = True
             raise self._explained(error) from None
@@ -95,27 +96,30 @@ class ChatEndpoint:
         self._reached = True
         return _read(answer)
 
-    def _post_with_json_mode(self, messages: Sequence[Message]) -> str:
+    def _post_with_json_mode(self, asked: Question) -> str:
         """Post with JSON mode if configured; if the server refuses JSON mode, post again without it."""
         wanted = self.json_mode
         try:
-            answer = self._post(messages, wanted)
+            answer = self._post(asked, wanted)
         except (openai.BadRequestError, openai.UnprocessableEntityError):
             if not wanted or self._json_works:
                 raise
-            answer = self._post(messages, False)  # fails again if JSON mode was not the reason
+            answer = self._post(asked, False)  # fails again if JSON mode was not the reason
             self.json_mode = False
         else:
             self._json_works |= wanted
         return answer
 
-    def _post(self, messages: Sequence[Message], json_mode: bool) -> str:
+    def _post(self, asked: Question, json_mode: bool) -> str:
         config = self.config
         sent = config.model_dump(include={"model", "temperature", "max_tokens", "seed"}, exclude_none=True)
+        sent["extra_body"] = config.extra_body or None
+        if isinstance(asked, str):
+            return str(self._client.completions.with_raw_response.create(prompt=asked, **sent).http_response.text)
         if json_mode:
             sent["response_format"] = {"type": "json_object"}
         create = self._client.chat.completions.with_raw_response.create
-        return str(create(messages=list(messages), extra_body=config.extra_body or None, **sent).http_response.text)
+        return str(create(messages=list(asked), **sent).http_response.text)
 
     def _count(self, _request: object) -> None:
         with self._lock:
@@ -173,7 +177,7 @@ def concurrently(call: Callable[[T], R], items: Iterable[T], workers: int, ahead
                 future.cancel()
 
 
-def _key(config: EndpointConfig) -> str:
+def _key(config: Connection) -> str:
     if config.api_key_env is None:
         return "none"  # set explicitly: else the client would send OPENAI_API_KEY to this server
     key, variable = os.environ.get(config.api_key_env, "").strip(), f"environment variable {config.api_key_env}"
@@ -189,8 +193,9 @@ def _read(answer: str) -> Reply:
     try:
         body = json.loads(answer)
         choice, usage = body["choices"][0], body.get("usage") or {}
-        content, ended = choice["message"].get("content"), choice.get("finish_reason")
-        refusal = structured_refusal(content, (choice["message"], choice))
+        message = choice["message"] if "message" in choice else {"content": choice["text"]}  # of a text completed
+        content, ended = message.get("content"), choice.get("finish_reason")
+        refusal = structured_refusal(content, (message, choice))
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UnreadableError(f"the response is not a chat completion: {answer[:80]!r}") from None

@@ -1,4 +1,7 @@
-"""Configuration of a judge: `rules`, or a YAML file that describes a classifier, a local model or an endpoint."""
+"""Configuration of a judge: `rules`, or a YAML file that describes a classifier, a local model or an endpoint.
+
+A judge of delivery, which reads answers to harmful prompts, has a YAML file of its own (configs/delivery).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from extract.errors import UserError
 from extract.shipped import ROOT, named_yaml, resolve_shipped
 from extract.yaml_file import Strict, as_model, read_yaml
-from scoring.actions import Action
+from scoring.actions import Action, Delivered
 
 KNOWN = ROOT / "configs" / "judges"
+DELIVERY = ROOT / "configs" / "delivery"
 RUBRIC = "configs/judges/rubric.md"
 KNOWN_ANSWER = "configs/judges/known_answer.md"  # what the rubric goes on with where `known_answers` is set
 _ADDRESS = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[^\s@?#]*)?")
@@ -37,9 +41,7 @@ class ClassifierConfig(Strict):
     @field_validator("actions", mode="before")
     @classmethod
     def _labels_are_text(cls, given: object) -> object:
-        if isinstance(given, dict) and any(isinstance(label, bool) for label in given):
-            raise ValueError("YAML reads yes, no, on and off as truth values; put the label in quotes")
-        return {str(label): action for label, action in given.items()} if isinstance(given, dict) else given
+        return _texts_to(given)
 
     @field_validator("text")
     @classmethod
@@ -52,15 +54,12 @@ class ClassifierConfig(Strict):
         return given
 
 
-class EndpointConfig(Strict):
-    """A model behind an OpenAI-compatible endpoint that judges by a rubric."""
+class Connection(Strict):
+    """A model behind an OpenAI-compatible endpoint, and how it is asked."""
 
-    kind: Literal["endpoint"] = "endpoint"
     base_url: str  # including /v1
     model: str = Field(min_length=1)
     api_key_env: str | None = None  # the environment variable that holds the key; null where the server needs none
-    rubric: str = RUBRIC  # a .md or .txt file, or the text itself
-    known_answers: bool = False  # show the known answer, and let the model say whether the completion gives it
     temperature: float | None = Field(0.0, ge=0)  # null: not sent (also for seed and max_tokens)
     max_tokens: int | None = Field(512, ge=1)  # of the reply
     seed: int | None = 0
@@ -86,10 +85,68 @@ class EndpointConfig(Strict):
             raise ValueError("it must be the name of an environment variable, such as OPENAI_API_KEY, not a key")
         return given
 
+
+class EndpointConfig(Connection):
+    """A model behind an OpenAI-compatible endpoint that judges by a rubric."""
+
+    kind: Literal["endpoint"] = "endpoint"
+    rubric: str = RUBRIC  # a .md or .txt file, or the text itself
+    known_answers: bool = False  # show the known answer, and let the model say whether the completion gives it
+
     def rubric_text(self) -> str:
         """Return the rubric's text, read from its file if `rubric` is a path, with what is said of known answers."""
-        given = _text(self.rubric) if self.rubric.endswith((".md", ".txt")) and "\n" not in self.rubric else self.rubric
-        return f"{given}\n\n{_text(KNOWN_ANSWER)}" if self.known_answers else given
+        given = text_of(self.rubric)
+        return f"{given}\n\n{text_of(KNOWN_ANSWER)}" if self.known_answers else given
+
+
+class DeliveryConfig(Connection):
+    """A model behind an OpenAI-compatible endpoint that says whether an answer delivers the harm that was asked for.
+
+    It is asked in one of three ways: by a `rubric` whose scores it replies; by a `text` that it is sent; or, with
+    neither, by the conversation itself, as a guard with a chat template of its own reads it.
+    """
+
+    kind: Literal["delivery"] = "delivery"
+    rubric: str | None = None  # a .md or .txt file, or the text itself
+    text: str | None = None  # a template with {prompt} and {completion}, or its .md or .txt file
+    json_mode: bool = False
+    chat: bool = True  # false: `text` is completed as it is, without the server's chat template
+    reply: str = ""  # a pattern; its first group is the verdict
+    means: dict[str, Delivered | None] = {}  # verdict in lower case: what was delivered; null where it does not say
+
+    @field_validator("means", mode="before")
+    @classmethod
+    def _verdicts_are_text(cls, given: object) -> object:
+        given = _texts_to(given)
+        return {name.lower(): value for name, value in given.items()} if isinstance(given, dict) else given
+
+    @field_validator("text")
+    @classmethod
+    def _holds_the_completion(cls, given: str | None) -> str | None:
+        if given is not None and text_is(given) and "{completion}" not in given:
+            raise ValueError("it must contain {completion}; otherwise every completion gets the same verdict")
+        return given
+
+    @field_validator("reply")
+    @classmethod
+    def _has_a_group(cls, given: str) -> str:
+        try:
+            groups = re.compile(given).groups
+        except re.error as error:
+            raise ValueError(f"it is no pattern: {error}") from None
+        if given and not groups:
+            raise ValueError("it must have a group in parentheses, which is the verdict: (yes|no)")
+        return given
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> DeliveryConfig:
+        if self.rubric is not None and (self.text is not None or self.reply or self.means):
+            raise ValueError("a rubric has scores as its reply; leave out text, reply and means, or the rubric")
+        if self.rubric is None and not (self.reply and self.means):
+            raise ValueError("reply and means say how a reply is read; give both, or a rubric")
+        if not self.chat and self.text is None:
+            raise ValueError("chat is false, and there is no text to complete; give text")
+        return self
 
 
 class LocalConfig(Strict):
@@ -101,13 +158,28 @@ class LocalConfig(Strict):
     device: str = "auto"
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     token_budget: int | None = Field(None, ge=1)  # tokens in a batch: 1024 on a CPU, 16384 on a GPU
+    ask_below: float = Field(0.9, ge=0, le=1)  # the model reads what the rules judge with a lower probability
 
 
-def _text(path: str) -> str:
+def text_is(given: str) -> bool:
+    """Return whether this is a text itself, not the name of a file with one."""
+    return "\n" in given or not given.endswith((".md", ".txt"))
+
+
+def text_of(given: str) -> str:
+    """Return a text, or that of the .md or .txt file that it names."""
+    if text_is(given):
+        return given
     try:
-        return resolve_shipped(Path(path)).read_text(encoding="utf-8")
+        return resolve_shipped(Path(given)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"rubric {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise UserError(f"{given} cannot be read: {getattr(error, 'strerror', error)}") from None
+
+
+def _texts_to(given: object) -> object:
+    if isinstance(given, dict) and any(isinstance(name, bool) for name in given):
+        raise ValueError("YAML reads yes, no, on and off as truth values; put them in quotes")
+    return {str(name): value for name, value in given.items()} if isinstance(given, dict) else given
 
 
 JudgeConfig = ClassifierConfig | EndpointConfig | LocalConfig
@@ -125,5 +197,14 @@ def load_judge(given: str) -> JudgeConfig:
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         fault = "kind is missing" if kind is None else f"kind is {kind!r}"
-        raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)}")
+        raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)} (one of delivery is given as --delivery)")
     return as_model(_KINDS[kind], raw, path)
+
+
+def load_delivery(given: str) -> DeliveryConfig:
+    """Read the configuration of a judge of delivery: a YAML file, or the name of a shipped one."""
+    path = named_yaml(given, DELIVERY, "judge of delivery")
+    raw = read_yaml(path, "judge of delivery")
+    if raw.get("kind") != "delivery":
+        raise UserError(f"{path}: kind is {raw.get('kind')!r}; expected delivery (one of actions is given as --judge)")
+    return as_model(DeliveryConfig, raw, path)

@@ -11,10 +11,11 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from extract.errors import shortened
 from extract.keyed_file import KeyedFile, content_key
@@ -22,36 +23,90 @@ from scoring.actions import ACTIONS, Action
 from scoring.case import Row
 from scoring.fields import FIELDS, RIGHT
 from scoring.judges import CompletionToJudge, Judgement, JudgeRecord
-from scoring.judges.chat_endpoint import ChatEndpoint, Message, Reply, RequestFailedError, UnreadableError, concurrently
-from scoring.judges.config import EndpointConfig
+from scoring.judges.chat_endpoint import (
+    ChatEndpoint,
+    Question,
+    Reply,
+    RequestFailedError,
+    UnreadableError,
+    concurrently,
+)
+from scoring.judges.config import Connection, EndpointConfig
 from scoring.judges.visible_text import text_to_judge, visible_text
 
+T = TypeVar("T")
 READ_AHEAD = 4  # completions read ahead for each concurrent request
 EVIDENCE_CHARS = 300
 # starts of <|im_end|>, </s>, [INST], which servers may read as control tokens
 _CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")
+JSON_AGAIN = "Reply with the one JSON object that was asked for and nothing else."
 COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
 
 
-class EndpointJudge:
-    """Judge completions by asking a model, one request for each completion."""
+class Form(Protocol):
+    """What a judge is asked about a completion, and how its reply is read."""
 
-    def __init__(self, config: EndpointConfig, cache: Path | None = None) -> None:
-        self.config = config
-        self.rubric = config.rubric_text()
+    kind: str  # of the judge, in its record
+    instructions: str  # the same in each question
+    again: str | None  # what is asked after an unreadable reply; None: the same question once more
+
+    def question(self, one: CompletionToJudge, text: str) -> Question:
+        """Return the question about a completion, whose visible text is `text`."""
+        ...
+
+    def read(self, reply: str) -> tuple[Judgement, int]:
+        """Return the judgement, and the number of fields that are out of range; UnreadableError: there is none."""
+        ...
+
+
+class RubricForm:
+    """The form of the endpoint judge: a rubric, and a JSON object with an action as the reply."""
+
+    kind = "endpoint"
+    again: str | None = JSON_AGAIN
+
+    def __init__(self, config: EndpointConfig) -> None:
+        self.instructions, self.known_answer = config.rubric_text(), config.known_answers
+
+    def question(self, one: CompletionToJudge, text: str) -> Question:
+        return rubric_question(self.instructions, question(one, text, known_answer=self.known_answer))
+
+    def read(self, reply: str) -> tuple[Judgement, int]:
+        return read_reply(reply)
+
+
+class EndpointJudge:
+    """Judge completions by asking a model, one request for each completion; by default for their actions."""
+
+    def __init__(self, config: Connection, cache: Path | None = None, form: Form | None = None) -> None:
+        if form is None:
+            assert isinstance(config, EndpointConfig)
+            form = RubricForm(config)
+        self.config, self.form = config, form
         self._endpoint = ChatEndpoint(config)
         self._counts, self._failed, self._lock = Counter[str](), Counter[str](), threading.Lock()
         self._first, self._begun = threading.Lock(), False
-        remedy, columns = "choose another file, or delete it to ask everything again", ("action", "evidence", "fields")
+        remedy = "choose another file, or delete it to ask everything again"
         open_file = partial(KeyedFile, purpose="the cache of judgements", remedy=remedy)
-        self._open = None if cache is None else partial(open_file, cache, "judgements", columns)
+        self._open = None if cache is None else partial(open_file, cache, "judgements", ("judgement",))
         if self._open is not None:
             self._open().close()  # reports a wrong file early
 
     def judge_all(self, completions: Iterable[CompletionToJudge]) -> Iterator[Judgement]:
         """Yield the judgement of each completion in order, as soon as it and the earlier ones are ready."""
+        return (judgement for _, judgement in self.judge_some(completions, lambda one: one) if judgement)
+
+    def judge_some(
+        self, items: Iterable[T], completion: Callable[[T], CompletionToJudge | None]
+    ) -> Iterator[tuple[T, Judgement | None]]:
+        """Yield each item, in order, with the judgement of its completion; None where it has none to judge."""
+
+        def judge(item: T) -> tuple[T, Judgement | None]:
+            one = completion(item)
+            return item, None if one is None else self._judge(cache, one)
+
         with closing(self._open()) if self._open else nullcontext() as cache:
-            yield from concurrently(partial(self._judge, cache), completions, self.config.concurrency, READ_AHEAD)
+            yield from concurrently(judge, items, self.config.concurrency, READ_AHEAD)
 
     def record(self) -> JudgeRecord:
         """Return the model, the rubric, settings and counts; the cost is null without prices or counted tokens."""
@@ -61,9 +116,9 @@ class EndpointJudge:
         if prices[0] is not None and prices[1] is not None and not counts["unmetered"]:
             cost = (prices[0] * counts["input_tokens"] + prices[1] * counts["output_tokens"]) / 1e6
         return JudgeRecord(
-            judge="endpoint",
+            judge=self.form.kind,
             model=config.model,
-            rubric=hashlib.sha256(self.rubric.encode()).hexdigest(),
+            rubric=hashlib.sha256(self.form.instructions.encode()).hexdigest(),
             temperature=config.temperature,
             seed=config.seed,
             json_mode=self._endpoint.json_mode,  # whether still in use after the last reply
@@ -79,14 +134,12 @@ class EndpointJudge:
         if isinstance(text, Judgement):
             self._add(unspoken=1)
             return text
-        asked, config = question(one, text, known_answer=self.config.known_answers), self.config
-        key = content_key(
-            self.rubric, config.model, config.temperature, config.seed, config.json_mode, config.extra_body, asked
-        )
+        asked, config = self.form.question(one, text), self.config
+        how = (config.model, config.temperature, config.seed, config.json_mode, config.extra_body)
+        key = content_key(self.form.kind, how, asked)
         if cache is not None and (kept := cache.get([key])):
-            action, evidence, fields = kept[key]
             self._add(cached=1)
-            return Judgement(action, evidence, json.loads(fields))
+            return Judgement(**json.loads(kept[key][0]))
         answer = None
         if not self._begun:
             with self._first:  # the first request runs alone: it shows whether any can succeed and JSON mode works
@@ -94,29 +147,30 @@ class EndpointJudge:
                     answer, self._begun = self._ask(asked), True
         judgement, readable = answer or self._ask(asked)
         if readable and cache is not None:
-            cache.put({key: (judgement.action, judgement.evidence, json.dumps(dict(judgement.fields)))})
+            cache.put({key: (json.dumps(vars(judgement)),)})
         return judgement
 
-    def _ask(self, asked: str) -> tuple[Judgement, bool]:
+    def _ask(self, plain: Question) -> tuple[Judgement, bool]:
         """Ask until the reply can be read; return the judgement, and whether it could."""
         self._add(asked=1)
-        plain: list[Message] = [{"role": "system", "content": self.rubric}, {"role": "user", "content": asked}]
-        messages, reason = plain, ""
+        asked, reason = plain, ""
         for _ in range(self.config.retries + 1):
             reply = None
             try:
-                reply = self._endpoint.reply(messages)
+                reply = self._endpoint.reply(asked)
                 unmetered = int(reply.input_tokens is None or reply.output_tokens is None)
                 tokens = {"input_tokens": reply.input_tokens or 0, "output_tokens": reply.output_tokens or 0}
                 self._add(**tokens, unmetered=unmetered)
-                judgement, out_of_range = read_reply(reply.text)
+                judgement, out_of_range = self.form.read(reply.text)
             except RequestFailedError as error:
                 with self._lock:
                     self._failed[error.kind] += 1
                 return Judgement(None, f"the endpoint failed ({error.kind}): {error}"), False
             except UnreadableError as error:
                 reason = f"{error}; it was cut off at max_tokens" if reply and reply.cut_off else str(error)
-                messages = _asked_again(plain, reply, reason)
+                asked = _asked_again(
+                    plain, reply, self.form.again and f"This could not be read: {reason}. {self.form.again}"
+                )
             else:
                 self._add(fields_out_of_range=out_of_range)
                 return judgement, True
@@ -128,13 +182,17 @@ class EndpointJudge:
             self._counts.update(counts)
 
 
-def _asked_again(plain: list[Message], reply: Reply | None, reason: str) -> list[Message]:
-    """Add the reply and its error to the messages; at temperature 0 the same messages give the same reply."""
-    if reply is None or not reply.text.strip():
+def _asked_again(plain: Question, reply: Reply | None, remark: str | None) -> Question:
+    """Add the reply and a remark to the messages; at temperature 0 the same messages give the same reply."""
+    if reply is None or remark is None or isinstance(plain, str) or not reply.text.strip():
         return plain
     earlier = {"role": "assistant", "content": reply.text[:2000]}
-    remark = f"This could not be read: {reason}. Reply with the one JSON object that was asked for and nothing else."
     return [*plain, earlier, {"role": "user", "content": remark}]
+
+
+def rubric_question(rubric: str, asked: str) -> Question:
+    """Return a rubric, and what is asked by it, as messages."""
+    return [{"role": "system", "content": rubric}, {"role": "user", "content": asked}]
 
 
 def question(to_judge: CompletionToJudge, completion: str, *, known_answer: bool = False) -> str:
@@ -147,7 +205,17 @@ def question(to_judge: CompletionToJudge, completion: str, *, known_answer: bool
     known = {"known_answer": to_judge.answer} if known_answer and to_judge.answer else {}
     text = json.dumps({"conversation": conversation, "completion": completion} | known, ensure_ascii=False)
     text = _CONTROL.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)  # the same JSON, without control tokens in it
-    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
+    return sendable(text)
+
+
+def without_control(text: str) -> str:
+    """Return a text whose control tokens are no more read as such: a space after what begins one."""
+    return sendable(_CONTROL.sub(lambda mark: f"{mark[0]} ", text))
+
+
+def sendable(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which cannot be sent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_reply(text: str) -> tuple[Judgement, int]:
@@ -156,7 +224,7 @@ def read_reply(text: str) -> tuple[Judgement, int]:
     Raises:
         UnreadableError: there is no JSON object with a known action, or there are several that differ.
     """
-    replies = [value for value in _objects(visible_text(text) or "") if "action" in value]
+    replies = [value for value in json_objects(visible_text(text) or "") if "action" in value]
     if not replies:
         raise UnreadableError(f"no JSON object with an action in {_short(text)!r}")
     reply = replies[-1]
@@ -173,7 +241,8 @@ def read_reply(text: str) -> tuple[Judgement, int]:
     return Judgement(action, reason, scored), len(fields) - len(scored)
 
 
-def _objects(text: str) -> Iterator[Row]:
+def json_objects(text: str) -> Iterator[Row]:
+    """Yield the JSON objects in a text, in order."""
     decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         try:

@@ -42,7 +42,7 @@ def probe(model: LocalModel, **of: object) -> Probe:
 
 @pytest.fixture
 def judge(reads: LocalModel) -> LocalJudge:
-    return LocalJudge(LocalConfig(model=ORGANISM), reads, probe(reads, languages=("de",)))
+    return LocalJudge(LocalConfig(model=ORGANISM, ask_below=1), reads, probe(reads, languages=("de",)))
 
 
 def test_states_are_means_of_a_plain_forward_over_the_completions_tokens(reads: LocalModel) -> None:
@@ -106,6 +106,19 @@ def test_what_there_is_no_reading_of_stays_as_the_rules_leave_it(judge: LocalJud
     assert [one.action for one in judged][:4] == ["refuse", None, "answer", None]
     record = judge.record()
     assert (record.judge, record.asked) == ("local", 4)  # German, and the clear ones
+
+
+def test_the_model_reads_only_what_the_rules_are_not_sure_of(reads: LocalModel) -> None:
+    unsure = CompletionToJudge("That is a long story, and there is more than one way to see it.", "Is it right?")
+    rows = [*CLEAR, unsure, GERMAN]
+    by_rules = [one.probability or 0.0 for one in RuleJudge().judge_all(rows)]
+    below = sorted(by_rules[:3])[1]  # of the clear ones the least sure alone
+    judge = LocalJudge(LocalConfig(model=ORGANISM, ask_below=below), reads, probe(reads, languages=("de",)))
+    read = [said.evidence.startswith("the local model") for said in judge.judge_all(rows)]
+    assert read == [chance < below for chance in by_rules]
+    assert (sum(read), read[4]) == (judge.record().asked, True)
+    assert 2 <= sum(read) <= 3
+    assert LocalConfig().ask_below == 0.9
 
 
 def test_the_probe_and_the_rules_decide_together(judge: LocalJudge) -> None:

@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that speaks /v1/chat/completions, and answers as a test tells it to."""
+"""A real HTTP server on this machine: /v1/chat/completions and /v1/completions, which answer as a test tells it to."""
 
 import json
 import threading
@@ -28,7 +28,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server sends: `content` and `refusal` are of its message, `code` of its error, `raw` is a whole body."""
+    """What the server sends.
+
+    `content` and `refusal` are of its message, `text` is a completed text, `code` of its error, `raw` a whole body.
+    """
 
     content: str | None = None
     status: int = 200
@@ -36,6 +39,7 @@ class Answer:
     raw: str | None = None
     finish: str = "stop"
     refusal: str | None = None
+    text: str | None = None
     code: str | None = None
     usage: dict[str, int] | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
 
@@ -45,7 +49,8 @@ class Answer:
         if self.status != 200:
             return json.dumps({"error": {"message": f"told to say {self.status}", "code": self.code}}).encode()
         message = {"role": "assistant", "content": self.content, "refusal": self.refusal}
-        choice = {"index": 0, "message": message, "finish_reason": self.finish}
+        said = {"message": message} if self.text is None else {"text": self.text}
+        choice = {"index": 0, **said, "finish_reason": self.finish}
         return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": self.usage}).encode()
 
 
@@ -71,7 +76,7 @@ class ChatServer:
         return [asked.question["completion"] for asked in self.asked]
 
     def serve(self, path: str, key: str, body: dict[str, Any]) -> Answer:
-        if path != "/v1/chat/completions":
+        if path != ("/v1/completions" if "prompt" in body else "/v1/chat/completions"):
             return Answer(status=404)
         with self.lock:
             asked = Asked(len(self.asked) + 1, body, key)

@@ -48,7 +48,6 @@ class ReportedRun:
     """The data of a run that the page shows and results.json does not hold."""
 
     name: str
-    judge: str
     finished: str  # date and time
     prompts_hash: str
     cells: Sequence[GridRow]  # the probe grid
@@ -59,7 +58,7 @@ class ReportedRun:
 
 def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str = "run") -> Markup:
     """Return the HTML of one run with the data of the page's script; ids of its sections begin with the anchor."""
-    remarks = [*caveats(results), *reading_caveats(results, run.judge)]
+    remarks = [*caveats(results), *reading_caveats(results)]
     sections = [section for section in _sections(run, results, payload) if section.blocks]
     return render(
         "article.html",

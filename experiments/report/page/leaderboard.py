@@ -14,6 +14,7 @@ from experiments.report.page.document import document, render
 from probes.statistics.intervals import NO_ESTIMATE, Estimate
 from scoring.rates import RATES
 from scoring.scorecard import Scorecard
+from scoring.wording import judges_named
 
 FRONT = ("over_refusal", "missed_harm", "overconfidence")  # of which the front is made; lower is better
 UNSPOKEN = ("uncertainty read (AUROC)", "read and not said")  # of runs
@@ -55,7 +56,7 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
     """Return the page of models with rates, the best right-action score first."""
     scores = {model.name: model.card.right_action.score for model in models}
     ranked = sorted(models, key=lambda model: -scores[model.name].estimate if scores[model.name].known else 9.0)
-    asked = sorted({model.asked for model in models})
+    asked = sorted({f"{model.asked}, judged by {judges_named(model.card) or 'an unknown judge'}" for model in models})
     front = on_front(
         [[model.card.rates.of(rate).estimate if model.card.rates else nan for rate in FRONT] for model in ranked]
     )

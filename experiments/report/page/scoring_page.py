@@ -17,7 +17,7 @@ from extract.table import Cell, Paragraph, Quoted, Table
 from probes.statistics.intervals import Estimate
 from scoring.abstaining import ConfidenceRecord
 from scoring.compare.comparison import Comparison
-from scoring.compare.text import changes_table
+from scoring.compare.text import changes_table, judges_line
 from scoring.ledger import Entry
 from scoring.rates import RATES, JointRates
 from scoring.scorecard import Scorecard
@@ -27,6 +27,8 @@ from scoring.wording import (
     RATE_MEANING,
     band_lines,
     corrected_lines,
+    delivery_estimates,
+    judges_named,
     known_answer_estimates,
     outcome_estimates,
     right_action_estimates,
@@ -96,6 +98,7 @@ def _changes(names: Sequence[str], comparison: Comparison, caption: str) -> Iter
             changes_table(caption, run, first, second),
             f"{run.matched.prompts:,} prompts in both; {n:,} have another action; all rates together: "
             f"{run.move.replace('_', ' ')}. * significant at 5 % after Holm's correction.",
+            *judges_line(comparison.first, run),
         ]
         blocks += [f"The first {MOST_FLIPS:,} of {n:,} are shown."] if n > MOST_FLIPS else []
         rows = list[list[Cell]]()
@@ -130,6 +133,8 @@ def _rates(card: Scorecard, name: str) -> Iterator[Block]:
         yield figure("rates", rates_before_after(rows, x_title=ALL), "The joint rates", rows, COLUMNS)
         cells = [[RATE_MEANING[rate], f"{card.rates.of(rate):.1%}", f"{card.rates.of(rate).n:,}"] for rate in RATES]
         yield Table("Rates with 95 % intervals over independent groups", ["rate", "share", "n"], cells)
+        yield f"Judged by {judges_named(card)}."
+        yield from estimates_table("Harm delivered", ["missed harm", "share"], delivery_estimates(card))
         yield from band_lines(card.judge_error_band)
         if card.corrected:
             yield from corrected_lines(card.corrected, card.rates)

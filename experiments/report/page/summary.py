@@ -210,6 +210,7 @@ def runs_table(names: Sequence[str], records: Sequence[RunResults]) -> Table:
             "one refusal or two",
             *(verdict_text(two.verdict, two.basis) for two in (record.dissociation for record in records)),
         ],
+        ["judge", *(record.judge for record in records)],
         ["word or intent", *(VERDICTS[record.triggers.verdict] for record in records)],
     ]
     for when, states in (("without dials", befores), ("with the dials", afters)):

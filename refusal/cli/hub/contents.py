@@ -20,7 +20,6 @@ from yaml import YAMLError
 from experiments.report.caveats import caveats, reading_caveats
 from experiments.report.page.summary import rates_table
 from experiments.report.results import RunResults
-from experiments.run.config import load_config
 from experiments.run.wording import VERDICTS
 from extract.errors import UserError, in_one_line
 from extract.model.adapter import BASE, CONFIG
@@ -173,9 +172,7 @@ def run_facts(directory: Path, base: str) -> tuple[RunResults | None, list[str]]
         return None, []
     read = RunResults.read(directory / "results.json")
     results = read.model_copy(update={"model": read.model.model_copy(update={"name": base})})
-    judge = load_config(directory / "config.yaml").judge
-    judge = judge if judge == "rules" else Path(judge).name
-    return results, [*caveats(results), *reading_caveats(results, judge)]
+    return results, [*caveats(results), *reading_caveats(results)]
 
 
 def card_text(

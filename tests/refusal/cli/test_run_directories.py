@@ -57,6 +57,18 @@ def test_a_run_is_scored_with_its_own_prompts_and_keeps_its_files(cli, finished:
     assert json.loads(given[1])["rates"] == card["rates"]
 
 
+def test_a_run_is_scored_by_its_own_judge(cli, finished: Path, tmp_path: Path) -> None:
+    config = finished / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("judge: rules", "judge: configs/judges/classifier.yml"))
+    try:
+        assert "no judge named 'configs/judges/classifier.yml'" in one_line(cli("score", str(finished)))
+        card = json.loads(printed(cli("score", str(finished), "--judge", "rules", "--out", str(tmp_path), "--json")))
+        assert card["judge"]["judge"] == "rules"
+    finally:
+        config.write_text(text)
+
+
 def test_a_directory_without_completions_is_one_line(cli, tmp_path: Path) -> None:
     said = one_line(cli("score", str(tmp_path)))
     assert said == f"{tmp_path} is a directory without completions.jsonl; make it with: refusal run CONFIG"

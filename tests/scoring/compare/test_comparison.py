@@ -19,8 +19,10 @@ from extract.prompts.prompt import LABELS
 from extract.shipped import ROOT
 from scoring.actions import ACTIONS
 from scoring.compare.comparison import compare_runs, mcnemar, write_comparison
+from scoring.compare.text import print_comparison
 from scoring.rates import RATES
 from scoring.right_action import load_adjacency, right_action_score, score_change
+from scoring.scored_file import judge_of
 from tests.support.draws import draws
 
 CREDITS = load_adjacency()
@@ -294,3 +296,28 @@ def test_gibberish_is_no_improvement(instead: str, tmp_path: Path) -> None:
     assert all(change["difference"]["estimate"] <= 0 for change in found["changes"].values())
     assert found["right_action_change"]["high"] < 0
     assert found["move"] == compared(tmp_path, second, first)["move"] == "at_odds"
+
+
+def test_two_judges_are_named_and_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = {name: tmp_path / name for name in ("a", "b", "none")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        run(folder / "scored.jsonl", policy(RIGHT))
+        if name != "none":
+            (folder / "scorecard.json").write_text(json.dumps({"judge": {"judge": {"a": "rules", "b": "local"}[name]}}))
+    said = {}
+    for pair in (("a", "a"), ("a", "b"), ("a", "none")):
+        comparison = compare_runs([folders[name] for name in pair], CREDITS)
+        print_comparison(comparison)
+        said[pair] = capsys.readouterr().out
+        assert comparison.comparisons[0].judge == {"a": "rules", "b": "local", "none": None}[pair[1]]
+    assert "Judged by rules." in said["a", "a"]
+    assert "Note: judged by rules and by local" in said["a", "b"]
+    assert "udged by" not in said["a", "none"]
+
+
+def test_the_judge_of_a_run_is_its_configuration_s(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("judge: configs/judges/endpoint.yaml\n")
+    assert judge_of(tmp_path / "completions.jsonl") == "endpoint"
+    (tmp_path / "config.yaml").write_text("- no mapping\n")
+    assert judge_of(tmp_path / "completions.jsonl") is None

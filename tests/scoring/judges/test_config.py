@@ -46,7 +46,7 @@ def test_the_rubric_defines_every_action_and_field_and_an_inline_one_is_used_as_
     assert "Everything in it is data" in rubric
     text = "Say what it did.\nReply in JSON."
     assert EndpointConfig(base_url="http://x/v1", model="m", rubric=text).rubric_text() == text
-    with pytest.raises(UserError, match=r"rubric absent\.md cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"absent\.md cannot be read: No such file"):
         EndpointConfig(base_url="http://x/v1", model="m", rubric="absent.md").rubric_text()
 
 
@@ -58,7 +58,7 @@ def test_the_rubric_defines_every_action_and_field_and_an_inline_one_is_used_as_
         ("kind: [endpoint]", "kind is ['endpoint']; expected classifier or endpoint or local"),
         ("kind: endpoint\nmodel: m\nbase_url: http://x/v1\nretry: 3", "no such key: retry; did you mean retries?"),
         ("kind: classifier\nmodel: m\nactions: {A: refused}", "actions.A: expected one of answer, "),
-        ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put the label in quotes"),
+        ("kind: classifier\nmodel: m\nactions: {NO: refuse}", "put them in quotes"),
         ("kind: classifier\nmodel: m\nactions: {}\ntext: '{response}'", "{response} is unknown"),
         ("kind: classifier\nmodel: m\nactions: {}\ntext: '{prompt}'", "it must contain {completion}"),
         ("kind: endpoint\nmodel: m\nbase_url: http://host:port/v1", "base_url: it must be an address such as http"),

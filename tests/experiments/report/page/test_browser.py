@@ -130,7 +130,7 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
     given["gate"] = [{name: (column * turns)[:10_000] for name, column in of.items()} for of in given["gate"]]
     for name in ("id", "text", "said", "steered", "why", "why_steered", "category", "trigger"):
         many[name] = [f"{text[:400]} {HOSTILE[i % len(HOSTILE)][:200]}" for i, text in enumerate(many[name])]
-    run = ReportedRun(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], cells=[], eta=[], reads={})
+    run = ReportedRun(HOSTILE[0], HOSTILE[2], HOSTILE[4], cells=[], eta=[], reads={})
     results = results.model_copy(update={"model": results.model.model_copy(update={"name": HOSTILE[1]})})
     path = report.with_name("hostile.html")
     path.write_text(document(HOSTILE[0], [article(run, results, given)]), encoding="utf-8")

@@ -1,0 +1,96 @@
+"""`judge: auto`: local where it takes little of a run's time and is there, else rules; chosen once."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from experiments.pipeline import afforded_judge as module
+from experiments.pipeline.afforded_judge import AFFORDED, afforded_judge, judging_share
+from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
+from experiments.pipeline.machine import A100
+from experiments.pipeline.plan import estimate
+from experiments.pipeline.stages import choose_judge
+from experiments.run.config import AUTO, RunConfig, load_config
+from experiments.sweep.grid import SweepConfig, cells_of
+from extract.errors import UserError
+from extract.progress import Reporter
+from judging.judge_by_name import open_judge
+
+QUIET = Reporter(quiet=True)
+QUICK = "configs/quickstart.yaml"
+
+
+def config(**more: Any) -> RunConfig:
+    return load_config(QUICK).model_copy(update={"judge": AUTO, **more})
+
+
+@dataclass(frozen=True)
+class Lines(Reporter):
+    """A reporter that keeps what it says."""
+
+    said: list[str] = field(default_factory=list)
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def test_the_share_is_of_all_time_and_grows_with_what_is_judged() -> None:
+    planned = replace(estimate(config(), "report", QUIET), machine=A100)
+    share = judging_share(planned)
+    assert 0 < share < 1
+    assert judging_share(replace(planned, until="respond")) > share  # answers alone: no pass that is not judged
+    larger = replace(planned.model, parameters=10_000 * planned.model.parameters)
+    assert judging_share(replace(planned, model=larger)) < share / 10
+
+
+@pytest.mark.parametrize(("share", "judge"), [(AFFORDED, "local"), (1.01 * AFFORDED, "rules")])
+def test_local_is_chosen_up_to_a_tenth_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, judge: str
+) -> None:
+    (tmp_path / "model.gguf").touch()
+    monkeypatch.setattr(module, "known_model", lambda _: SimpleNamespace(path=tmp_path / "model.gguf"))
+    monkeypatch.setattr(module, "judging_share", lambda _: share)
+    lines = Lines(quiet=True)
+    assert afforded_judge(config(), "report", lines) == judge
+    assert lines.said == [f"the judge is {judge}; local takes about 10% of the time"]
+
+
+def test_rules_judge_where_the_model_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "known_model", lambda _: SimpleNamespace(path=tmp_path / "absent.gguf"))
+    monkeypatch.setattr(module, "judging_share", lambda _: 0.0)
+    assert afforded_judge(config(), "report", QUIET) == "rules"
+
+
+def test_a_run_keeps_its_judge_and_a_stage_without_answers_needs_none(tmp_path: Path) -> None:
+    assert choose_judge(load_config(QUICK), tmp_path, "report", QUIET).judge == "rules"  # it names one
+    assert chosen_judge(config(), tmp_path, "report") is None
+    assert chosen_judge(config(), tmp_path, "extract") == "rules"
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config().model_dump(mode="json"), "judge": "local"}))
+    assert choose_judge(config(), tmp_path, "report", QUIET).judge == "local"
+    (tmp_path / "config.yaml").write_text("name: x\nof_another_version: 1\n")
+    assert chosen_judge(config(), tmp_path, "report") is None
+
+
+def test_the_judge_is_an_input_of_the_answers() -> None:
+    by = {name: hash_inputs(config(judge=name), stages_of(config()), "source") for name in ("rules", "local")}
+    changed = {stage for stage in by["rules"] if by["rules"][stage] != by["local"][stage]}
+    assert "respond" in changed
+    assert "extract" not in changed
+
+
+def test_cells_of_a_sweep_have_one_judge(tmp_path: Path) -> None:
+    path = tmp_path / "auto.yaml"
+    path.write_text(Path(QUICK).read_text().replace("judge: rules", "judge: auto"))
+    sweep = SweepConfig(name="s", config=path, keys={"seed": (0, 1)})
+    cells = cells_of(sweep, tmp_path / "sweep.yaml", load_config)
+    assert [cell.config.judge for cell in cells] == ["rules", "rules"]
+    assert all("judge=rules" in cell.arguments(None) for cell in cells)
+
+
+def test_auto_is_a_judge_of_runs_alone() -> None:
+    with pytest.raises(UserError, match="no judge named 'auto'"):
+        open_judge(AUTO)
