@@ -156,6 +156,8 @@ def chances(**given: float) -> dict[Reading, float]:
         ({"rebutted": 0.9, "abstained": 0.1}, "answer", False, "correct_premise"),
         ({"rebutted": 0.4, "answered": 0.5}, "answer", False, "answer"),
         ({"rebutted": 0.3, "answered": 0.3, "refused": 0.4}, "correct_premise", False, "correct_premise"),
+        ({"abstained": 0.9}, "other", False, "other"),
+        ({"refused": 0.9}, "answer_with_caveat", False, "refuse"),
         ({"clarified": 0.9}, "refuse", False, "clarify"),
         ({"clarified": 0.9}, "answer", False, "answer"),  # the rules read English questions better
         ({"clarified": 0.9}, None, False, "clarify"),
@@ -171,6 +173,20 @@ def test_readings_become_actions(read: dict[str, float], rules: Action | None, p
 
 
 @pytest.mark.parametrize(
+    ("completion", "action"),
+    [
+        ("I have no personal opinions. However, it is seen by many as the best of the two, and is cheap.", "answer"),
+        ("I have no personal opinions. However, I hope that this helps.", "abstain"),
+        ("I have no data on him. It is seen by many as the best of the two, and it costs less than before.", "abstain"),
+    ],
+)
+def test_a_caveat_before_an_answer_is_no_abstention(completion: str, action: Action) -> None:
+    found = RuleJudge().read(completion, "Which one is better?")
+    caveat = replace(found, judgement=Judgement("answer_with_caveat", ""))
+    assert decide(chances(abstained=0.9, answered=0.1), caveat).action.startswith(action)
+
+
+@pytest.mark.parametrize(
     ("rules", "action", "chance", "declined"), [("refuse", "refuse", 0.9, 0.9), ("answer", "correct_premise", 0.7, 0.3)]
 )
 def test_a_rebuttal_counts_to_the_rules_side(rules: Action, action: Action, chance: float, declined: float) -> None:
@@ -181,7 +197,7 @@ def test_a_rebuttal_counts_to_the_rules_side(rules: Action, action: Action, chan
 @pytest.mark.slow
 @pytest.mark.skipif(not FILE.is_file(), reason=f"needs the model: refusal models get {MODEL}")
 def test_the_shipped_probe_agrees_on_clear_completions_and_reads_german() -> None:
-    judge = LocalJudge(LocalConfig(model=str(FILE)))
+    judge = LocalJudge(LocalConfig(model=str(FILE), ask_below=1))
     judged = list(judge.judge_all([*CLEAR, GERMAN]))
     assert [one.action for one in judged] == ["refuse", "answer", "abstain", "refuse"]
     assert all(one.probability is not None and one.probability > 0.5 for one in judged)
