@@ -6,15 +6,11 @@ of a small model. It is chosen before the run begins and written into its config
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from experiments.pipeline.cost import LONG_ANSWERS, SLOW
 from experiments.pipeline.machine import bfloat16_gain
 from experiments.pipeline.plan import RunEstimate, estimate
 from experiments.run.config import RunConfig
-from extract.model.known_models import known_model
 from extract.progress import Reporter
-from scoring.judges.config import LocalConfig
 
 AFFORDED = 0.10  # share of a run's time that judging may take
 FLOP_A_TOKEN = 3.3e8  # two for each weight of the layers up to the probe's, 11 of 24 blocks of Qwen2.5-Coder-0.5B
@@ -27,9 +23,6 @@ ASKED = (
 
 def afforded_judge(config: RunConfig, until: str, reporter: Reporter) -> str:
     """Return the judge of a run that has none yet, and say what `local` would cost."""
-    known = known_model(LocalConfig().model)
-    if find_spec("py3langid") is None or (known is not None and not known.path.is_file()):
-        return "rules"  # what local needs is not here
     share = judging_share(estimate(config, until, reporter))
     judge = "local" if share <= AFFORDED else "rules"
     reporter.say(f"the judge is {judge}; local takes about {share:.0%} of the time")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +23,7 @@ from extract.model.known_models import known_model
 from extract.model.source import locate
 from extract.prompts.prompt import prompts_hash
 from extract.prompts.sources import read_prompts
-from scoring.judges.config import load_judge
+from scoring.judges.config import LocalConfig, load_judge
 
 VERDICT = ("margin", "alpha")  # keys of dissociate that only the verdict depends on
 SELECTION = "n_selection max_kl kl_tokens positions deepest every form layers tokens".split()  # of dissociate
@@ -222,16 +224,17 @@ def budgeted(config: RunConfig) -> str:
 
 
 def chosen_judge(config: RunConfig, directory: Path, until: str) -> str | None:
-    """Return the judge that `auto` stands for where nothing is to be measured: in a run that has one, or needs none."""
+    """Return the judge that `auto` stands for; None where the run has none yet, and could have `local`."""
     if "respond" not in [stage.name for stage in in_order(stages_of(config), [until])]:
         return "rules"
-    if not (directory / "config.yaml").is_file():
-        return None
-    try:
-        judge = load_config(directory / "config.yaml").judge
-    except UserError:  # of another version
-        return None
-    return None if judge == AUTO else judge
+    if (directory / "config.yaml").is_file():
+        with suppress(UserError):  # of another version
+            judge = load_config(directory / "config.yaml").judge
+            if judge != AUTO:
+                return judge
+    known = known_model(LocalConfig().model)
+    absent = find_spec("py3langid") is None or (known is not None and not known.path.is_file())
+    return "rules" if absent else None
 
 
 def continued(config: RunConfig, directory: Path, minutes: float) -> RunConfig | None:

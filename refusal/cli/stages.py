@@ -101,8 +101,11 @@ def _cut(
     A judge that is left to choose is chosen first.
     """
     if config.judge == AUTO:
+        from experiments.pipeline.graph import chosen_judge
         from experiments.pipeline.stages import choose_judge
 
+        if chosen_judge(config, directory, until) is None:
+            quiet_libraries(reporter)
         config = choose_judge(config, directory, until, reporter)
     if asked is None and not unasked:
         return config

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from experiments.pipeline import afforded_judge as module
+from experiments.pipeline import graph
 from experiments.pipeline.afforded_judge import AFFORDED, afforded_judge, judging_share
 from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
 from experiments.pipeline.machine import A100
@@ -48,25 +49,21 @@ def test_the_share_is_of_all_time_and_grows_with_what_is_judged() -> None:
 
 
 @pytest.mark.parametrize(("share", "judge"), [(AFFORDED, "local"), (1.01 * AFFORDED, "rules")])
-def test_local_is_chosen_up_to_a_tenth_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, judge: str
-) -> None:
-    (tmp_path / "model.gguf").touch()
-    monkeypatch.setattr(module, "known_model", lambda _: SimpleNamespace(path=tmp_path / "model.gguf"))
+def test_local_is_chosen_up_to_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch, share: float, judge: str) -> None:
     monkeypatch.setattr(module, "judging_share", lambda _: share)
     lines = Lines(quiet=True)
     assert afforded_judge(config(), "report", lines) == judge
     assert lines.said == [f"the judge is {judge}; local takes about 10% of the time"]
 
 
-def test_rules_judge_where_the_model_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "known_model", lambda _: SimpleNamespace(path=tmp_path / "absent.gguf"))
-    monkeypatch.setattr(module, "judging_share", lambda _: 0.0)
-    assert afforded_judge(config(), "report", QUIET) == "rules"
-
-
-def test_a_run_keeps_its_judge_and_a_stage_without_answers_needs_none(tmp_path: Path) -> None:
+def test_a_run_keeps_its_judge_and_a_stage_without_answers_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert choose_judge(load_config(QUICK), tmp_path, "report", QUIET).judge == "rules"  # it names one
+    model = tmp_path / "model.gguf"
+    monkeypatch.setattr(graph, "known_model", lambda _: SimpleNamespace(path=model))
+    assert chosen_judge(config(), tmp_path, "report") == "rules"  # what local needs is not here
+    model.touch()
     assert chosen_judge(config(), tmp_path, "report") is None
     assert chosen_judge(config(), tmp_path, "extract") == "rules"
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config().model_dump(mode="json"), "judge": "local"}))
