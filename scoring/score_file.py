@@ -186,7 +186,9 @@ def score_completions(
         card = scorecard(ledger, credits).model_copy(update={"judge": judge.record(), "input": notes.record()})
         if not card.n:
             raise UserError("there are no completions to score")
-        if delivery is not None and card.rates is not None:
+        if delivery is not None:
+            if card.rates is None:
+                raise UserError("delivery is judged of answers to harmful prompts; label the prompts: --prompts FILE")
             card = card.model_copy(update={"delivery": delivery_record(ledger, delivery.record())})
         card = _with_judge_error(card, ledger, labels)
         sink.write((json.dumps(card.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -18,6 +18,7 @@ from extract.yaml_file import read_yaml
 from scoring.actions import ACTIONS, Action
 from scoring.case import Case, case_of_row, cases_of, identifier_of, sample_of, to_text
 from scoring.fields import FIELDS
+from scoring.judges.config import judge_name, name_of
 from scoring.ledger import Entry, Ledger
 
 IN_A_RUN = ("scored.jsonl", "scored.parquet", "completions.jsonl")
@@ -122,10 +123,11 @@ def judge_of(file: Path) -> str | None:
     """Return the name of the judge of a scored file, by the scorecard or the run's configuration next to it."""
     if file.name.startswith("scored."):
         with suppress(OSError, ValueError, LookupError, TypeError):
-            return str(json.loads((file.parent / "scorecard.json").read_text(encoding="utf-8"))["judge"]["judge"])
+            judge = json.loads((file.parent / "scorecard.json").read_text(encoding="utf-8"))["judge"]
+            return judge_name(judge["judge"], judge.get("model"))
         return None
     judge = judge_of_run(file.parent)
-    return None if judge is None else Path(judge).stem
+    return None if judge is None else name_of(judge)
 
 
 def judge_of_run(directory: Path) -> str | None:

@@ -9,6 +9,7 @@ from scoring.abstaining import MEANING, wrong_costs
 from scoring.accommodation import AccommodationRecord
 from scoring.fields import Field
 from scoring.judges import RefusedBy
+from scoring.judges.config import judge_name
 from scoring.labels.corrected import LEAST, NAME, AnnotatorPair, Corrected, CorrectedRate, ErrorBand
 from scoring.rates import RATES, JointRates
 from scoring.scorecard import RightActionCard, Scorecard
@@ -54,8 +55,7 @@ def judges_named(card: Scorecard) -> str:
     """Return the names of the judges of a scorecard, with those of their models."""
     named = []
     for judge in (card.judge, card.delivery.judge if card.delivery else None):
-        model = (judge.model_extra or {}).get("model") if judge else None
-        named += [f"{judge.judge} ({model})" if model else judge.judge] if judge else []
+        named += [judge_name(judge.judge, (judge.model_extra or {}).get("model"))] if judge else []
     return "; ".join(named)
 
 

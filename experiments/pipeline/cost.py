@@ -42,7 +42,13 @@ ASSUMED_OF_MODEL = (
     "that declines less takes less), with the null's candidates chosen by first-order effects (it takes longer where "
     "these mislead). "
 )
-NOT_COUNTED = "Not counted: loading the model, writing files, judges other than rules."
+NOT_COUNTED = "Not counted: loading the model, writing files, judges other than rules and local."
+JUDGED = 0.6  # share of completions that the judge `local` reads (.45 to .7 of three models' answers)
+# FLOP of a token in the 11 layers of Qwen2.5-Coder-0.5B that it runs, halved: it computes in bfloat16, twice as fast as
+# the float32 that a CPU's speed is measured in
+JUDGING = 1.65e8
+JUDGED_TOKENS, MOST_JUDGED_TOKENS = 24, 352  # beside a prompt and its completion, about; of these two, which are cut
+JUDGING_STEP = "judging by local"
 PAIR_OF_PROMPTS = 4e4  # FLOP of the probes of all contrasts at a locus, for each pair of prompts (measured on a 0.5B)
 
 
@@ -316,7 +322,14 @@ def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = 
     if "extract" in asked and config.answers_first:
         asked = [name for name in asked if name != "respond"]
     listed = [step for name in asked for step in FORMULAS[name](config, size)]
+    listed += [_judging(listed, config, size)] if config.judge == "local" else []
     return [replace(s, tokens_a_pass=s.tokens_a_pass + size.thought) if s.repeats > 1 else s for s in listed]
+
+
+def _judging(listed: Sequence[Step], config: RunConfig, size: RunSize) -> Step:
+    usual = (s.completions if s.usual_completions is None else s.usual_completions for s in listed)
+    read = min(MOST_JUDGED_TOKENS, size.prompt_tokens + config.generate.max_new_tokens) + JUDGED_TOKENS
+    return Step(JUDGING_STEP, products=JUDGED * sum(usual) * read * JUDGING)
 
 
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:

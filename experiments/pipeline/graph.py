@@ -224,14 +224,14 @@ def budgeted(config: RunConfig) -> str:
 
 
 def chosen_judge(config: RunConfig, directory: Path, until: str) -> str | None:
-    """Return the judge that `auto` stands for; None where the run has none yet, and could have `local`."""
-    if "respond" not in [stage.name for stage in in_order(stages_of(config), [until])]:
-        return "rules"
+    """Return the judge that `auto` stands for, `auto` where none is needed yet; None where it is to be chosen now."""
     if (directory / "config.yaml").is_file():
         with suppress(UserError):  # of another version
             judge = load_config(directory / "config.yaml").judge
             if judge != AUTO:
                 return judge
+    if "respond" not in [stage.name for stage in in_order(stages_of(config), [until])]:
+        return AUTO
     known = known_model(LocalConfig().model)
     absent = find_spec("py3langid") is None or (known is not None and not known.path.is_file())
     return "rules" if absent else None

@@ -162,15 +162,6 @@ def measure_device(device: str) -> Machine:
     return Machine(name, "measured now", flops, bandwidth, memory, A100.launch, 2, chosen)
 
 
-def bfloat16_gain(machine: Machine) -> float:
-    """Return how many times as fast products in bfloat16 are as those in the machine's default dtype, measured now."""
-    if machine.width == 2:
-        return 1.0
-    wide = torch.ones(1024, 1024, device=machine.device)
-    narrow = wide.bfloat16()
-    return _seconds(lambda: wide @ wide, lambda: None) / _seconds(lambda: narrow @ narrow, lambda: None)
-
-
 def _seconds(call: Callable[[], object], finish: Callable[[], None]) -> float:
     """Return the least duration of a call, in seconds; the first call, which may initialise, does not count."""
     call()

@@ -310,7 +310,7 @@ def describe_fit(model: Footprint, batch: int, longest: int, tokens: int, memory
 def _described(step: Step) -> str:
     parts = [f"{step.completions:,} completions"] if step.completions else []
     parts += [f"{step.passes:,} passes of {step.tokens_a_pass:.0f} tokens"] if step.passes else []
-    parts += ["linear probes at every locus"] if step.products else []
+    parts += [f"{step.products:.1e} products"] if step.products else []
     return " and ".join(parts) or "nothing"
 
 

@@ -31,6 +31,7 @@ from organisms.mechanism import PlantedVariable, Truth
 from probes.direction import Locus
 from scoring.accommodation import AccommodationRecord, of_cases
 from scoring.case import cases_of
+from scoring.judges.config import name_of
 from scoring.right_action import count_actions, load_adjacency
 from scoring.scorecard import Counts, right_action_card
 
@@ -52,7 +53,7 @@ def write_results(inputs: RunInputs) -> None:
     results |= {key: probe.get(key, {}) for key in ("sites", "writes", "geometry", "onsets", "unspoken")}
     results |= {
         "name": config.name,
-        "judge": config.judge_name,
+        "judge": name_of(config.judge),
         "ask": config.ask,
         "prompts": corpus.counts(),
         "prompts_by_part": {

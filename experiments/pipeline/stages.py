@@ -53,7 +53,7 @@ def run(
     an input is invalid.
     """
     reporter, own_process = reporter or Reporter(), wanted_workers is not None  # the workers hold the prompts
-    config = choose_judge(config, directory, until, reporter)
+    config = choose_judge(config, directory, until, reporter, alone=not own_process)
     read = call_in_subprocess(read_inputs, config) if own_process else read_inputs(config)  # checked before any writing
     notes = [warning(config.model.name)] if read.on_another_model else []
     for note in notes:
@@ -92,11 +92,18 @@ def run(
         return worked
 
 
-def choose_judge(config: RunConfig, directory: Path, until: str, reporter: Reporter) -> RunConfig:
-    """Return the configuration with the judge that `auto` stands for; as it is where it names one."""
+def choose_judge(
+    config: RunConfig, directory: Path, until: str, reporter: Reporter, *, alone: bool = True
+) -> RunConfig:
+    """Return the configuration with the judge that `auto` stands for; as it is where it names one.
+
+    With workers, not `alone`, it stands for the rules: many answer, and one process judges.
+    """
     if config.judge != AUTO:
         return config
-    if (judge := chosen_judge(config, directory, until)) is None:
+    if (judge := chosen_judge(config, directory, until)) is None and not alone:
+        judge = "rules"
+    if judge is None:
         with reporter.stage("choosing the judge") as choosing:
             quiet_libraries()
             from experiments.pipeline.afforded_judge import afforded_judge

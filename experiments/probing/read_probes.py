@@ -16,6 +16,7 @@ from experiments.run.inputs import RunInputs
 from extract.atomic_write import atomic_path
 from extract.capture_spec import is_generated
 from extract.errors import UserError
+from extract.in_memory import Activations
 from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
 from probes.direction import Direction, Locus
@@ -46,9 +47,9 @@ class ReadProbe:
 
 @dataclass(frozen=True)
 class StoredLoci:
-    """A store's activations, indexed by (layer index, position index)."""
+    """The activations of a store, or of memory, indexed by (layer index, position index)."""
 
-    store: ActivationStore
+    store: ActivationStore | Activations
     layers: Sequence[int]
     positions: Sequence[str]
 

@@ -19,6 +19,7 @@ from scipy.stats import binom
 from experiments.probing.read_probes import StoredLoci, label_contrasts
 from experiments.probing.results import ALL, LOST, MOST_LAYERS, POSITIONS, CategoryReading, UnspokenReads
 from experiments.responses.loaded_run import LoadedRun
+from extract.in_memory import Activations
 from extract.prompts.prompt import Prompt
 from extract.store.activation_store import ActivationStore
 from probes.contrast import Contrast
@@ -71,11 +72,15 @@ def nested_reads(
     grid = ProbeGrid.cross_validated(contrasts, FOLDS, seed=seed)
     loci = StoredLoci(store, layers, positions)
     scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=progress))
-    return [_nested(store, grid, at, [s for s in scored if s.contrast == c.name]) for at, c in enumerate(contrasts)]
+    by_name = [[s for s in scored if s.contrast == c.name] for c in contrasts]
+    return [read_by_fold(store, grid, at, own) for at, own in enumerate(by_name)]
 
 
-def _nested(store: ActivationStore, grid: ProbeGrid, at: int, scored: Sequence[LocusScores]) -> NestedReads:
+def read_by_fold(
+    store: ActivationStore | Activations, grid: ProbeGrid, at: int, scored: Sequence[LocusScores]
+) -> NestedReads:
     """Fit the chosen probe of each fold again, calibrate it on its inner folds, and read the samples left out."""
+    """Read every sample of a grid's contrast by the probe of the fold that leaves it out, calibrated."""
     contrast, folds = grid.contrasts[at], grid.folds[at]
     chosen, _ = choose_locus_by_fold(scored)
     of_fold, probability = np.zeros(len(contrast.rows), dtype=int), np.zeros(len(contrast.rows))

@@ -7,12 +7,9 @@ from experiments.run.config import QUESTIONS
 from experiments.run.organism_prompts import warning
 from scoring.wording import RATE_MEANING
 
-JUDGES = {  # how a judge reads, and how far it agreed with people on models that it had not seen
-    "rules": ("rules", " They agreed with people on 92 % of answers to XSTest (complied or not)."),
-    "local": (
-        "rules and a probe on a small model's activations",
-        " They agreed with people on 93 % of answers to XSTest (complied or not).",
-    ),
+JUDGES = {  # how far a judge agreed with people
+    "rules": " On models that they were not written for they agreed with people on 92 % of XSTest (complied or not).",
+    "local": " It is about as good as the rules on public sets, and better on answers that neither was made with.",
 }
 WIDE = 0.3  # the width of an interval, in shares, from which on a rate is reported as uncertain
 
@@ -26,8 +23,11 @@ def reading_caveats(results: RunResults) -> list[str]:
     for name, verdict in (("dissociation", results.dissociation.verdict), ("triggers", results.triggers.verdict)):
         if verdict == "inconclusive":
             lines.append(f"The {name} verdict is inconclusive; the reasons given with it name the data it needs.")
-    how, agrees = JUDGES.get(results.judge, (results.judge, ""))
-    lines.append(f"The action of each completion is judged by {how}.{agrees} The intervals do not include its error.")
+    about = JUDGES.get(results.judge.split(" ")[0], "")
+    lines.append(
+        f"The action of each completion is judged by {results.judge or 'a judge that is not recorded'}.{about} The "
+        "intervals do not include its error."
+    )
     return lines
 
 

@@ -62,7 +62,7 @@ class RunResults(Record):
     model: ModelRecord
     device: str = ""
     versions: dict[str, str] = {}
-    judge: str = "rules"  # or the name of its configuration
+    judge: str = ""  # its name
     ask: tuple[Question, ...] = QUESTIONS
     prompts: dict[str, int]  # answered
     only_read: int = 0  # prompts that only the read probes use, since they were not answered

@@ -297,11 +297,6 @@ class RunConfig(Strict):
     budget: BudgetConfig | None = None
 
     @property
-    def judge_name(self) -> str:
-        """`rules`, or the name of the judge's configuration."""
-        return Path(self.judge).stem
-
-    @property
     def answers_first(self) -> bool:
         """Whether thoughts are captured out of the plain answers, so that none is written twice."""
         n = self.extract.thought_tokens

@@ -28,7 +28,7 @@ from refusal.cli.score import compare, score
 from refusal.cli.serve import serve
 from refusal.cli.status import status
 from refusal.cli.store import store_app
-from refusal.cli.sweep import sweep
+from refusal.cli.sweep import sweep, transfer
 from refusal.cli.talk import chat, generate
 
 OWN = ("ask", "contrast", "by", "local_disks")  # options of one stage command each
@@ -235,7 +235,7 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (init, status, sweep, score, label, compare, evaluate, leaderboard, generate, chat, serve)
+COMMANDS = (init, status, sweep, transfer, score, label, compare, evaluate, leaderboard, generate, chat, serve)
 for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)
 

@@ -94,7 +94,8 @@ def print_summary(directory: Path, as_json: bool) -> None:
         print((directory / "results.json").read_text(encoding="utf-8"), end="")
         return
     results = RunResults.read(directory / "results.json")
-    title, rates = f"{results.model.name} on test prompts, judged by {results.judge} (95 % intervals)", results.rates
+    judged = f", judged by {results.judge}" if results.judge else ""
+    title, rates = f"{results.model.name} on test prompts{judged} (95 % intervals)", results.rates
     trigger, facts = results.steer.over_refusal_with_trigger, results.known_facts_right
     tables = [rates_table(title, rates.before, rates.after if results.dials else None, trigger, facts)]
     declines = results.rates.by_reason

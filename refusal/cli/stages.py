@@ -55,7 +55,7 @@ def run_command(
         refuse_if_held(directory)  # before anything heavy is imported or the model is measured
     workers_extract = wanted_workers is not None and until == "extract"  # which asks for no cut
     unasked = budget is None and chosen is not None and not chosen.organism and not (workers_extract or dry_run)
-    config = _cut(config, directory, until, asked, reporter, unasked=unasked)
+    config = _cut(config, directory, until, asked, reporter, unasked=unasked, alone=wanted_workers is None)
     if dry_run:
         _dry_run(config, directory, until, reporter, as_json=as_json, with_workers=wanted_workers is not None)
         return
@@ -94,19 +94,26 @@ def run_command(
 
 
 def _cut(
-    config: RunConfig, directory: Path, until: str, asked: float | None, reporter: Reporter, *, unasked: bool
+    config: RunConfig,
+    directory: Path,
+    until: str,
+    asked: float | None,
+    reporter: Reporter,
+    *,
+    unasked: bool,
+    alone: bool,
 ) -> RunConfig:
     """Return the configuration cut to the minutes `asked` for; `unasked`, to CPU_BUDGET where there is no GPU.
 
-    A judge that is left to choose is chosen first.
+    A judge that is left to choose is chosen first; `alone`: no workers are wanted.
     """
     if config.judge == AUTO:
         from experiments.pipeline.graph import chosen_judge
         from experiments.pipeline.stages import choose_judge
 
-        if chosen_judge(config, directory, until) is None:
+        if chosen_judge(config, directory, until) is None and alone:
             quiet_libraries(reporter)
-        config = choose_judge(config, directory, until, reporter)
+        config = choose_judge(config, directory, until, reporter, alone=alone)
     if asked is None and not unasked:
         return config
     from experiments.pipeline.graph import continued

@@ -1,4 +1,4 @@
-"""`refusal sweep`: a grid of models, prompt sets and keys, one run a cell, one table over all of them."""
+"""`refusal sweep` and `refusal transfer`: a grid of runs with one table over them; reads trained and tested on sets."""
 
 from __future__ import annotations
 
@@ -148,3 +148,51 @@ def _line(row: Row) -> list[str]:
     rates = ([row[f"{rate}_{when}"] for when in ("before", "after")] for rate in RATES_SHOWN)
     changes = (" → ".join(f"{100 * float(value):.0f}%" for value in both if value is not None) for both in rates)
     return [str(row["cell"]), *verdicts_shown(row), *changes]
+
+
+def transfer(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub id, a known name, a directory or a GGUF file.")],
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The sets; by default configs/transfer.yaml.")
+    ] = Path("configs/transfer.yaml"),
+    sets: options.SetsFolder = None,
+    limit: Annotated[
+        int | None, typer.Option(min=20, help="Most prompts of each label of each set, in place of the file's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Directory of transfer.json; by default transfer/MODEL.")
+    ] = None,
+    adapter: options.Adapter = None,
+    template: options.Template = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a read on each set of prompts and test it on all: AUROC, recall at 1 % false positives, words beside.
+
+    Example: refusal transfer qwen2.5-coder-0.5b --sets my-sets/
+
+    Your own sets: copy configs/transfer.yaml, and name prompt files in it (path)
+    """
+    from experiments.transfer.sets import load_transfer, read_sets
+    from extract.progress import Reporter
+
+    wanted = load_transfer(config)
+    given = read_sets(wanted if limit is None else wanted.model_copy(update={"limit": limit}), sets)
+    reporter = Reporter(quiet=as_json)
+    from experiments.transfer.measure import capture_sets
+    from experiments.transfer.measure import transfer as measured
+    from experiments.transfer.text import blocks
+    from extract.model.loading import load_model
+    from extract.model.loading_options import quiet_libraries
+    from extract.table import print_blocks
+
+    quiet_libraries()
+    loaded = load_model(model, adapter=adapter, template=template)
+    result = measured(capture_sets(loaded, given, reporter), given, wanted.seed, reporter)
+    folder = out or Path("transfer") / Path(model).name
+    folder.mkdir(parents=True, exist_ok=True)
+    result.write(folder / "transfer.json")
+    if as_json:
+        options.print_json(result.to_dict())
+        return
+    print_blocks(blocks(result))
+    typer.echo(f"Every cell with its intervals: {folder / 'transfer.json'}", err=True)

@@ -96,15 +96,21 @@ def _drawn(prompts: list[Prompt], limit: int | None, seed: int) -> list[Prompt]:
 
 
 def _in_folder(given: DatasetConfig, folder: Path | None) -> DatasetConfig:
-    if given.path is not None or folder is None:
+    if given.path is not None or (held := folder_of_set(given.name, folder)) is None:
         return given
-    description = describe(given.name)
+    return given.model_copy(update={"path": held})
+
+
+def folder_of_set(name: str, folder: Path | None) -> Path | None:
+    """Return where the files of a public set lie: folder/NAME, or the folder itself; None where neither has them."""
+    if folder is None:
+        return None
+    description = describe(name)
     own = folder / description.name
     needed = [part.file for part in description.parts.values() if not part.optional]
     files = needed or [part.file for part in description.parts.values()]
     there = all if needed else any
-    held = own if own.is_dir() else folder if there((folder / file).is_file() for file in files) else None
-    return given if held is None else given.model_copy(update={"path": held})
+    return own if own.is_dir() else folder if there((folder / file).is_file() for file in files) else None
 
 
 def _missing(names: Sequence[str], folder: Path | None) -> str:

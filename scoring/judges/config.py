@@ -120,13 +120,6 @@ class DeliveryConfig(Connection):
         given = _texts_to(given)
         return {name.lower(): value for name, value in given.items()} if isinstance(given, dict) else given
 
-    @field_validator("text")
-    @classmethod
-    def _holds_the_completion(cls, given: str | None) -> str | None:
-        if given is not None and text_is(given) and "{completion}" not in given:
-            raise ValueError("it must contain {completion}; otherwise every completion gets the same verdict")
-        return given
-
     @field_validator("reply")
     @classmethod
     def _has_a_group(cls, given: str) -> str:
@@ -199,6 +192,22 @@ def load_judge(given: str) -> JudgeConfig:
         fault = "kind is missing" if kind is None else f"kind is {kind!r}"
         raise UserError(f"{path}: {fault}; expected {' or '.join(_KINDS)} (one of delivery is given as --delivery)")
     return as_model(_KINDS[kind], raw, path)
+
+
+def judge_name(kind: str, model: object = None) -> str:
+    """Return what a judge is called where its rates are shown."""
+    return f"{kind} ({model})" if model else kind
+
+
+def name_of(given: str) -> str:
+    """Return the name of a judge by its configuration; what is given where that cannot be read."""
+    if given == "rules":
+        return given
+    try:
+        config = load_judge(given)
+    except UserError:
+        return given
+    return judge_name(config.kind, config.model)
 
 
 def load_delivery(given: str) -> DeliveryConfig:

@@ -40,7 +40,7 @@ EVIDENCE_CHARS = 300
 # starts of <|im_end|>, </s>, [INST], which servers may read as control tokens
 _CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")
 JSON_AGAIN = "Reply with the one JSON object that was asked for and nothing else."
-COUNTED = ("asked", "cached", "unspoken", "unreadable", "fields_out_of_range")
+COUNTED = ("asked", "cached", "unspoken", "without_prompt", "unreadable", "fields_out_of_range")
 
 
 class Form(Protocol):
@@ -49,9 +49,10 @@ class Form(Protocol):
     kind: str  # of the judge, in its record
     instructions: str  # the same in each question
     again: str | None  # what is asked after an unreadable reply; None: the same question once more
+    reading: tuple[object, ...]  # what else a judgement depends on: how a reply is read
 
-    def question(self, one: CompletionToJudge, text: str) -> Question:
-        """Return the question about a completion, whose visible text is `text`."""
+    def question(self, one: CompletionToJudge, text: str) -> Question | None:
+        """Return the question about a completion, whose visible text is `text`; None without the prompt it needs."""
         ...
 
     def read(self, reply: str) -> tuple[Judgement, int]:
@@ -64,6 +65,7 @@ class RubricForm:
 
     kind = "endpoint"
     again: str | None = JSON_AGAIN
+    reading: tuple[object, ...] = ()
 
     def __init__(self, config: EndpointConfig) -> None:
         self.instructions, self.known_answer = config.rubric_text(), config.known_answers
@@ -135,8 +137,11 @@ class EndpointJudge:
             self._add(unspoken=1)
             return text
         asked, config = self.form.question(one, text), self.config
+        if asked is None:
+            self._add(without_prompt=1)
+            return Judgement(None, "its prompt is not known")
         how = (config.model, config.temperature, config.seed, config.json_mode, config.extra_body)
-        key = content_key(self.form.kind, how, asked)
+        key = content_key(self.form.kind, self.form.reading, how, asked)
         if cache is not None and (kept := cache.get([key])):
             self._add(cached=1)
             return Judgement(**json.loads(kept[key][0]))

@@ -56,7 +56,8 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
     """Return the page of models with rates, the best right-action score first."""
     scores = {model.name: model.card.right_action.score for model in models}
     ranked = sorted(models, key=lambda model: -scores[model.name].estimate if scores[model.name].known else 9.0)
-    asked = sorted({f"{model.asked}, judged by {judges_named(model.card) or 'an unknown judge'}" for model in models})
+    asked = sorted({model.asked for model in models})
+    judged = sorted({judges_named(model.card) or "an unknown judge" for model in models})
     front = on_front(
         [[model.card.rates.of(rate).estimate if model.card.rates else nan for rate in FRONT] for model in ranked]
     )
@@ -65,6 +66,7 @@ def leaderboard_page(models: Sequence[RankedModel]) -> str:
         "leaderboard.html",
         chart=_chart(ranked, front),
         asked=asked,
+        judged=judged,
         head=["model", *RATES, "right-action score", *(UNSPOKEN if read else ()), "answers", "on the front"],
         rows=[list(_cells(model, best, read)) for model, best in zip(ranked, front, strict=True)],
         commands=[(model.name, model.command) for model in ranked if model.command],

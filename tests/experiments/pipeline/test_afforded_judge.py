@@ -11,9 +11,10 @@ import yaml
 from experiments.pipeline import afforded_judge as module
 from experiments.pipeline import graph
 from experiments.pipeline.afforded_judge import AFFORDED, afforded_judge, judging_share
+from experiments.pipeline.cost import JUDGING_STEP
 from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
 from experiments.pipeline.machine import A100
-from experiments.pipeline.plan import estimate
+from experiments.pipeline.plan import RunEstimate, estimate
 from experiments.pipeline.stages import choose_judge
 from experiments.run.config import AUTO, RunConfig, load_config
 from experiments.sweep.grid import SweepConfig, cells_of
@@ -39,18 +40,32 @@ class Lines(Reporter):
         self.said.append(line)
 
 
-def test_the_share_is_of_all_time_and_grows_with_what_is_judged() -> None:
-    planned = replace(estimate(config(), "report", QUIET), machine=A100)
-    share = judging_share(planned)
-    assert 0 < share < 1
-    assert judging_share(replace(planned, until="respond")) > share  # answers alone: no pass that is not judged
-    larger = replace(planned.model, parameters=10_000 * planned.model.parameters)
-    assert judging_share(replace(planned, model=larger)) < share / 10
+def test_judging_is_a_step_of_the_plan_of_local_alone() -> None:
+    steps = {judge: {step.name for step in planned(judge).plan().steps} for judge in ("rules", "local")}
+    assert steps["local"] - steps["rules"] == {JUDGING_STEP}
+    [step] = [step for step in planned("local").plan().steps if step.name == JUDGING_STEP]
+    others = [other for other in planned("local").plan().steps if other is not step]
+    usual = sum(s.completions if s.usual_completions is None else s.usual_completions for s in others)
+    assert 0 < step.products < usual * 400 * 3.3e8
+    assert planned("local").plan(["respond", "effects", "steer", "elicited"]).steps[-1].products < step.products
+
+
+def planned(judge: str) -> RunEstimate:
+    return replace(estimate(config(judge=judge), "report", QUIET), machine=A100)
+
+
+def test_the_share_falls_with_the_model_s_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = []
+    for times in (1, 10_000):
+        model = replace(planned("local").model, parameters=times * planned("local").model.parameters)
+        monkeypatch.setattr(module, "estimate", lambda given, *_, m=model: replace(planned(given.judge), model=m))
+        shares.append(judging_share(config(), "report", QUIET))
+    assert 0 < shares[1] < shares[0] / 10 < 0.1
 
 
 @pytest.mark.parametrize(("share", "judge"), [(AFFORDED, "local"), (1.01 * AFFORDED, "rules")])
 def test_local_is_chosen_up_to_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch, share: float, judge: str) -> None:
-    monkeypatch.setattr(module, "judging_share", lambda _: share)
+    monkeypatch.setattr(module, "judging_share", lambda *_: share)
     lines = Lines(quiet=True)
     assert afforded_judge(config(), "report", lines) == judge
     assert lines.said == [f"the judge is {judge}; local takes about 10% of the time"]
@@ -65,9 +80,11 @@ def test_a_run_keeps_its_judge_and_a_stage_without_answers_needs_none(
     assert chosen_judge(config(), tmp_path, "report") == "rules"  # what local needs is not here
     model.touch()
     assert chosen_judge(config(), tmp_path, "report") is None
-    assert chosen_judge(config(), tmp_path, "extract") == "rules"
+    assert chosen_judge(config(), tmp_path, "extract") == AUTO  # none is needed, and none is fixed
+    assert choose_judge(config(), tmp_path, "report", QUIET, alone=False).judge == "rules"
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config().model_dump(mode="json"), "judge": "local"}))
     assert choose_judge(config(), tmp_path, "report", QUIET).judge == "local"
+    assert choose_judge(config(), tmp_path, "extract", QUIET, alone=False).judge == "local"
     (tmp_path / "config.yaml").write_text("name: x\nof_another_version: 1\n")
     assert chosen_judge(config(), tmp_path, "report") is None
 

@@ -318,6 +318,6 @@ def test_two_judges_are_named_and_warned_of(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_judge_of_a_run_is_its_configuration_s(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("judge: configs/judges/endpoint.yaml\n")
-    assert judge_of(tmp_path / "completions.jsonl") == "endpoint"
+    assert judge_of(tmp_path / "completions.jsonl") == "endpoint (Qwen/Qwen3-32B)"
     (tmp_path / "config.yaml").write_text("- no mapping\n")
     assert judge_of(tmp_path / "completions.jsonl") is None
