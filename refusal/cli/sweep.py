@@ -173,19 +173,19 @@ def transfer(
     Your own sets: copy configs/transfer.yaml, and name prompt files in it (path)
     """
     from experiments.transfer.sets import load_transfer, read_sets
+    from extract.model.loading_options import quiet_libraries
     from extract.progress import Reporter
 
     wanted = load_transfer(config)
+    quiet_libraries()
     given = read_sets(wanted if limit is None else wanted.model_copy(update={"limit": limit}), sets)
     reporter = Reporter(quiet=as_json)
     from experiments.transfer.measure import capture_sets
     from experiments.transfer.measure import transfer as measured
     from experiments.transfer.text import blocks
     from extract.model.loading import load_model
-    from extract.model.loading_options import quiet_libraries
     from extract.table import print_blocks
 
-    quiet_libraries()
     loaded = load_model(model, adapter=adapter, template=template)
     result = measured(capture_sets(loaded, given, reporter), given, wanted.seed, reporter)
     folder = out or Path("transfer") / Path(model).name

@@ -44,8 +44,6 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
     Files of the sets lie in folder/NAME, or in the folder itself; other sets are read from the hub. Of each label of
     each source, `limit` prompts are read at most.
     """
-    if folder is not None and not folder.is_dir():
-        raise UserError(f"--sets {folder} is not a directory; give the one that holds the files of the sets")
     sets = [_in_folder(one, folder) for one in suite.datasets]
     if missing := [one for one in sets if one.path is None and describe(one.name).hub is None]:
         raise UserError(_missing([one.name for one in missing], folder))
@@ -102,9 +100,14 @@ def _in_folder(given: DatasetConfig, folder: Path | None) -> DatasetConfig:
 
 
 def folder_of_set(name: str, folder: Path | None) -> Path | None:
-    """Return where the files of a public set lie: folder/NAME, or the folder itself; None where neither has them."""
+    """Return where the files of a public set lie: folder/NAME, or the folder itself; None where neither has them.
+
+    UserError: there is no such folder.
+    """
     if folder is None:
         return None
+    if not folder.is_dir():
+        raise UserError(f"--sets {folder} is not a directory; give the one that holds the files of the sets")
     description = describe(name)
     own = folder / description.name
     needed = [part.file for part in description.parts.values() if not part.optional]
