@@ -65,6 +65,7 @@ def article(run: ReportedRun, results: RunResults, payload: Payload, anchor: str
         anchor=anchor,
         name=run.name,
         model=results.model.name,
+        judge=results.judge,
         tiles=tiles(results, len(remarks)),
         linked={LAST.name, *(section.name for section in sections)},
         warnings=warning_lines(results.steer),
