@@ -137,7 +137,8 @@ def summarised(kind: str, cells: Sequence[TransferCell]) -> TransferSummary:
     def mean(some: Sequence[TransferCell], value: Callable[[TransferCell], float]) -> Estimate:
         sets = sorted({cell.tested_on for cell in some})
         values = [np.mean([value(cell) for cell in some if cell.tested_on == name]) for name in sets]
-        return grouped_mean(np.array(values), np.arange(len(values)), least=0.0).counted(len(values))
+        found = grouped_mean(np.array(values), np.arange(len(values)), least=0.0).counted(len(values))
+        return replace(found, high=min(1.0, found.high))
 
     return TransferSummary(
         kind=kind,
