@@ -12,7 +12,7 @@ import numpy as np
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from experiments.elicited.condition import abstains_rarely, asked_rows
-from experiments.pipeline.cost import Batches, RunSize, Step, assumptions, minutes, steps, tokens
+from experiments.pipeline.cost import JUDGING_STEP, Batches, RunSize, Step, assumptions, minutes, steps, tokens
 from experiments.pipeline.machine import A100, Footprint, Machine, footprint, gigabytes, measure_device, measured_speed
 from experiments.run.behaviour import KINDS, write_samples
 from experiments.run.config import RunConfig
@@ -33,6 +33,7 @@ from extract.prompts.sources import read_prompts
 
 PlanRecord = dict[str, Any]  # as --dry-run --json prints it
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+AFFORDED = 0.10  # share of a run's time that the judge `local` may take where `auto` is to choose
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,22 @@ def estimate(config: RunConfig, until: str, reporter: Reporter, *, cut: bool = F
     size = footprint(shape, width(config, machine))
     speed = measured_speed(config, shape, tokenizer, size, machine, reporter, cut=cut)
     return RunEstimate(config, until, given.drawn(*limits, config.seed), size, speed)
+
+
+def afforded_judge(config: RunConfig, until: str, reporter: Reporter) -> str:
+    """Return the judge of `auto`: `local` up to `AFFORDED` of the time, else `rules`, and tell its cost."""
+    share = judging_share(config, until, reporter)
+    judge = "local" if share <= AFFORDED else "rules"
+    reporter.say(f"the judge is {judge}; local takes about {share:.0%} of the time")
+    return judge
+
+
+def judging_share(config: RunConfig, until: str, reporter: Reporter) -> float:
+    """Return the share of a run's time that the judge `local` would take, about."""
+    planned = estimate(config.model_copy(update={"judge": "local"}), until, reporter)
+    plan = planned.plan()
+    judging = [step for step in plan.steps if step.name == JUDGING_STEP]
+    return plan.minutes(planned.machine, judging)[1] / plan.minutes(planned.machine)[1]
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def choose_judge(
     if judge is None:
         with reporter.stage("choosing the judge") as choosing:
             quiet_libraries()
-            from experiments.pipeline.afforded_judge import afforded_judge
+            from experiments.pipeline.plan import afforded_judge
 
             judge = afforded_judge(config, until, choosing)
     return config.model_copy(update={"judge": judge})

@@ -80,7 +80,6 @@ def read_by_fold(
     store: ActivationStore | Activations, grid: ProbeGrid, at: int, scored: Sequence[LocusScores]
 ) -> NestedReads:
     """Fit the chosen probe of each fold again, calibrate it on its inner folds, and read the samples left out."""
-    """Read every sample of a grid's contrast by the probe of the fold that leaves it out, calibrated."""
     contrast, folds = grid.contrasts[at], grid.folds[at]
     chosen, _ = choose_locus_by_fold(scored)
     of_fold, probability = np.zeros(len(contrast.rows), dtype=int), np.zeros(len(contrast.rows))

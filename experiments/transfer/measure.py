@@ -1,4 +1,4 @@
-"""Train a read on each set and test it on all, with a bag of words beside it.
+"""Train a read, and a bag of words, on each set and test both on all sets.
 
 A read is a logistic probe whose layer, position and penalty are chosen by folds within its set. On this set it is
 tested by nested folds; on another one after a fit to the whole set, without prompts of a group that it was trained on.

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -31,7 +31,6 @@ POSITIVE: Mapping[Kind, str] = {"normative": "harmful", "epistemic": "uncertain"
 SAME = 0.8  # of the words of two prompts, from which on they are near-duplicates
 LEAST = 20  # prompts of a class that a set needs
 Source = Literal["twins", "own", "different"]
-SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 class SetConfig(Strict):
@@ -176,7 +175,8 @@ def _read_set(
         return None  # it is of the other kind
     if min(len(positive), len(negative)) < LEAST:
         remedy = "name a counterpart for them" if one.counterpart is None else "raise the limit, or name another one"
-        raise UserError(f"set {name}: {len(negative)} benign prompts for the {kind} read; {remedy}")
+        counts = f"{len(positive)} {POSITIVE[kind]} and {len(negative)} benign prompts"
+        raise UserError(f"set {name}: {counts} for the {kind} read, and {LEAST} of each are needed; {remedy}")
     rows = np.concatenate([positive, negative])
     named = one.counterpart if source == "different" else None
     return ReadSet(name, kind, rows, np.arange(len(rows)) < len(positive), source, named)

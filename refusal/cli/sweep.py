@@ -182,7 +182,7 @@ def transfer(
     reporter = Reporter(quiet=as_json)
     from experiments.transfer.measure import capture_sets
     from experiments.transfer.measure import transfer as measured
-    from experiments.transfer.text import blocks
+    from experiments.transfer.results import blocks
     from extract.model.loading import load_model
     from extract.table import print_blocks
 

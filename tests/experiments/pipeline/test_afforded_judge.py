@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.pipeline import afforded_judge as module
 from experiments.pipeline import graph
-from experiments.pipeline.afforded_judge import AFFORDED, afforded_judge, judging_share
+from experiments.pipeline import plan as module
 from experiments.pipeline.cost import JUDGING_STEP
 from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
 from experiments.pipeline.machine import A100
-from experiments.pipeline.plan import RunEstimate, estimate
+from experiments.pipeline.plan import AFFORDED, RunEstimate, afforded_judge, estimate, judging_share
 from experiments.pipeline.stages import choose_judge
 from experiments.run.config import AUTO, RunConfig, load_config
 from experiments.sweep.grid import SweepConfig, cells_of

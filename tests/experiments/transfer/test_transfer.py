@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.transfer.measure import summarised, transfer
-from experiments.transfer.results import TransferResult
+from experiments.transfer.results import TransferResult, blocks
 from experiments.transfer.sets import LEAST, TransferConfig, TransferPrompts, groups_across, load_transfer, read_sets
-from experiments.transfer.text import blocks
 from extract.errors import UserError
 from extract.in_memory import Activations
 from extract.progress import Reporter
@@ -84,7 +83,9 @@ def test_a_counterpart_is_shared_out_without_overlap(tmp_path: Path) -> None:
 
 def test_what_makes_no_matrix_is_explained(tmp_path: Path) -> None:
     few = rows("benign", LEAST - 1, "mix")
-    with pytest.raises(UserError, match="set a: 19 benign prompts for the normative read; name a counterpart"):
+    with pytest.raises(
+        UserError, match=r"set a: 30 harmful and 19 benign prompts for the normative read, .*; name a counterpart"
+    ):
         read_sets(config(tmp_path, a=[*rows("harmful", 30, "cut"), *few], b=twins(30, "b", "harmful")), None)
     with pytest.raises(UserError, match="a matrix needs two sets of each kind"):
         read_sets(config(tmp_path, a=twins(30, "a", "harmful"), b=rows("benign", 30, "b")), None)
@@ -97,7 +98,9 @@ def test_what_makes_no_matrix_is_explained(tmp_path: Path) -> None:
 def test_a_counterpart_that_is_too_small_is_no_silence(tmp_path: Path) -> None:
     harm = {name: (rows("harmful", 30, name), "mix") for name in ("cut", "burn", "hit")}
     sets = config(tmp_path, mix=[*rows("benign", 3 * LEAST - 20, "mix"), *rows("harmful", 30, "x")], **harm)
-    with pytest.raises(UserError, match=r"benign prompts for the normative read; raise the limit, or name another one"):
+    with pytest.raises(
+        UserError, match=r"benign prompts for the normative read, .*; raise the limit, or name another one"
+    ):
         read_sets(sets, None)
 
 
