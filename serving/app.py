@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import re
 import secrets
 import socket
@@ -20,9 +21,10 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.background import BackgroundTask
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
 from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
@@ -31,11 +33,13 @@ from serving import replies
 from serving.exchange import Decoding, Exchange, ServedModel, prepare
 from serving.limits import BodyLimits, Limits, RenderQueue, until_disconnect
 from serving.request_schema import ChatRequest
+from serving.watch import DialState, Watch
 from steering.dial import Dial, Kind
 
 GRACE_S = 5  # running answers may finish for this long after the stop signal
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HERE = Path(__file__).resolve().parent / "live"
+LOG = logging.getLogger("refusal.serve")
 LIVE = {"GET /ui": "a page: answers side by side, with every token's readings"}  # of the index, where it is served
 BEARER = HTTPBearer(auto_error=False)
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -57,6 +61,8 @@ def create_app(
     hosts: Sequence[str] = ("*",),
     *,
     ui: bool = False,
+    log: Path | None = None,
+    say: Callable[[str], None] = LOG.warning,
 ) -> FastAPI:
     """Return the server's application, which starts the engine and closes it.
 
@@ -64,7 +70,11 @@ def create_app(
         api_key: the bearer token that clients must send; None: no token.
         hosts: host names that the server accepts.
         ui: serve the live page at /ui, where `/` leads a browser.
+        log: a file that every conversation and its readings are appended to; None: nothing is kept.
+        say: called with a line when what the dials read has changed.
     """
+    registry = CollectorRegistry()
+    watch = Watch(engine.dials, registry, say, log)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -112,7 +122,7 @@ def create_app(
         work = partial(prepare, asked, engine.model, engine.dials, limits, served.name, deadline)
         async with until_disconnect(connection, deadline):
             row, settings = await rendering.run(work)
-        exchange = Exchange(engine, served, row, settings)
+        exchange = Exchange(engine, served, row, settings, asked.conversation, watch)
         try:
             async with until_disconnect(connection, deadline):
                 await exchange.begin()
@@ -162,6 +172,16 @@ def create_app(
         @app.get("/ui", include_in_schema=False)
         async def live() -> Response:  # needs no key: it holds nothing of the model
             return HTMLResponse(html, headers=headers)
+
+    @app.get("/metrics", dependencies=allowed, response_class=PlainTextResponse, responses={401: ERROR_RESPONSES[401]})
+    async def metrics() -> Response:
+        """Return what the dials read and decided, for Prometheus."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/watch", dependencies=allowed, responses={401: ERROR_RESPONSES[401]})
+    async def watched() -> dict[Kind, DialState]:
+        """Return what each dial has read since the start, against its certification prompts."""
+        return watch.state()
 
     @app.get("/health")
     async def health() -> replies.Health:
@@ -262,6 +282,7 @@ def serve_forever(
     report: Callable[[str], None],
     *,
     ui: bool = False,
+    log: Path | None = None,
 ) -> None:
     """Serve until interrupted; `thresholds` replace the dials' own and those by category, `report` prints a line."""
     if at_thought := [dial.kind for dial in dials if dial.read is not None and dial.read.position == THOUGHT_END]:
@@ -269,7 +290,7 @@ def serve_forever(
     placed = with_thresholds(dials, thresholds)
     served = ServedModel(name or Path(model.name).name, int(time.time()), model.fingerprint()[:12])
     engine = make_engine(placed)
-    app = create_app(engine, served, limits, address.api_key, address.allowed_hosts, ui=ui)
+    app = create_app(engine, served, limits, address.api_key, address.allowed_hosts, ui=ui, log=log, say=report)
     with address.listen() as listening:
         shown = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
         url = f"http://{address.url_host}:{listening.getsockname()[1]}"

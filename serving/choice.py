@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -51,7 +51,7 @@ class DecodingSettings:
 
 @dataclass(frozen=True)
 class PromptRead:
-    """The dials have read the prompt."""
+    """The dials have read the prompt, or one has alarmed at a token of the answer."""
 
     readings: dict[Kind, Reading]
 
@@ -93,6 +93,7 @@ class Choice:
         self.row, self.settings, self._emit = row, settings, emit
         self.over = False
         self.emitted = False  # an event that cannot be taken back was emitted
+        self.held = False  # a complete answer waits for `complete`
         self._readings: dict[Kind, Reading] = {}
         self._unread: Finished | None = None  # the end of an answer whose tokens are still to be read
 
@@ -106,6 +107,13 @@ class Choice:
             self.emitted, self._readings = True, readings
             self._emit(PromptRead(readings))
 
+    def read_on(self, readings: dict[Kind, Reading]) -> None:
+        """Take what was read of the answer so far; says so where a dial has alarmed since the last time."""
+        if not self.over:
+            before, self._readings = self._readings, readings
+            if self.settings.streamed and alarmed(readings) != alarmed(before):
+                self._emit(PromptRead(readings))
+
     def push(self, token: int) -> None:
         """Add the next token; tokens after the end are ignored."""
         if self.over:
@@ -118,12 +126,19 @@ class Choice:
 
     def read_answer(self, read: Callable[[list[int]], tuple[TokenReading, ...]]) -> None:
         """Read the tokens of a complete answer where that is asked for, and end it."""
-        if self._unread is None:
-            return
-        tokens = read(self._pieces.token_ids)
+        if self._unread is not None:
+            self.complete(tokens=read(self._pieces.token_ids))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the answer is complete, and ends with `complete`."""
+        return self._unread is not None
+
+    def complete(self, **read: Any) -> None:
+        """End a complete answer that was held back, with fields of `Finished`."""
         finished, self._unread = self._unread, None
         if finished is not None:  # not abandoned meanwhile
-            self._emit(replace(finished, tokens=tokens))
+            self._emit(replace(finished, **read))
 
     def fail(self, why: str, *, transient: bool = True) -> None:
         """End without an answer, unless the choice has ended."""
@@ -140,7 +155,7 @@ class Choice:
         self._add(self._stops.rest(), last=True)
         self.over = True
         finished = Finished(self._text, finish, len(self._pieces.token_ids), self._readings)
-        if self.settings.token_readings:
+        if self.settings.token_readings or self.held:
             self._unread = finished
         else:
             self._emit(finished)
@@ -152,6 +167,11 @@ class Choice:
             for new in (TextPiece(thought, thought=True), TextPiece(answer)):
                 if new.text:
                     self._emit(new)
+
+
+def alarmed(readings: Mapping[Kind, Reading]) -> list[Kind]:
+    """Return the dials that alarmed at a token of the answer."""
+    return [kind for kind, read in readings.items() if read.answer is not None and read.answer.at is not None]
 
 
 class StopSequences:

@@ -154,9 +154,12 @@ class Engine:
         steps = max(settings.max_new_tokens for settings in given)
 
         def watch(tokens: list[int]) -> None:
+            answers = readings.of_answers()
             for i, (choice, token) in enumerate(zip(choices, tokens, strict=True)):
                 if not choice.emitted:
-                    choice.read(readings.of_prompt(i))
+                    choice.read(readings.of_prompt(i, answers))
+                elif answers:
+                    choice.read_on(readings.of_prompt(i, answers))
                 choice.push(token)
             if self._closing or all(choice.over for choice in choices):
                 raise _StopDecoding

@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +23,7 @@ from serving.choice import Choice, DecodingSettings, Event, Failed, Finished, Pr
 from serving.engine import Engine, QueueFullError
 from serving.limits import Limits
 from serving.request_schema import ChatRequest
+from serving.watch import Watch
 from steering.actuator import OnsetBias
 from steering.dial import Dial, read_places, reads_at
 
@@ -79,7 +80,7 @@ def prepare(
 
 
 def _rendered(asked: ChatRequest, model: ChatModel, dials: Sequence[Dial], name: str) -> Rendered:
-    messages = tuple(message.plain() for message in asked.messages)
+    messages = asked.conversation
     if messages[-1]["role"] != "user":
         raise replies.ApiError(
             400, "messages: the last message must have the role user", f"messages[{len(messages) - 1}].role"
@@ -126,9 +127,15 @@ class Exchange:
     """A request, from the queue to its answer. `close` must come last; it abandons unfinished choices."""
 
     def __init__(
-        self, engine: Decoding, served: ServedModel, row: Rendered, settings: Sequence[DecodingSettings]
+        self,
+        engine: Decoding,
+        served: ServedModel,
+        row: Rendered,
+        settings: Sequence[DecodingSettings],
+        conversation: Sequence[Mapping[str, str]],
+        watch: Watch,
     ) -> None:
-        self._engine, self._n_prompt = engine, len(row.token_ids)
+        self._engine, self._n_prompt, self._conversation, self._watch = engine, len(row.token_ids), conversation, watch
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._head = replies.ReplyHead(
@@ -146,6 +153,9 @@ class Exchange:
         except QueueFullError:
             raise replies.ApiError(429, "the queue is full; try again later", code="queue_full") from None
         self._first = await self._event()
+        _, event = self._first
+        if not isinstance(event, TextPiece):
+            self._watch.prompt(self._conversation, event.readings)
 
     async def whole(self) -> replies.ChatCompletion:
         ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}
@@ -191,7 +201,9 @@ class Exchange:
         left, (index, event) = len(self._choices), self._first
         while True:
             yield index, event
-            left -= isinstance(event, Finished)
+            if isinstance(event, Finished):
+                left -= 1
+                self._watch.answer(event.readings)
             if not left:
                 return
             index, event = await self._event()

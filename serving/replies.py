@@ -138,6 +138,8 @@ class Index(BaseModel):
     endpoints: dict[str, str] = {
         "POST /v1/chat/completions": "answer a conversation",
         "GET /v1/models": "the model and its dials' default thresholds",
+        "GET /metrics": "what the dials read and decided, for Prometheus",
+        "GET /watch": "the same against their certification prompts, as JSON",
         "GET /health": "waiting and decoding answers",
         "GET /docs": "every field of a request",
     }

@@ -205,6 +205,10 @@ class ChatRequest(AskedThresholds):
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
     @property
+    def conversation(self) -> tuple[dict[str, str], ...]:
+        return tuple(message.plain() for message in self.messages)
+
+    @property
     def token_limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
 

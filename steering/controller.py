@@ -27,7 +27,8 @@ from extract.model.padded_batch import Batch
 from probes.direction import Locus
 from steering.actuator import OnsetBias
 from steering.dial import Dial, Kind, category_read, check_order, check_width, normative_first, read_places, reads_at
-from steering.gates import Gates, Readings, Thresholds, row_thresholds
+from steering.gates import AnswerWatch, Gates, Readings, Thresholds, row_thresholds
+from steering.interventions import DeviceCopies
 from steering.onset import onset_probability
 from steering.writer import GatedWriter, joint_edits
 
@@ -65,6 +66,7 @@ def steering(
         if dial.read is not None:
             edits.append(_reader(dial.read, batch, rows, gates, partial(gates.read, dial)))
             edits += [_rereader(dial, dial.read, batch, gates)] if dial.reread else []
+            edits += [_watcher(dial, dial.read, batch, gates)] if dial.answer_limit is not None else []
     if (categories := category_read(ordered)) is not None:
         edits.append(_reader(categories.locus, batch, rows, gates, partial(gates.read, categories)))
     edits += joint_edits([GatedWriter(dial.writer, partial(gates.at, dial.kind)) for dial in ordered])
@@ -96,8 +98,15 @@ def respond(
             for step in zip(*thoughts, strict=False):
                 watch(list(step))
     batch, left = model.batch(rows), max_new_tokens - min(map(len, thoughts), default=0)
+
+    def see(tokens: list[int]) -> None:
+        for watched in readings.answers.values():
+            watched.over |= {row for row, token in enumerate(tokens) if token in model.eos_ids}
+        if watch is not None:
+            watch(tokens)
+
     with steering(model, dials, batch, rows, thresholds) as readings:
-        answers = model.generate(batch, left, watch=watch)
+        answers = model.generate(batch, left, watch=see if readings.answers else watch)
     said = ([*thought, *answer][:max_new_tokens] for thought, answer in zip(thoughts, answers, strict=True))
     return list(said), readings
 
@@ -199,5 +208,22 @@ def _rereader(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
         if n_prompt < pass_.length:
             probability = dial.probability(stream[:, n_prompt:].float().cpu().numpy())
             gates.read_again(dial.kind, probability, max(pass_.start - batch.prompt_length, 0))
+
+    return reader(site(locus.site), locus.layer, see)
+
+
+def _watcher(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
+    """Read every generated token of a dial that alarms, where the model computes, so that no step waits for it."""
+    probe, calibration, reference, limit = dial.probe, dial.calibration, dial.reference, dial.answer_limit
+    if probe is None or calibration is None or reference is None or limit is None:
+        raise ValueError(f"the {dial.kind} dial does not alarm")
+    watch = gates.readings.answers[dial.kind] = AnswerWatch(limit, reference.answer_tokens)
+    weight = DeviceCopies(probe.weight)
+
+    def see(stream: Tensor, pass_: Pass) -> None:
+        n_prompt = max(batch.prompt_length - pass_.start, 0)
+        if n_prompt < pass_.length:
+            score = stream[:, n_prompt:].float() @ weight.on(stream.device) + probe.bias
+            watch.see(calibration.slope * score + calibration.intercept, max(pass_.start - batch.prompt_length, 0))
 
     return reader(site(locus.site), locus.layer, see)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial.distance import cdist
 from scipy.special import expit, softmax
 from torch import Tensor
 
@@ -84,6 +86,49 @@ class Threshold:
         return self.by_category.get(category, value) if category else value
 
 
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What a dial read when it was certified: served prompts and answers are compared with it."""
+
+    probability: Float[np.ndarray, " prompts"]  # of the certification prompts, one a group, which it was not fitted on
+    streams: Float[np.ndarray, "prompts d_model"]  # of the same prompts, where it reads
+    answers: Float[
+        np.ndarray, " answers"
+    ]  # highest log-odds of a token of each plain answer to a benign one, ascending
+    answer_tokens: int  # how many tokens of each answer were read, at most
+
+    def answer_limit(self, budget: float) -> float:
+        """Return the log-odds above which at most this share of benign answers have a token (split conformal).
+
+        Of n + 1 exchangeable answers the new one is above the k-th highest of the others with probability k / (n + 1)
+        (Papadopoulos et al. 2002). UserError: so few answers give no such limit.
+        """
+        if (k := math.floor(budget * (len(self.answers) + 1) + 1e-9)) < 1:
+            raise UserError(
+                f"alarms in at most {budget:.2%} of benign answers need {math.ceil(1 / budget) - 1} answers to "
+                f"calibration prompts; these dials have {len(self.answers)}: allow more, or make dials of more prompts"
+            )
+        return float(self.answers[len(self.answers) - k])
+
+    @cached_property
+    def _nearest(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The scale of each dimension, the scaled streams, and their distances to the nearest other one, sorted."""
+        scale = self.streams.std(axis=0) + np.finfo(np.float32).tiny
+        scaled = self.streams / scale
+        apart = cdist(scaled, scaled)
+        np.fill_diagonal(apart, np.inf)
+        return scale, scaled, np.sort(apart.min(axis=1))
+
+    def unlike(self, streams: Float[np.ndarray, "n d_model"]) -> Float[np.ndarray, " n"]:
+        """Return the share of certification prompts that are as far from their nearest one; small: unlike all of them.
+
+        Distances are Euclidean, of each dimension in its standard deviations.
+        """
+        scale, scaled, own = self._nearest
+        away = cdist(streams / scale, scaled).min(axis=1)
+        return (1 + len(own) - np.searchsorted(own, away)) / (1 + len(own))
+
+
 @dataclass(frozen=True)
 class Dial:
     """One gate of the model: `p(decline) >= threshold` declines, below it permits; a dead band leaves it alone.
@@ -98,6 +143,8 @@ class Dial:
         opening: further directions that it sets to their answering means where it permits; see `Writer`.
         by_category: thresholds of its own for prompts of recognised categories; None: one for all prompts.
         reread: read again at every token said, and decide there what is written at it.
+        reference: what it read when it was certified.
+        answer_limit: log-odds above which a token of an answer alarms; None: answers are not watched. See `alarm`.
 
     Raises:
         ValueError: the parts do not go together.
@@ -116,6 +163,8 @@ class Dial:
     later: bool = False
     opening: tuple[Direction, ...] = ()
     by_category: CategoryThresholds | None = None
+    reference: Reference | None = None
+    answer_limit: float | None = None
 
     def __post_init__(self) -> None:
         biased = isinstance(self.actuator, OnsetBias)
@@ -151,6 +200,18 @@ class Dial:
         if self.probe is None or self.calibration is None:
             raise ValueError(f"the {self.kind} dial reads its onset prefixes, not the stream")
         return self.calibration.log_odds(self.probe.decision_function(streams))
+
+    def alarm(self, budget: float) -> Dial:
+        """Return a dial that reads, and watches answers with this share of false alarms a benign one, and never writes.
+
+        UserError: it reads no stream, or was made without a reference, or with one too small for the budget.
+        """
+        if self.probe is None:
+            raise UserError(f"the {self.kind} dial reads its onset prefixes, not the stream: it cannot watch answers")
+        if self.reference is None:
+            raise UserError(f"the {self.kind} dial has no answers to compare with: make it again with refusal steer")
+        limit, silent = self.reference.answer_limit(budget), replace(self.actuator, strength=0.0)
+        return replace(self, actuator=silent, reread=False, answer_limit=limit)
 
     def resolved(self, asked: Asked | Threshold = None) -> Threshold:
         """Return the threshold of a prompt: the one that is asked for, else its category's, else the dial's own."""

@@ -22,11 +22,12 @@ from extract.record import Record
 from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from steering.actuator import ActuatorRecord, actuator_of, actuator_record
-from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, category_read
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, Reference, category_read
 
 CAST = "cast_fingerprint"  # in a file's metadata
 TEMPLATE_ARGS = "template_args"
 CATEGORIES = "categories"
+REFERENCE = ("probability", "streams", "answers")  # arrays of a dial's reference
 KEPT = ("steps", "reread", "later")  # fields of a dial that are kept as they are
 
 
@@ -50,6 +51,8 @@ def save_dials(
             tensors[f"{dial.kind}.write"] = dial.write.vector
         for i, direction in enumerate(dial.opening):
             tensors[f"{dial.kind}.opening.{i}"] = direction.vector
+        if dial.reference is not None:
+            tensors |= {f"{dial.kind}.reference.{name}": getattr(dial.reference, name) for name in REFERENCE}
         metadata[dial.kind] = json.dumps(_metadata(dial).to_dict())
     if read := category_read(dials):
         tensors |= {f"{CATEGORIES}.weight": read.weight, f"{CATEGORIES}.bias": read.bias}
@@ -179,6 +182,7 @@ class _DialMetadata(Record):
     written: _WriteMetadata | None = Field(None, alias="write")
     opening: list[_WriteMetadata] = []
     category_thresholds: dict[str, float] | None = None
+    answer_tokens: int | None = None  # of the reference
 
 
 def _metadata(dial: Dial) -> _DialMetadata:
@@ -196,6 +200,8 @@ def _metadata(dial: Dial) -> _DialMetadata:
         record["opening"] = [written(direction) for direction in dial.opening]
     if dial.by_category is not None:
         record["category_thresholds"] = dict(dial.by_category.thresholds)
+    if dial.reference is not None:
+        record["answer_tokens"] = dial.reference.answer_tokens
     return _DialMetadata.model_validate(record)
 
 
@@ -210,8 +216,13 @@ def _dial(kind: Kind, metadata: _DialMetadata, tensors: Mapping[str, np.ndarray]
     def written(about: _WriteMetadata, name: str) -> Direction:
         return Direction(vector=tensors[f"{kind}.{name}"], **dict(about))
 
+    reference = None
+    if metadata.answer_tokens is not None:
+        arrays = {part: tensors[f"{kind}.reference.{part}"] for part in REFERENCE}
+        reference = Reference(**arrays, answer_tokens=metadata.answer_tokens)
     return Dial(
         kind=kind,
+        reference=reference,
         read=metadata.read_at,
         probe=LinearProbe(tensors[f"{kind}.read"], reads["bias"], reads["C"]) if metadata.read_at else None,
         calibration=Platt(reads["slope"], reads["intercept"]) if metadata.read_at else None,

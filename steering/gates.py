@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from extract.errors import UserError
 from steering.dial import Asked, CategoryRead, Dial, Kind, Threshold, category_read, decide
@@ -21,7 +23,18 @@ AskedThreshold = Asked | Threshold
 Thresholds = Mapping[Kind, AskedThreshold | Sequence[AskedThreshold]]
 Decision = Literal["decline", "permit", "leave"]
 DECISIONS: dict[int, Decision] = {1: "decline", -1: "permit", 0: "leave"}  # by gate
+NEVER = 2**31 - 1  # the place of a token that there is not
+UNLIKE = 0.01  # of the certification prompts, or fewer, are as far from all others as a prompt unlike them
 PAST: dict[Decision, str] = {"decline": "declined", "permit": "permitted", "leave": "left"}
+
+
+@dataclass(frozen=True)
+class AnswerReading:
+    """What a dial that alarms has read of an answer so far."""
+
+    highest: float | None  # log-odds of declining at a token; null: none was read yet
+    limit: float  # above which a token alarms
+    at: int | None  # the first token that alarmed, from 0; null: none did
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,8 @@ class Reading:
     gate: Decision
     overruled: bool  # not applied, since the normative dial declined
     category: str | None = None  # the recognised category whose threshold this is; null: that of all prompts
+    unlike: float | None = None  # share of certification prompts that are as far from the others; null: not compared
+    answer: AnswerReading | None = None  # where the dial alarms
 
 
 def reading_line(kind: Kind, read: Reading) -> str:
@@ -40,7 +55,49 @@ def reading_line(kind: Kind, read: Reading) -> str:
     category = f" of {read.category!r}" if read.category is not None else ""
     threshold = "off" if read.threshold is None else f"{read.threshold:.2f}"
     why = " to the normative dial, which declined" if read.overruled else ""
-    return f"{kind}: probability {read.probability:.3f}, threshold{category} {threshold}, {PAST[read.gate]}{why}"
+    unlike = "; unlike every prompt it was certified on" if read.unlike is not None and read.unlike <= UNLIKE else ""
+    line = (
+        f"{kind}: probability {read.probability:.3f}, threshold{category} {threshold}, {PAST[read.gate]}{why}{unlike}"
+    )
+    if read.answer is None:
+        return line
+    alarmed = "no alarm" if read.answer.at is None else f"alarm at token {read.answer.at}"
+    return f"{line}; in the answer: {alarmed} (it writes nothing)"
+
+
+@dataclass
+class AnswerWatch:
+    """The highest log-odds of a batch's answers, and the first tokens that alarmed, where they are computed."""
+
+    limit: float
+    tokens: int  # of each answer that are read, at most, as when the limit was chosen
+    highest: Float[Tensor, " rows"] | None = None
+    at: Int[Tensor, " rows"] | None = None  # NEVER: none
+    over: set[int] = field(default_factory=set)  # rows whose answer has ended, whatever follows in the batch
+
+    def see(self, log_odds: Float[Tensor, "rows tokens"], first: int) -> None:
+        """Add the log-odds of generated tokens, of which the first has this place in its answer."""
+        log_odds = log_odds[:, : max(self.tokens - first, 0)]
+        if not log_odds.shape[1]:
+            return
+        if self.over:
+            log_odds = log_odds.index_fill(0, torch.tensor(sorted(self.over), device=log_odds.device), -torch.inf)
+        place = torch.arange(first, first + log_odds.shape[1], device=log_odds.device)
+        highest, at = log_odds.amax(dim=1), torch.where(log_odds > self.limit, place, NEVER).amin(dim=1)
+        self.highest = highest if self.highest is None else torch.maximum(self.highest, highest)
+        self.at = at if self.at is None else torch.minimum(self.at, at)
+
+    def now(self) -> tuple[AnswerReading, ...]:
+        """Return the reading of each row; none before a token was read."""
+        if self.highest is None or self.at is None:
+            return ()
+        each = zip(self.highest.tolist(), self.at.tolist(), strict=True)
+        return tuple(answer_reading(high, self.limit, at) for high, at in each)
+
+
+def answer_reading(highest: float, limit: float, at: float) -> AnswerReading:
+    """Return a reading from numbers of a device, where -inf and `NEVER` are none."""
+    return AnswerReading(highest if math.isfinite(highest) else None, limit, None if at == NEVER else int(at))
 
 
 @dataclass(repr=False)
@@ -58,13 +115,24 @@ class Readings:
     own: dict[Kind, list[bool]] = field(default_factory=dict)  # whether each prompt's threshold is its category's
     later_probability: dict[Kind, list[Float[np.ndarray, " rows"]]] = field(default_factory=dict)
     later_gate: dict[Kind, list[Int[np.ndarray, " rows"]]] = field(default_factory=dict)
+    unlike: dict[Kind, Float[np.ndarray, " prompts"]] = field(default_factory=dict)
+    answers: dict[Kind, AnswerWatch] = field(default_factory=dict)  # of dials that alarm
 
     def __repr__(self) -> str:
         said = (f"{kind} declines {int((gate > 0).sum())} of {len(gate)} prompts" for kind, gate in self.gate.items())
         return f"Readings({', '.join(said) or 'nothing read yet'})"
 
-    def of_prompt(self, row: int) -> dict[Kind, Reading]:
-        """Return the reading of each dial on one prompt of the batch, the normative dial first."""
+    def of_answers(self) -> dict[Kind, tuple[AnswerReading, ...]]:
+        """Return what dials that alarm have read of each answer so far; it waits for the device."""
+        return {kind: watch.now() for kind, watch in self.answers.items()}
+
+    def of_prompt(self, row: int, answers: Mapping[Kind, Sequence[AnswerReading]] | None = None) -> dict[Kind, Reading]:
+        """Return the reading of each dial on one prompt of the batch, the normative dial first.
+
+        `answers` is what `of_answers` returned.
+        """
+        answers = self.of_answers() if answers is None else answers
+        silent = {kind: AnswerReading(None, watch.limit, None) for kind, watch in self.answers.items()}
         declined = "normative" in self.gate and self.gate["normative"][row] > 0
         return {
             kind: Reading(
@@ -73,6 +141,8 @@ class Readings:
                 gate=DECISIONS[int(gate[row])],
                 overruled=bool(declined and kind == "epistemic"),
                 category=self.category[row] if self.category and self.own[kind][row] else None,
+                unlike=float(self.unlike[kind][row]) if kind in self.unlike else None,
+                answer=answers[kind][row] if answers.get(kind) else silent.get(kind),
             )
             for kind, gate in sorted(self.gate.items(), reverse=True)
         }
@@ -112,6 +182,8 @@ class Gates:
     def read(self, what: Dial | CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
         if isinstance(what, Dial):
             self.readings.probability[what.kind] = what.probability(streams)
+            if what.reference is not None:
+                self.readings.unlike[what.kind] = what.reference.unlike(streams)
         else:
             self.readings.category = what.recognised(streams)
         kind = what.kind if isinstance(what, Dial) else None

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.model_selection import StratifiedGroupKFold
 
+from experiments.dials.operating_point import CERTIFIED_ON
 from experiments.dials.results import MOST_PROMPTS, TOKEN_READINGS, TokenReadings
 from experiments.probing.read_probes import contrast_of, fit_grid
 from experiments.responses.loaded_run import LoadedRun
@@ -25,9 +26,10 @@ from probes.direction import Locus
 from probes.grid.logistic import LinearProbe, Platt, fit_platt
 from probes.grid.probe_grid import LOGISTIC, choose_locus
 from probes.grid.solver import fit_logistic_batch
+from probes.statistics.certify import one_per_group
 from probes.statistics.metrics import Discrimination, brier, expected_calibration_error
 from steering.controller import token_log_odds
-from steering.dial import Dial
+from steering.dial import Dial, Reference
 from steering.dial_file import read_dials
 
 DIGITS = 3  # of the log-odds of tokens
@@ -89,6 +91,34 @@ def fit_read(loaded: LoadedRun, name: str, declining: Bool[np.ndarray, " prompts
         test_ece=expected_calibration_error(contrast.y[test], calibrated[test]),
         test_brier=brier(contrast.y[test], calibrated[test]),
     )
+
+
+def with_reference(loaded: LoadedRun, dial: Dial, read: DialRead) -> Dial:
+    """Return a dial with what it reads of the certification prompts, and of plain answers to the benign ones.
+
+    `read` has the probability of each of the reading's prompts. Onset biases and dials at a thought's end have none.
+    """
+    every, locus, seed = loaded.reading, dial.read, loaded.config.seed
+    if locus is None or locus.position == THOUGHT_END:
+        return dial
+    rows = np.flatnonzero(every.corpus.rated & every.corpus.within(CERTIFIED_ON))
+    rows = one_per_group(rows, every.corpus.groups[rows], seed)
+    benign = np.flatnonzero(loaded.corpus.benign & loaded.corpus.within(CERTIFIED_ON))
+    benign = one_per_group(benign, loaded.corpus.groups[benign], seed)
+    generate = loaded.config.generate
+    most = generate.max_new_tokens - generate.settled_within - 1  # of a cut answer the last token is not run
+    asked = [(loaded.rendered[row].token_ids, loaded.completions[row].token_ids[:most]) for row in benign.tolist()]
+    highest: dict[int, float] = {}
+
+    def see(batch: list[int]) -> None:
+        (log_odds,) = token_log_odds(loaded.model, [dial], [[*asked[i][0], *asked[i][1]] for i in batch]).values()
+        for i, values in zip(batch, log_odds, strict=True):
+            highest[i] = float(values[len(asked[i][0]) :].max(initial=-np.inf))
+
+    budget = TokenBudget.on(loaded.model.device, loaded.config.extract.token_budget, loaded.reporter.say)
+    budget.run([len(prompt) + len(answer) for prompt, answer in asked], see)
+    streams = every.store.read(locus.layer, locus.position)[rows].astype(np.float32)
+    return replace(dial, reference=Reference(read.probability[rows], streams, np.sort([*highest.values()]), most))
 
 
 def thought_end(store: ActivationStore) -> list[str]:

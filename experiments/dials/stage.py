@@ -14,7 +14,7 @@ from experiments.dials.elicited_write import with_least_loss
 from experiments.dials.needed_outcomes import settle_dials, settle_one_dial
 from experiments.dials.operating_point import Targets, reachable_costs, reachable_risks
 from experiments.dials.policies import Fields, PolicyEvaluation, evaluate, tradeoff
-from experiments.dials.read import DialRead, fit_read
+from experiments.dials.read import DialRead, fit_read, with_reference
 from experiments.dials.results import (
     CHECKED,
     COUNTED,
@@ -69,10 +69,17 @@ def steer(loaded: LoadedRun) -> None:
     first_write = min((w.direction.locus.layer if w.direction else deepest for w in writers.values()), default=0)
     every = loaded.reading
     labels = {"normative": every.corpus.harmful, "epistemic": every.corpus.uncertain}
-    reads = {kind: fit_read(every, kind, labels[kind], first_write).among(loaded.answered) for kind in writers}
+    of_all = {kind: fit_read(every, kind, labels[kind], first_write) for kind in writers}
+    reads = {kind: read.among(loaded.answered) for kind, read in of_all.items()}
     dials, gain, looked_up, said = _build_dials(loaded, writers, reads) if writers else ([], NO_DIALS, {}, None)
     model, path = loaded.model, loaded.file("dials.safetensors")
-    save_dials(dials, path, model.fingerprint(), model.cast_fingerprint(), template_arguments(model.tokenizer))
+    save_dials(
+        [with_reference(loaded, dial, of_all[dial.kind]) for dial in dials],
+        path,
+        model.fingerprint(),
+        model.cast_fingerprint(),
+        template_arguments(model.tokenizer),
+    )
     test = np.flatnonzero(loaded.corpus.within("test"))
     checked = test[draw(loaded.corpus.groups[test], CHECKED, named_rng(loaded.config.seed, "look-ups checked"))]
 

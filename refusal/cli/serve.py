@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,6 +51,19 @@ def serve(
     ui: Annotated[
         bool, typer.Option("--ui", help="Also serve a page: answers side by side, with every token's readings.")
     ] = False,
+    alarms: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001,
+            max=0.5,
+            help="The dials watch prompts and answers and write nothing; this share of benign "
+            "answers may alarm, such as 0.02.",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append every conversation with its readings, for refusal recalibrate."),
+    ] = None,
     template: options.Template = None,
     template_args: options.TemplateArgs = options.NO_OVERRIDES,
     adapter: options.Adapter = None,
@@ -59,6 +73,8 @@ def serve(
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart/dials.safetensors
 
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart --engine vllm --max-batch 64
+
+    Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart --alarms 0.02 --log asked.jsonl
     """
     from extract.model.adapter import is_adapter
     from steering.conversation import open_with_dials
@@ -67,9 +83,13 @@ def serve(
         from serving.app import Address, serve_forever
         from serving.engine import Engine
         from serving.limits import Limits
+        from serving.watch import check_log
     except ImportError as error:
         raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
+    if dials is None and (alarms is not None or log is not None):
+        raise UserError(f"--{'log' if alarms is None else 'alarms'} needs dials: give --dials FILE")
+    log = log and check_log(log)
     if engine is EngineName.vllm and ui:
         raise UserError("--ui reads every token, not available with vLLM; leave one of --ui and --engine vllm out")
     if engine is EngineName.transformers and engine_args:
@@ -84,6 +104,8 @@ def serve(
     thresholds = normative_threshold, epistemic_threshold
     loading = partial(typer.echo, f"loading {model} …", err=True)
     opened = open_with_dials(model, dials, *thresholds, template, options.arguments(template_args), adapter, loading)
+    model_, own, placed_at = opened
+    opened = model_, [dial if alarms is None else dial.alarm(alarms) for dial in own], placed_at
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
 
     def make_engine(placed: list[Dial]) -> Decoding:
@@ -93,6 +115,6 @@ def serve(
 
         checkpoint = checkpoint_of(opened[0], adapted=adapter is not None or is_adapter(model))
         path = None if dials is None else file_of_run(dials, "dials.safetensors")
-        return VllmEngine(opened[0], placed, checkpoint, path, max_batch, max_queue, of_vllm)
+        return VllmEngine(opened[0], placed, checkpoint, path, alarms, max_batch, max_queue, of_vllm)
 
-    serve_forever(make_engine, *opened, address, limits, name, typer.echo, ui=ui)
+    serve_forever(make_engine, *opened, address, limits, name, typer.echo, ui=ui, log=log)

@@ -21,6 +21,7 @@ from extract.errors import UserError
 from probes.direction import Locus
 from serving.vllm_plugin.request import DialRequest
 from steering.dial import Dial, ReadName, category_read, check_order, check_width, decide, normative_first, read_places
+from steering.gates import NEVER, AnswerReading, answer_reading
 from steering.interventions import projection_change
 from steering.writer import JointTables, LayerWrite
 
@@ -81,6 +82,13 @@ class DialBank:
         shape = K, len(self.categories), n_slots  # by recognised category; NaN: off
         self.threshold = torch.full(shape, torch.nan, dtype=torch.float64, device=self.device)
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
+        # of answers' tokens: the highest log-odds, and the first place that alarmed
+        self.answers = torch.zeros(2, K, n_slots, dtype=torch.float64, device=self.device)
+        self.forget(slice(None))
+
+    def forget(self, slot: int | slice) -> None:
+        """Empty what was read of the answers in a slot."""
+        self.answers[0, :, slot], self.answers[1, :, slot] = -torch.inf, NEVER
 
     @property
     def layers(self) -> list[int]:
@@ -123,6 +131,19 @@ class DialBank:
         self.score[read.scores].index_add_(1, torch.where(share > 0, self.slot[:n], 0), score * share)
         if read.place < len(self.dials):
             self._again[read.place, :n] = score[0]
+            self._watch(read.place, score[0], n)
+
+    def _watch(self, place: int, score: Float[Tensor, " tokens"], n: int) -> None:
+        """Keep the highest log-odds of the answers of a dial that alarms, as `AnswerWatch`."""
+        limit, reference = self.dials[place].answer_limit, self.dials[place].reference
+        if limit is None or reference is None:
+            return
+        log_odds, token = self._slope[place] * score.double() + self._intercept[place], self.step[:n] - 1
+        inside = (token >= 0) & (token < reference.answer_tokens)
+        slot, (highest, first) = torch.where(inside, self.slot[:n], 0), self.answers[:, place]
+        highest.scatter_reduce_(0, slot, torch.where(inside, log_odds, -torch.inf), "amax")
+        alarmed = torch.where(inside & (log_odds > limit), token.double(), float(NEVER))
+        first.scatter_reduce_(0, slot, alarmed, "amin")
 
     def _change(self, write: _Write, stream: Tensor, n: int) -> Tensor:
         slot, step = self.slot[:n], self.step[:n]
@@ -208,7 +229,7 @@ class Rows:
         self._asked: dict[str, DialRequest] = {}
         self._slot: dict[str, int] = {}
         self._free = list(range(bank.score.shape[1] - 1, 0, -1))
-        self._ended: OrderedDict[str, Tensor] = OrderedDict()
+        self._ended: OrderedDict[str, tuple[Tensor, Tensor]] = OrderedDict()
         self._order: tuple[list[str], Int[np.ndarray, " rows"]] = ([], np.zeros(0, dtype=np.int64))
         self._named: dict[str, str] = {}  # by key, one of the requests that have it: their prompts are the same
         self.row_slot = torch.zeros(bank.score.shape[1], dtype=torch.long, device=bank.device)
@@ -230,6 +251,7 @@ class Rows:
         by_category = [[threshold.of(name) for name in self.bank.categories] for threshold in thresholds]
         self.bank.threshold[:, :, slot] = torch.tensor(by_category, dtype=torch.float64, device=self.bank.device)
         self.bank.score[:, slot] = torch.nan  # until it is read
+        self.bank.forget(slot)
 
     def end(self, request: str) -> None:
         """Take a request's slot back; its scores are kept for a while."""
@@ -238,19 +260,28 @@ class Rows:
             del self._named[key]
         self._free.append(slot)
         self._order = ([], self._order[1])
-        self._ended[key] = self.bank.score[:, slot].clone()
+        self._ended[key] = self._read_in(slot)
         while len(self._ended) > KEPT:
             self._ended.popitem(last=False)
 
+    def _read_in(self, slot: int) -> tuple[Tensor, Tensor]:
+        return self.bank.score[:, slot].clone(), self.bank.answers[:, :, slot].clone()
+
+    def _read(self, key: str) -> tuple[Tensor, Tensor] | None:
+        return self._read_in(self._slot[self._named[key]]) if key in self._named else self._ended.get(key)
+
     def scores(self, key: str) -> list[float] | None:
         """Return the scores of the dials, then of categories (NaN: none); None: no such request, or not read yet."""
-        if key in self._named:
-            scores = self.bank.score[:, self._slot[self._named[key]]].tolist()
-        elif key in self._ended:
-            scores = self._ended[key].tolist()
-        else:
-            return None
-        return None if np.isnan(scores[: len(self.bank.dials)]).any() else scores
+        read = self._read(key)
+        return None if read is None or read[0][: len(self.bank.dials)].isnan().any() else read[0].tolist()
+
+    def answers(self, key: str) -> list[AnswerReading | None]:
+        """Return what each dial that alarms has read of a request's answer so far; None: it does not."""
+        read, limits = self._read(key), [dial.answer_limit for dial in self.bank.dials]
+        if read is None:
+            return [None] * len(limits)
+        each = zip(limits, *read[1].tolist(), strict=True)
+        return [limit if limit is None else answer_reading(high, limit, first) for limit, high, first in each]
 
     def place(
         self,

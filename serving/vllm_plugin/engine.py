@@ -23,7 +23,7 @@ from extract.model.source import made_once, resolve
 from serving.choice import Choice
 from serving.engine import QueueFullError
 from serving.vllm_plugin.bank import DialBank
-from serving.vllm_plugin.plugin import SERVER, SETTING, check_version
+from serving.vllm_plugin.plugin import ALARMS, SERVER, SETTING, check_version
 from serving.vllm_plugin.request import DialRequest, Fields, ask, new_key, tokens_read
 from steering.dial import Dial
 
@@ -53,6 +53,7 @@ class VllmEngine:
         dials: Sequence[Dial],
         checkpoint: Path,
         dials_path: Path | None,  # for the process that computes
+        alarms: float | None,  # likewise, a share of false alarms
         max_batch: int,
         max_queue: int,
         arguments: Fields,
@@ -73,6 +74,8 @@ class VllmEngine:
         os.environ[SERVER] = str(os.getpid())
         if dials_path is not None:
             os.environ[SETTING] = str(dials_path.absolute())
+        if alarms is not None:
+            os.environ[ALARMS] = str(alarms)
         given = {"dtype": str(model.dtype).removeprefix("torch."), "max_num_seqs": max_batch} | dict(arguments)
         printed: list[str] = []
         try:
@@ -135,6 +138,7 @@ class VllmEngine:
     async def _answer(self, choice: Choice) -> None:
         try:
             choice.begin(self.model)
+            choice.held = any(dial.answer_limit is not None for dial in self.dials)  # until all its tokens are read
             await self._decode(choice)
             choice.fail("decoding ended early", transient=False)  # unless it has ended, as it must have
         except asyncio.CancelledError:
@@ -170,6 +174,8 @@ class VllmEngine:
                     choice.read(await ask(self._llm, key, self.dials, settings.thresholds) if self.dials else {})
                 for token in out.outputs[0].token_ids:
                     choice.push(token)
+                if choice.is_held:
+                    choice.complete(readings=await ask(self._llm, key, self.dials, settings.thresholds))
                 if choice.over:
                     return
         finally:

@@ -28,7 +28,7 @@ from extract.errors import UserError
 from extract.model.loading import class_for
 from extract.model.weights import cast_fingerprint
 from serving.vllm_plugin.bank import DialBank, Rows
-from serving.vllm_plugin.request import FIELD, DialRequest
+from serving.vllm_plugin.request import FIELD, DialRequest, PlacedReading
 from steering.actuator import OnsetBias
 from steering.dial import Dial
 
@@ -74,8 +74,8 @@ class PlacedDials:
         self._wrap("_prepare_inputs", self._after_prepare)
         self._wrap("execute_model", self._after_execute)
 
-    def readings(self, key: str) -> tuple[list[float], str | None] | None:
-        """Return each dial's probability, and the category; None: no such request has been read."""
+    def readings(self, key: str) -> PlacedReading | None:
+        """Return what was read of a request so far; None: no such request has been read."""
         scores = self.rows.scores(key)
         if scores is None:
             return None
@@ -83,7 +83,8 @@ class PlacedDials:
         category = None
         if self.bank.category_read is not None:
             category = self.bank.categories[int(self.bank.recognised(score[n:]))]
-        return self.bank.probability(score[:n])[:, 0].tolist(), category
+        answers = [None if one is None else (one.highest, one.limit, one.at) for one in self.rows.answers(key)]
+        return self.bank.probability(score[:n])[:, 0].tolist(), category, answers
 
     @contextmanager
     def taken_out(self) -> Iterator[None]:

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import distributions
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
+from prometheus_client import REGISTRY
+
 from extract.chat.template import Arguments, choose_template
 from extract.errors import UserError
 from serving.vllm_plugin.request import FIELD, DialRequest, Fields, Suffix, ask, checked, new_key, thresholds_of
+from serving.watch import Watch
 from steering.dial import Dial, ReadName, read_places
 from steering.dial_file import MadeFor, read_dials
 
 SETTING = "REFUSAL_DIALS"
+ALARMS = "REFUSAL_ALARMS"  # a share of false alarms: the dials watch answers and write nothing
 ASKED = "refusal_dials_asked"  # an attribute of vLLM's request: what it asks of the dials
 EVENT, DONE = "data: ", "data: [DONE]"
 SERVER = "REFUSAL_SERVER"  # the process of `refusal serve` that started this one
@@ -44,12 +50,21 @@ def register() -> None:
     _registered = True
     check_version()
     dials, made_for = read_dials(path)
+    if budget := os.environ.get(ALARMS):
+        dials = [dial.alarm(_share(budget)) for dial in dials]
     if os.environ.get(RUNNER, "0") not in ("0", "false", "False"):
         raise UserError(f"dials were not tested with vLLM's second model runner; unset {RUNNER}")
     os.environ[RUNNER] = "0"
     _patch_requests(dials, made_for)
     _patch_server(dials)
     _patch_worker(dials, made_for, Path(path))
+
+
+def _share(budget: str) -> float:
+    with suppress(ValueError):
+        if 0 < (share := float(budget)) < 1:
+            return share
+    raise UserError(f"{ALARMS} is the share of benign answers that may alarm, such as 0.01; got {budget!r}")
 
 
 def check_version() -> None:
@@ -117,8 +132,9 @@ def _patch_chat(dials: Sequence[Dial]) -> None:
         (ResponsesRequest, "to_sampling_params"),
     ):
         _refuse_thresholds(request, method, dials)
-    _tell_whole(OpenAIServingChat, dials)
-    _tell_stream(OpenAIServingChat, dials)
+    watch = Watch(dials, REGISTRY, logging.getLogger("refusal.serve").warning)  # vLLM's /metrics has it
+    _tell_whole(OpenAIServingChat, dials, watch)
+    _tell_stream(OpenAIServingChat, dials, watch)
 
 
 def _take_thresholds(request: Any, dials: Sequence[Dial]) -> None:
@@ -149,27 +165,34 @@ def _refuse_thresholds(request: Any, method: str, dials: Sequence[Dial]) -> None
     setattr(request, method, refusing)
 
 
-async def _dials(server: Any, request: Any, dials: Sequence[Dial]) -> Fields | None:
+async def _dials(
+    server: Any, request: Any, dials: Sequence[Dial], watch: Watch, *, begins: bool, ends: bool
+) -> Fields | None:
     if (asked := getattr(request, ASKED, None)) is None:
         return None
     read = await ask(server.engine_client, asked.key, dials, asked.thresholds)
+    if begins:
+        watch.prompt(request.messages, read)
+    if ends:
+        watch.answer(read)
     return {kind: asdict(one) for kind, one in read.items()}
 
 
-def _tell_whole(server: Any, dials: Sequence[Dial]) -> None:
+def _tell_whole(server: Any, dials: Sequence[Dial], watch: Watch) -> None:
     plain = server.chat_completion_full_generator
 
     async def chat_completion_full_generator(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         response = await plain(self, request, *args, **kwargs)
-        if hasattr(response, "choices") and (read := await _dials(self, request, dials)) is not None:
-            for choice in response.choices:
+        if hasattr(response, "choices"):
+            read = await _dials(self, request, dials, watch, begins=True, ends=True)
+            for choice in response.choices if read is not None else ():
                 choice.dials = read
         return response
 
     server.chat_completion_full_generator = chat_completion_full_generator
 
 
-def _tell_stream(server: Any, dials: Sequence[Dial]) -> None:
+def _tell_stream(server: Any, dials: Sequence[Dial], watch: Watch) -> None:
     plain = server.chat_completion_stream_generator
 
     async def chat_completion_stream_generator(
@@ -184,7 +207,9 @@ def _tell_stream(server: Any, dials: Sequence[Dial]) -> None:
             for choice in chunk.get("choices", ()):
                 if choice["index"] not in begun or choice.get("finish_reason"):  # its first chunk, and its last
                     begun.add(choice["index"])
-                    read = read or await _dials(self, request, dials)
+                    begins, ends = read is None, bool(choice.get("finish_reason"))  # by then the answer was read, too
+                    if begins or ends:
+                        read = await _dials(self, request, dials, watch, begins=begins, ends=ends)
                     choice["dials"] = read
             yield f"{EVENT}{json.dumps(chunk)}\n\n"
 

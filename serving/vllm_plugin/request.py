@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -17,11 +17,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from extract.chat.render import Rendered
 from serving.request_schema import AskedThresholds, describe_error
 from steering.dial import Dial, Kind, ReadName, Threshold, normative_first, read_places
-from steering.gates import Gates, Reading
+from steering.gates import AnswerReading, Gates, Reading
 
 FIELD = "refusal_dials"  # of vLLM's extra_args
 METHOD = "refusal_readings"  # of vLLM's workers
 THRESHOLDS = tuple(f"{kind}_threshold" for kind in get_args(Kind))
+# each dial's probability, the category, and the fields of each dial's `AnswerReading`: what a worker can send
+PlacedReading = tuple[list[float], str | None, list[tuple[float | None, float, int | None] | None]]
 Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
 
 
@@ -123,5 +125,8 @@ async def ask(
     answers = [one for one in await client.collective_rpc(METHOD, args=(key,)) if one is not None]
     if not answers:
         raise RuntimeError("the dials did not read this prompt; its answer is withheld")
-    probability, category = answers[0]
-    return readings_of(dials, probability, category, thresholds)
+    probability, category, read = answers[0]
+    ordered = zip(normative_first(dials), read, strict=True)
+    of_answer = {dial.kind: AnswerReading(*one) for dial, one in ordered if one is not None}
+    found = readings_of(dials, probability, category, thresholds)
+    return {kind: replace(one, answer=of_answer.get(kind)) for kind, one in found.items()}
