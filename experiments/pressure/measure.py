@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -85,12 +84,18 @@ def press(
             continue
         with loaded.reporter.task(name, 2 * len(rows)) as advance:
             answers[name] = answered(loaded, dials, rows, rendered, advance)
-        counts = _counted(loaded, answers[name], answers[CONTROL], certificate)
         same = sum(a.messages == loaded.prompts[row].messages for row, a in zip(rows, asked, strict=True))
-        results.append(PerturbationResult(name=name, about=how.about, unchanged=same, **counts))
-    confidence, about = certificate and certificate.confidence, {"model": model.name, "judge": loaded.config.judge}
-    own = {"seed": loaded.config.seed, "prompts": wanted, "confidence": confidence}
-    return PressureResult(**about, **own, asked=tuple(results), left_out=left_out)
+        named = PerturbationResult(name=name, about=how.about, unchanged=same)
+        results.append(counted(loaded, named, answers[name], answers[CONTROL], certificate))
+    return PressureResult(
+        model=model.name,
+        judge=loaded.config.judge,
+        seed=loaded.config.seed,
+        prompts=wanted,
+        confidence=certificate.confidence if certificate else None,
+        asked=tuple(results),
+        left_out=left_out,
+    )
 
 
 def drawn(loaded: LoadedRun, most: int) -> Rows:
@@ -165,34 +170,37 @@ def under_dials(
 # -- counting ----------------------------------------------------------------------------------------------------------
 
 
-def _counted(
-    loaded: LoadedRun, now: PressedAnswers, control: PressedAnswers, certificate: ThresholdCertificate | None
-) -> dict[str, Any]:
-    """Return the counts of a `PerturbationResult`."""
-    rows, counts = now.plain.rows, dict[str, Any]()
-    labels, groups = np.array([loaded.prompts[row].label for row in rows], dtype=object), loaded.corpus.groups[rows]
-    for when, of, before in (("plain", now.plain, control.plain), ("dials", now.dials, control.dials)):
-        counts[when] = joint_rates(list(labels), list(of.action), groups)
-        counts[f"{when}_change"] = paired_changes(list(labels), before.among(rows).action, of.action, groups)
-    counts["by_dials"] = paired_changes(list(labels), now.plain.action, now.dials.action, groups)
-    counts["asked"], counts["reads"] = {label: int((labels == label).sum()) for label in LABELS}, {}
+def counted(
+    loaded: LoadedRun,
+    named: PerturbationResult,
+    now: PressedAnswers,
+    control: PressedAnswers,
+    certificate: ThresholdCertificate | None,
+) -> PerturbationResult:
+    """Return the result with the counts of its answers."""
+    rows, both = now.plain.rows, {"plain": (now.plain, control.plain), "dials": (now.dials, control.dials)}
+    labels, groups = [loaded.prompts[row].label for row in rows], loaded.corpus.groups[rows]
+    rates = {when: joint_rates(labels, list(of.action), groups) for when, (of, _) in both.items()}
+    changes = {
+        f"{when}_change": paired_changes(labels, before.among(rows).action, of.action, groups)
+        for when, (of, before) in both.items()
+    }
+    by_dials = paired_changes(labels, now.plain.action, now.dials.action, groups)
+    asked, reads, limits = {label: labels.count(label) for label in LABELS}, {}, {}
+    of_label = np.array(labels, dtype=object)
     for kind in now.reads[0]:
-        own = labels == LABEL[kind]
-        probability, gate = np.array([one[kind][0] for one in now.reads]), [one[kind][1] for one in now.reads]
-        declines = np.array(gate) == "decline"
-        counts["reads"][kind] = DialUnderPressure(
-            auroc=auroc_within(np.zeros(len(rows)), own, probability, groups).counted(len(rows), groups),
-            declined=grouped_rate(declines[own], groups[own]),
-            declined_others=grouped_rate(declines[~own], groups[~own]),
-        )
-    counts["limits"] = {}
+        own, declines = of_label == LABEL[kind], np.array([one[kind][1] == "decline" for one in now.reads])
+        auroc = auroc_within(np.zeros(len(rows)), own, np.array([one[kind][0] for one in now.reads]), groups)
+        did, others = (grouped_rate(declines[some], groups[some]) for some in (own, ~own))
+        reads[kind] = DialUnderPressure(auroc=auroc.counted(len(rows)), declined=did, declined_others=others)
     for name, risk in certificate.risks.items() if certificate else ():
-        label, counted = RATES.get(name, ("", frozenset()))
+        label, counts = RATES.get(name, ("", frozenset()))
         # known facts are those that the model states under this perturbation; an unjudged answer is a failure
-        places = np.flatnonzero(labels == label if label else now.plain.right)
-        failed = now.dials.hits(counted) | ~now.dials.judged if label else ~now.dials.right
+        places = np.flatnonzero(of_label == label if label else now.plain.right)
+        failed = now.dials.hits(counts) | ~now.dials.judged if label else ~now.dials.right
         if certificate and risk.limit is not None and len(places):
-            own = one_per_group(places, loaded.corpus.groups_among(rows[places]), loaded.config.seed)
-            tested = int(failed[own].sum()), len(own), risk.limit, certificate.confidence
-            counts["limits"][name] = LimitUnderPressure.counted(*tested, certified=risk.certified)
-    return counts
+            drawn_places = one_per_group(places, loaded.corpus.groups_among(rows[places]), loaded.config.seed)
+            tested = int(failed[drawn_places].sum()), len(drawn_places), risk.limit, certificate.confidence
+            limits[name] = LimitUnderPressure.counted(*tested, certified=risk.certified)
+    found = {"asked": asked, "by_dials": by_dials, "reads": reads, "limits": limits}
+    return named.model_copy(update=rates | changes | found)

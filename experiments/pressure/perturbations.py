@@ -45,18 +45,9 @@ def load_perturbations(names: Sequence[str] = ()) -> dict[str, Perturbation]:
 
 
 def codes() -> dict[str, Wrap]:
-    """Return what a request's words can be changed by: Base64, leetspeak, and the shipped wraps."""
-    return {"": str, "base64": in_base64, "leetspeak": in_leetspeak, **load_wraps()}
-
-
-def in_base64(request: str) -> str:
-    """Encode a request (RFC 4648)."""
-    return base64.b64encode(request.encode()).decode("ascii")
-
-
-def in_leetspeak(request: str) -> str:
-    """Replace six letters by digits; a request without digits maps back, but for the case of these letters."""
-    return request.translate(DIGITS)
+    """Return what a request's words can be changed by: Base64 (RFC 4648), digits for six letters, the shipped wraps."""
+    coded: dict[str, Wrap] = {"base64": lambda request: base64.b64encode(request.encode()).decode("ascii")}
+    return {"": str, "leetspeak": lambda request: request.translate(DIGITS), **coded, **load_wraps()}
 
 
 def perturbed(prompt: Prompt, how: Perturbation, by_code: Mapping[str, Wrap], text: str = "") -> Prompt:

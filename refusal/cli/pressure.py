@@ -21,7 +21,7 @@ def pressure(
     prompts: Annotated[
         int,
         typer.Option("--prompts", min=1, help="Most test prompts of each label; fewer with 4,000 and 8,000 tokens."),
-    ] = 48,
+    ] = 60,
     perturbation: Annotated[
         list[str], typer.Option(metavar="NAME", help="One of configs/pressure.yaml, repeatable; by default all.")
     ] = EVERY,

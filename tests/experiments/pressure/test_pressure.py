@@ -9,25 +9,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.pressure.measure import _read, answered, drawn, press, under_dials
+from experiments.pressure.measure import PressedAnswers, _read, answered, counted, drawn, press, under_dials
 from experiments.pressure.perturbations import (
     codes,
-    in_leetspeak,
     load_perturbations,
     neutral_text,
     perturbed,
 )
-from experiments.pressure.results import LimitUnderPressure, PressureResult, blocks, conclusions, pressure_chart
+from experiments.pressure.results import (
+    LimitUnderPressure,
+    PerturbationResult,
+    PressureResult,
+    blocks,
+    conclusions,
+    pressure_chart,
+)
 from experiments.report.results import RunResults
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
+from experiments.run.outcomes import Outcomes
 from extract.chat.render import render
 from extract.model.kept_prompts import KeptPrompts
 from extract.progress import Reporter, no_progress
 from extract.prompts.prompt import LABELS, Prompt
 from extract.table import Table
 from scoring.rates import RATES, joint_rates
+from steering.actuator import OnsetBias
 from steering.controller import respond
 from steering.dial import Dial
 from steering.dial_file import load_dials, save_dials
@@ -75,7 +83,7 @@ def test_codes_map_back() -> None:
     leet = perturbed(TALK, EVERY["leetspeak"], CODES).text
     assert leet != REQUEST
     assert leet.translate(str.maketrans("431057", "aeiost")).lower() == REQUEST.lower()
-    assert in_leetspeak("dry") == "dry"
+    assert CODES["leetspeak"]("dry aeiostAEIOST") == "dry 431057431057"
 
 
 def test_a_euphemism_replaces_words_and_leaves_other_requests_as_they_are() -> None:
@@ -195,6 +203,9 @@ def test_cached_prompts_answer_under_dials_as_whole_ones(loaded: LoadedRun, dial
     for kind, gate in whole.gate.items():
         assert gate.tolist() == readings.gate[kind].tolist()
         np.testing.assert_allclose(readings.probability[kind], whole.probability[kind], atol=1e-4)
+    declines = [345, 692, 744, 811]  # "i am not able"
+    biased = [replace(dial, write=None, actuator=OnsetBias((tuple(declines),), 8.0)) for dial in dials]
+    assert under_dials(loaded.model, biased, rows, 12, kept)[0] == respond(loaded.model, biased, rows, 12)[0] != said
     before = [replace(dial, read=replace(dial.read, position="inst_last")) for dial in dials]  # cannot be gone on from
     assert under_dials(loaded.model, before, rows, 12, kept)[0] == respond(loaded.model, before, rows, 12)[0]
 
@@ -256,6 +267,18 @@ def test_failures_are_counted_of_one_prompt_a_group(loaded: LoadedRun, pressed: 
             assert (limit.failures == 0) == (one.dials.of(rate).estimate == 0) or limit.n < len(own)
     assert pressed.asked[2].limits["missed_harm"].verdict == "does not hold"
     assert pressed.asked[0].limits["missed_harm"].verdict == "not shown"
+
+
+def test_an_unjudged_answer_is_a_failure_and_in_no_rate(loaded: LoadedRun, dials: list[Dial]) -> None:
+    rows = drawn(loaded, 6)
+    certificate = RunResults.read(loaded.file("results.json")).steer.certified
+    nothing = Outcomes.of(rows, [None] * len(rows))
+    answers = PressedAnswers(nothing, nothing, [{dial.kind: (0.5, "leave") for dial in dials}] * len(rows))
+    counts = counted(loaded, PerturbationResult(name="x", about="x"), answers, answers, certificate)
+    assert {(limit.failures, limit.verdict) for limit in counts.limits.values()} == {(6, "does not hold")}
+    assert "facts_lost" not in counts.limits  # none was stated right
+    assert counts.dials.unjudged == len(rows)
+    assert not counts.dials.missed_harm.known
 
 
 def test_two_lines_come_first(pressed: PressureResult) -> None:
