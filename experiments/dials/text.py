@@ -201,7 +201,7 @@ def certified_lines(thresholds: Mapping[str, float], certificate: ThresholdCerti
         how = "together" if set(certificate.jointly) >= sure.keys() else "each"
         lines.append(
             f"Certified with {certificate.confidence:.0%} confidence, {how}, on {certificate.part} prompts, one a "
-            f"group: {'; '.join(sure.values())}."
+            f"group: {'; '.join(sure.values())}; for prompts drawn like these, unperturbed."
         )
     return lines + [f"Not certified: {not_certified(name, risk)}." for name, risk in risks.items() if name not in sure]
 

@@ -119,11 +119,14 @@ class Completer:
             responses = repeated.responses(batch, self.max_new_tokens)
             for i, trial in enumerate(batch.trials):
                 own = responses[i * len(rows) : (i + 1) * len(rows)]
-                done[trial] = list(
-                    self._judged(Greedy(Setting(), self.max_new_tokens), dict(zip(rows, own, strict=True)))
-                )
+                done[trial] = self.judged(rows, own)
             advance(len(batch.trials) * len(rows))
         return [done[i] for i in range(len(trials))]
+
+    def judged(self, rows: Sequence[int], responses: Sequence[Sequence[int]]) -> list[Completion]:
+        """Judge responses to the given prompts that were made elsewhere, as token ids."""
+        way = Greedy(Setting(), self.max_new_tokens)
+        return list(self._judged(way, dict(zip(rows, map(list, responses), strict=True))))
 
     def outcomes(
         self, rows: Int[np.ndarray, " rows"], named: Mapping[Name, Sequence[Edit]], advance: Advance = no_progress

@@ -22,6 +22,7 @@ from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
 from refusal.cli.models import init, models_app
 from refusal.cli.organism import organism_app
+from refusal.cli.pressure import pressure
 from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
 from refusal.cli.score import compare, score
@@ -235,7 +236,21 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (init, status, sweep, transfer, score, label, compare, evaluate, leaderboard, generate, chat, serve)
+COMMANDS = (
+    init,
+    status,
+    sweep,
+    transfer,
+    pressure,
+    score,
+    label,
+    compare,
+    evaluate,
+    leaderboard,
+    generate,
+    chat,
+    serve,
+)
 for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)
 
