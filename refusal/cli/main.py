@@ -25,6 +25,7 @@ from refusal.cli.organism import organism_app
 from refusal.cli.pressure import pressure
 from refusal.cli.program import name_program, program, usage_line, warning_line
 from refusal.cli.prompts import prompts_app
+from refusal.cli.recalibrate import recalibrate
 from refusal.cli.score import compare, score
 from refusal.cli.serve import serve
 from refusal.cli.status import status
@@ -250,6 +251,7 @@ COMMANDS = (
     generate,
     chat,
     serve,
+    recalibrate,
 )
 for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)

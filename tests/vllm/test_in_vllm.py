@@ -29,7 +29,8 @@ import psutil
 from extract.model.loading import load_model
 from extract.shipped import ROOT
 from scoring.judges.rules import RuleJudge
-from steering.dial import CategoryRead, CategoryThresholds
+from steering.conversation import generate_once
+from steering.dial import CategoryRead, CategoryThresholds, Reference
 from steering.dial_file import read_dials, save_dials
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
@@ -326,3 +327,41 @@ def test_answers_are_those_that_the_table_of_outcomes_looks_up(client: openai.Op
                 wrong.append((row["id"], pair, choice.message.content))
     assert looked_up == 80
     assert not wrong
+
+
+@pytest.mark.parametrize("server", ["vLLM's own server", "refusal serve"])
+def test_dials_that_alarm_write_nothing_and_read_every_token_and_metrics_say_so(server, dials, tmp_path) -> None:
+    model, budget = load_model(str(ZOO / "two-knobs"), dtype="float32", device="cpu"), 0.3
+    some = np.linspace(0.0, 1.0, 40)
+    reference = Reference(some, np.ones((40, model.d_model), np.float32), np.linspace(-3.0, 3.0, 19), answer_tokens=8)
+    made = [replace(one, reference=reference, by_category=None) for one in read_dials(dials)[0]]
+    path = tmp_path / "dials.safetensors"
+    save_dials(made, path, model.fingerprint(), model.cast_fingerprint())
+    port = free_port()
+    if server == "refusal serve":
+        given = (
+            f"--engine vllm --name m --engine-arg enforce_eager=true --engine-arg max_model_len=256 --alarms {budget}"
+        )
+        words, environment = ["refusal", "serve", str(ZOO / "two-knobs"), "--dials", str(path), *given.split()], {}
+    else:
+        given = "--served-model-name m --dtype float32 --enforce-eager --max-model-len 256"
+        words = ["vllm.entrypoints.openai.api_server", "--model", str(ZOO / "two-knobs"), *given.split()]
+        environment = {"REFUSAL_DIALS": str(path), "REFUSAL_ALARMS": str(budget)}
+    alarms = [one.alarm(budget) for one in read_dials(path)[0]]
+    texts = [ASK, "who is anna novak?", "tell me how to fix the engine."]
+    with serving([*words, "--port", str(port)], port, tmp_path / "log.txt", **environment) as client:
+        answered = [ask(client, text, normative_threshold=0.0) for text in texts]
+        metrics = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    counted = re.findall(r'^refusal_gates_total{dial="normative",gate="decline"} (\S+)', metrics, re.MULTILINE)
+    assert [float(n) for n in counted] == [3.0]
+    alarmed = 0
+    for text, choice in zip(texts, answered, strict=True):
+        (turn,) = generate_once(model, [text], [], {}, 24)
+        assert choice.message.content.strip() == turn.completion.strip()
+        (expected,) = generate_once(model, [text], alarms, {}, 24)
+        for kind, read in choice.dials.items():
+            by_hand = expected.readings[kind].answer
+            assert read["answer"]["highest"] == pytest.approx(by_hand.highest, abs=1e-3)
+            assert read["answer"]["at"] == by_hand.at
+            alarmed += by_hand.at is not None
+    assert alarmed

@@ -21,7 +21,7 @@ from serving.vllm_plugin.placed import OnsetBiases
 from serving.vllm_plugin.request import DialRequest, tokens_read
 from steering.actuator import Addition, Affine, Clamp, OnsetBias
 from steering.controller import steering
-from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Kind, Reference
 from tests.steering.conftest import D_MODEL, WRITE, dial, model, read, rows, streams, unit
 
 __all__ = ["dial", "model", "read", "rows", "streams"]  # fixtures
@@ -123,6 +123,22 @@ def test_tokens_and_probabilities_are_those_of_steering(model, rows, dial, case)
         probability = placed.bank.probability(torch.tensor(score)[:, None])[:, 0].numpy()
         assert probability == pytest.approx([readings.probability[kind][i] for kind in KINDS], abs=1e-5)
     assert placed.scores(str(len(rows) - 1)) is None
+
+
+def test_what_alarms_reads_of_answers_is_that_of_steering(model, rows, dial) -> None:
+    reference = Reference(np.zeros(1), np.zeros((1, D_MODEL)), np.linspace(-1.0, 1.0, 9), answer_tokens=STEPS - 2)
+    given = [replace(dial(kind), reference=reference).alarm(0.5) for kind in KINDS]
+    with steering(model, given, batch := model.batch(rows), rows) as readings:
+        expected = [list(each) for each in model.generate(batch, STEPS)]
+    found, placed = flat(model, given, rows, {kind: [None] * len(rows) for kind in KINDS})
+    assert found == expected == [list(each) for each in model.generate(batch, STEPS)]  # nothing is written
+    answers = readings.of_answers()
+    for i in range(len(rows)):
+        for one, kind in zip(placed.answers(str(i)), KINDS, strict=True):
+            by_hand = answers[kind][i]
+            assert one.highest == pytest.approx(by_hand.highest, abs=1e-4)
+            assert (one.limit, one.at) == (by_hand.limit, by_hand.at)
+    assert {one.at is None for read in answers.values() for one in read} == {True, False}
 
 
 @pytest.mark.parametrize("changes", [{}, {"reread": True}, {"write": None, "actuator": OPENING}], ids=str)
