@@ -4,6 +4,7 @@
 const DECIDED = { decline: "declined", permit: "permitted", leave: "left alone" };
 const PARTS = { words: "the user's words", template: "template", answer: "answer" };
 const POSITIONS = { post_last: "the last token of the prompt", inst_last: "the last token of the user's words", inst_mean: "the mean over the user's words" };
+const LOOK = 5000; // milliseconds between looks at what was asked
 const WAIT = 400; // milliseconds without a move until a moved threshold is asked for
 
 const byId = (id) => document.getElementById(id);
@@ -23,6 +24,8 @@ class Live {
     byId("ask").addEventListener("submit", (event) => { event.preventDefault(); this.ask(); });
     byId("prompt").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); byId("ask").requestSubmit(); } });
     byId("again").addEventListener("click", () => this.again());
+    byId("watch").addEventListener("toggle", () => this.watch());
+    setInterval(() => this.watch(), LOOK);
     this.showPath();
     this.open();
   }
@@ -62,6 +65,7 @@ class Live {
     byId("moving").hidden = !this.dials.length;
     byId("thresholds").replaceChildren(...this.dials.map((kind) => this.slider(kind)));
     this.dials.forEach((kind) => this.place(kind));
+    byId("watch").hidden = !this.readers.length;
     this.explain();
   }
 
@@ -273,6 +277,39 @@ class Live {
     step("new conversation", null);
     for (const answer of way) step(`answer ${answer.number}`, answer);
     byId("path").replaceChildren("The next prompt goes on from: ", list);
+  }
+
+  // -- what was asked, by anybody
+
+  async watch() {
+    if (!byId("watch").open || byId("watch").hidden) return;
+    let found;
+    try { found = await this.fetch("/watch"); } catch { return; } // the next look may succeed
+    byId("watch").querySelector("div").replaceChildren(...Object.entries(found).map(([kind, state]) => this.watched(kind, state)));
+  }
+
+  /** One dial: whether its reads have changed, reads against certified ones by tenths of the probability, gates by hour. */
+  watched(kind, state) {
+    const made = node("section", undefined, { "data-kind": kind }), share = (n, of) => (of ? `${Math.round(100 * n / of)} %` : "none");
+    const certified = state.calibration.reduce((a, b) => a + b, 0), asked = state.read.reduce((a, b) => a + b, 0);
+    const changed = state.alarms.length ? `changed: alarm after conversation ${state.alarms.join(", ")}; its certificate may not hold` : "no alarm";
+    made.append(node("h3", `${kind} dial: ${certified ? changed : "nothing to compare with; make the dials again with refusal steer"}`, { class: state.alarms.length ? "warning" : "" }));
+    made.append(node("p", `Evidence ${state.evidence.toPrecision(2)}; it alarms at ${state.alarms_at.toLocaleString("en")}. Unlike every certified prompt: ${state.unlike} of ${state.compared}. Answers that alarmed: ${state.answers_alarmed}.`));
+    const table = node("table"), head = node("tr");
+    head.append(node("th", "probability"), node("th", `certified (${certified})`), node("th", `asked (${asked})`));
+    table.append(head, ...state.read.map((n, i) => {
+      const row = node("tr");
+      row.append(node("th", `${(i / 10).toFixed(1)} to ${((i + 1) / 10).toFixed(1)}`, { scope: "row" }));
+      for (const [count, of] of [[state.calibration[i], certified], [n, asked]]) {
+        const cell = node("td", share(count, of));
+        cell.style.backgroundSize = `${of ? 100 * count / of : 0}% 100%`;
+        row.append(cell);
+      }
+      return row;
+    }));
+    const hours = Object.entries(state.by_hour).map(([at, gates]) => `${new Date(at * 36e5).getHours()}:00 declined ${gates.decline}, permitted ${gates.permit}, left ${gates.leave}`);
+    made.append(table, node("p", `By hour: ${hours.join("; ") || "nothing was asked yet"}.`));
+    return made;
   }
 
   // -- what is read

@@ -15,7 +15,7 @@ from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 from serving.limits import Limits
 from steering.conversation import generate_once
-from steering.dial import CategoryRead, CategoryThresholds, Dial
+from steering.dial import CategoryRead, CategoryThresholds, Dial, Reference
 from tests.support.browser import AXE, faults, needs_browser, opened, started
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
 from tests.support.running_server import Running, running
@@ -324,3 +324,26 @@ def test_the_root_leads_browsers_to_the_page_and_only_where_it_is_served(served,
     with running(model, placed) as without:
         assert httpx.get(f"{without.url}/ui").status_code == 404
         assert httpx.get(without.url, headers={"Accept": "text/html"}).json()["model"] == "two-knobs"
+
+
+def test_what_was_asked_is_shown_against_the_certified_prompts(
+    browser: Any, model: ChatModel, placed: list[Dial]
+) -> None:
+    some = Reference(np.full(50, 0.001), np.ones((50, model.d_model), np.float32), np.zeros(9), 9)
+    with (
+        running(model, [replace(dial, reference=some) for dial in placed], ui=True) as served,
+        opened(browser, f"{served.url}/ui") as page,
+    ):
+        page.locator(".slider").first.wait_for()
+        fold = page.locator("#watch")
+        fold.locator("summary").click()
+        fold.get_by_text("nothing was asked yet").first.wait_for()
+        for _ in range(12):
+            body = {"model": "two-knobs", "messages": [{"role": "user", "content": STRIKE}], "max_tokens": 1}
+            httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+        fold.get_by_text("asked (12)").first.wait_for()
+        assert fold.get_by_role("heading", name="normative dial: changed: alarm after conversation").count() == 1
+        shares = fold.locator("[data-kind=normative] td").all_inner_texts()
+        assert shares[:2] == ["100 %", "0 %"]
+        assert shares[1::2].count("100 %") == 1
+        assert not faults(page)
