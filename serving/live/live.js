@@ -293,7 +293,7 @@ class Live {
     const made = node("section", undefined, { "data-kind": kind }), share = (n, of) => (of ? `${Math.round(100 * n / of)} %` : "none");
     const certified = state.calibration.reduce((a, b) => a + b, 0), asked = state.read.reduce((a, b) => a + b, 0);
     const changed = state.alarms.length ? `changed: alarm after conversation ${state.alarms.join(", ")}; its certificate may not hold` : "no alarm";
-    made.append(node("h3", `${kind} dial: ${certified ? changed : "nothing to compare with; make the dials again with refusal steer"}`, { class: state.alarms.length ? "warning" : "" }));
+    made.append(node("h2", `${kind} dial: ${certified ? changed : "nothing to compare with; make the dials again with refusal steer"}`, { class: state.alarms.length ? "warning" : "" }));
     made.append(node("p", `Evidence ${state.evidence.toPrecision(2)}; it alarms at ${state.alarms_at.toLocaleString("en")}. Unlike every certified prompt: ${state.unlike} of ${state.compared}. Answers that alarmed: ${state.answers_alarmed}.`));
     const table = node("table"), head = node("tr");
     head.append(node("th", "probability"), node("th", `certified (${certified})`), node("th", `asked (${asked})`));
