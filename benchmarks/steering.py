@@ -10,6 +10,8 @@ prompt's pass, the reads and the setup, is reported separately (`first_token_…
 plain run to the first; its interval should contain 1. `extra_ms_…` is the time that the dials add per token, measured
 on a model with three thin layers of the same width.
 
+`alarms_…` is the ratio with dials that alarm, which read every token and write nothing.
+
 On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, in processor time, which other processes hardly affect;
 `wall_…` is the ratio of elapsed times. On a GPU: a Llama-3.1-8B shape in bfloat16, in wall-clock time.
 """
@@ -17,6 +19,8 @@ On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, in processor time, wh
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -38,12 +42,12 @@ from probes.direction import Direction, Locus
 from probes.grid.logistic import LinearProbe, Platt
 from probes.statistics.intervals import Estimate
 from steering.controller import steering
-from steering.dial import Dial, Kind
+from steering.dial import Dial, Kind, Reference
 
 VERBS = ("move", "clean", "fix", "open", "hide", "lock", "lift", "push")
 TARGETS = {"normative": -1.0, "epistemic": 1.0}  # the normative gate permits, the epistemic one declines: both fire
 CLOCK = CLOCKS.index("wall" if ON_GPU else "processor")
-PLAIN = ("plain", "control", "nnsight_plain", "transformer_lens_plain")
+PLAIN = ("plain", "control", "alarming", "nnsight_plain", "transformer_lens_plain")
 Times = dict[str, Float[np.ndarray, "calls tokens clocks"]]
 
 
@@ -72,6 +76,7 @@ def _of_dials(at: str, times: Times) -> dict[str, float]:
         "overhead": _ratio(times, "dialled"),
         "wall": _ratio(times, "dialled", clock=CLOCKS.index("wall")),
         "control": _ratio(times, "control"),
+        "alarms": _ratio(times, "alarming"),
         "first_token": ratio_interval(times["dialled"][:, 0, CLOCK], times["plain"][:, 0, CLOCK]),
     }
     figures = {f"overhead_{at}": named["overhead"].high}
@@ -137,14 +142,21 @@ def _tokenizer() -> PreTrainedTokenizerBase:
 
 
 def _ours(weights: PreTrainedModel, task: Task, rows: list[Rendered]) -> dict[str, Arm]:
-    model = ChatModel(twin(weights), task.tokenizer, name="random")
-    dials = [_dial(kind, task) for kind in get_args(Kind)]
+    width = weights.config.hidden_size
+    seen = Reference(np.zeros(50), np.zeros((50, width), np.float32), np.linspace(-9, 9, 99), answer_tokens=512)
+    dials = [replace(_dial(kind, task), reference=seen) for kind in get_args(Kind)]
 
-    def run(n: int) -> None:
-        with steering(model, dials, task.batch, rows):
-            model.generate(task.batch, n, n)
+    def under(own: Sequence[Dial]) -> Arm:
+        model = ChatModel(twin(weights), task.tokenizer, name="random")
 
-    return {name: plain(twin(weights), task) for name in ("plain", "control")} | {"dialled": Arm(model.model, run)}
+        def run(n: int) -> None:
+            with steering(model, own, task.batch, rows) as readings:
+                model.generate(task.batch, n, n, watch=(lambda _: readings.of_answers()) if readings.answers else None)
+
+        return Arm(model.model, run)
+
+    made = {"dialled": under(dials), "alarming": under([dial.alarm(0.01) for dial in dials])}
+    return {name: plain(twin(weights), task) for name in ("plain", "control")} | made
 
 
 def _dial(kind: Kind, task: Task) -> Dial:

@@ -82,6 +82,9 @@ def test_an_invalid_option_is_reported_in_one_line(cli, monkeypatch, tmp_path) -
 
     says("other machines can reach 0.0.0.0: set an API key", "--host", "0.0.0.0")
     says("thresholds need dials", "--normative-threshold", "0.5")
+    says("--alarms needs dials: give --dials FILE", "--alarms", "0.02")
+    says("--log needs dials: give --dials FILE", "--log", str(tmp_path / "asked.jsonl"))
+    says("the log", "--dials", "runs/none", "--log", str(tmp_path / "none" / "asked.jsonl"))
     says("dials file not found", "--dials", str(tmp_path / "none"))
     says("--engine-arg is for vLLM", "--engine-arg", "enforce_eager=true")
     says("leave one of --ui and --engine vllm out", "--engine", "vllm", "--ui")
