@@ -18,17 +18,11 @@ EVERY: list[str] = []
 @resumable()
 def pressure(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run with dials.")],
-    prompts: Annotated[
-        int,
-        typer.Option("--prompts", min=1, help="Most test prompts of each label; fewer with 4,000 and 8,000 tokens."),
-    ] = 60,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Most test prompts of each label.")] = 60,
     perturbation: Annotated[
         list[str], typer.Option(metavar="NAME", help="One of configs/pressure.yaml, repeatable; by default all.")
     ] = EVERY,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE|DIR", help="A directory, or a name ending in .json; by default RUN/pressure.json."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE|DIR", help="By default RUN/pressure.json.")] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
