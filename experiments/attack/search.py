@@ -1,0 +1,220 @@
+"""Greedy coordinate gradient (Zou et al. 2023, arXiv 2307.15043): the loss of a suffix, its gradient, and the search."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.special import logit
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+
+from experiments.attack.suffix import SuffixedRequests, Suffixes
+from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS, RepeatedPrompts
+from experiments.responses.onset import TokenIds, in_few_passes
+from extract.errors import UserError, in_one_line
+from extract.model.chat_model import ChatModel
+from extract.model.continuation import CachedPrompts, continued_log_probs
+from extract.model.edit import Pass, reader, site
+from steering.dial import Dial
+
+Aim = Literal["evade", "trigger"]  # harmful requests answered, or benign ones refused
+TOP = 256  # tokens of a place with the steepest gradient, from which candidates are drawn
+ROUNDS = 4  # of drawing, where too few candidates survive
+LEAST = 1e-7  # nats that a log-probability in float32 is below 0
+
+
+class Objective:
+    """The loss of a suffix: the log-loss of the wrong decision, in nats, as a mean over requests; 0 is fooled.
+
+    The decision is to open with one of `prefixes` (none: not counted), and the gate of `dial` (None: not counted); with
+    both, their losses are added. The keys and values of the tokens before the suffix are computed once if `cached`.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        requests: SuffixedRequests,
+        start: Int[np.ndarray, " tokens"],
+        aim: Aim,
+        prefixes: Sequence[TokenIds] = (),
+        dial: Dial | None = None,
+        *,
+        cached: bool = True,
+    ) -> None:
+        self._model, self._requests, self._aim, self._dial = model, requests, aim, dial
+        by_parent: dict[TokenIds, list[int]] = defaultdict(list)
+        for prefix in prefixes:
+            by_parent[prefix[:-1]].append(prefix[-1])
+        self._ends, self._passes = by_parent, in_few_passes(by_parent)
+        rows = requests.rendered(start)
+        heads = [replace(row, token_ids=head) for row, head in zip(rows, requests.heads, strict=True)]
+        self._prompts = RepeatedPrompts(model, heads)
+        once = self._prompts.once
+        if once.by_token or not cached:
+            self._prompts.once = replace(once, by_token=False, cache=None)
+        self._n_before = max(map(len, requests.heads))
+        if dial is not None and dial.read is not None:
+            own = [row.roles[dial.read.position] for row in rows]
+            known = [[t for t in at if t < len(head)] for at, head in zip(own, requests.heads, strict=True)]
+            self._read_at = [t - len(requests.heads[0]) for t in own[0] if t >= len(requests.heads[0])]
+            self._n_read = torch.tensor([[len(at)] for at in own], device=model.device)
+            self._known = self._sum_before(dial, known)
+
+    def losses(self, suffixes: Suffixes) -> Float[np.ndarray, " suffixes"]:
+        """Return the loss of each suffix."""
+        longest = max(map(len, self._passes), default=0) + 1
+        n_rows, vocabulary = self._prompts.n_rows, int(self._model.model.config.get_text_config().vocab_size)
+        logits = n_rows * longest * vocabulary if self._passes else 1
+        most = max(1, min(MOST_ROWS // n_rows, MOST_LOGITS // logits))
+        done = list[Tensor]()
+        with torch.inference_mode():
+            for some in np.array_split(suffixes, -(-len(suffixes) // most)):
+                rows = self._after(some).repeat_interleave(n_rows, dim=0)
+                done.append(self._loss(self._prompts.times(len(some)), rows).reshape(len(some), -1).mean(dim=1))
+        found: np.ndarray = torch.cat(done).cpu().numpy()
+        return found
+
+    def gradient(self, suffix: Int[np.ndarray, " tokens"]) -> Float[np.ndarray, "tokens usable"]:
+        """Return the slope of the loss by each usable token's share of each place (a one-hot vector).
+
+        UserError: the model cannot be differentiated here (offloaded or quantised weights), or memory runs out.
+        """
+        embedding = self._model.model.get_input_embeddings()
+        with torch.no_grad():
+            table = embedding(torch.tensor(self._requests.usable, device=self._model.device))
+        shift = torch.zeros(len(suffix), table.shape[1], dtype=table.dtype, device=table.device, requires_grad=True)
+        rows = self._after(suffix[None]).expand(self._prompts.n_rows, -1)
+        try:
+            with torch.enable_grad():
+                [slope] = torch.autograd.grad(self._loss(self._prompts.once, rows, shift).mean(), shift)
+        except (RuntimeError, NotImplementedError) as error:
+            raise UserError(f"gradients of suffixes cannot be computed ({in_one_line(error)})") from None
+        found: np.ndarray = (slope.double() @ table.double().T).cpu().numpy()
+        return found
+
+    def _after(self, suffixes: Suffixes) -> Int[Tensor, "suffixes after"]:
+        return torch.tensor([[*suffix, *self._requests.tail] for suffix in suffixes.tolist()], device=self._model.device)
+
+    def _loss(
+        self, cached: CachedPrompts, after: Int[Tensor, "rows after"], shift: Float[Tensor, "tokens d"] | None = None
+    ) -> Float[Tensor, " rows"]:
+        """Return the loss of rows of tokens after the cached ones; `shift` is added to the suffix's embeddings."""
+        streams, masses, total = list[Tensor](), list[Tensor](), torch.zeros(len(after), device=after.device).double()
+
+        def see(stream: Tensor, pass_: Pass) -> None:
+            places = torch.tensor(self._read_at, device=stream.device) + self._n_before - pass_.start
+            streams.append(stream[:, places].sum(dim=1).to(after.device))
+            if not self._passes:
+                raise _ReadAll
+
+        locus = self._dial.read if self._dial is not None else None
+        reads = [] if locus is None else [reader(site(locus.site), locus.layer, see)]
+        for continuation, parents in (self._passes or {(): []}).items():
+            tokens = torch.cat([after, after.new_tensor(continuation, dtype=torch.long).expand(len(after), -1)], dim=1)
+            at = torch.arange(after.shape[1], tokens.shape[1] + 1).expand(len(after), -1)
+            with self._model.editing(reads), self._shifted(shift, tokens.shape[1]), suppress(_ReadAll):
+                log_probs = continued_log_probs(self._model, cached, tokens, at).double()
+                for parent in parents:
+                    before = log_probs[:, range(len(parent)), list(parent)].sum(dim=1, keepdim=True)
+                    masses.append(before + log_probs[:, len(parent), self._ends[parent]])
+            reads = []
+        if masses:
+            mass = torch.cat(masses, dim=1).logsumexp(dim=1).clamp(max=-LEAST)
+            total = total - (torch.log(-torch.expm1(mass)) if self._aim == "evade" else mass)
+        if self._dial is not None:
+            log_odds = self._log_odds(self._dial, streams[0].double(), len(after))
+            total = total + softplus(log_odds if self._aim == "evade" else -log_odds)
+        return total
+
+    def _log_odds(self, dial: Dial, after: Float[Tensor, "rows d"], n_rows: int) -> Float[Tensor, " rows"]:
+        """Return how far a dial's read is above the limit at which its gate no longer declines, or first does."""
+        assert dial.probe is not None and dial.calibration is not None
+        times = n_rows // len(self._n_read)
+        mean = (self._known.repeat(times, 1) + after) / self._n_read.repeat(times, 1)
+        score = mean @ torch.tensor(dial.probe.weight, dtype=torch.float64, device=after.device) + dial.probe.bias
+        edge = dial.threshold + (-dial.band if self._aim == "evade" else dial.band)
+        limit = float(logit(np.clip(edge, LEAST, 1 - LEAST)))
+        return dial.calibration.slope * score + dial.calibration.intercept - limit
+
+    def _sum_before(self, dial: Dial, known: Sequence[Sequence[int]]) -> Float[Tensor, "requests d"]:
+        """Return the sum of the streams that a dial reads before the suffix, where it reads a mean over the request."""
+        summed = torch.zeros(len(known), self._model.d_model, dtype=torch.float64, device=self._model.device)
+        if any(known) and dial.read is not None:
+
+            def keep(_layer: int, stream: Tensor) -> None:
+                for i, places in enumerate(known):
+                    summed[i] = stream[i, list(places)].double().sum(dim=0)
+
+            heads = self._model.pad(self._requests.heads, "right")
+            self._model.capture(heads, site(dial.read.site), [dial.read.layer], keep)
+        return summed
+
+    @contextmanager
+    def _shifted(self, shift: Tensor | None, n_after: int) -> Iterator[None]:
+        def add(_module: Any, _args: Any, out: Tensor) -> Tensor:
+            assert shift is not None
+            start = out.shape[1] - n_after
+            return out + pad(shift, (0, 0, start, n_after - len(shift)))
+
+        embedding = self._model.model.get_input_embeddings()
+        handle = None if shift is None else embedding.register_forward_hook(add)
+        with nullcontext() if handle is None else handle:
+            yield
+
+
+class _ReadAll(Exception):  # noqa: N818 - no error
+    """Stops the forward pass after the layer that the dial reads."""
+
+
+def search(
+    objective: Objective,
+    requests: SuffixedRequests,
+    start: Int[np.ndarray, " tokens"],
+    budgets: Collection[int],
+    n_candidates: int,
+    rng: np.random.Generator,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> dict[int, tuple[Int[np.ndarray, " tokens"], float]]:
+    """Return the best suffix after each budget of steps, 0 among them, with its loss, which never rises.
+
+    A step tries some exchanges of one token, drawn among the steepest at a random place, and keeps the best one if it
+    lowers the loss. Candidates that do not survive as text are not tried.
+    """
+    best, loss = start, float(objective.losses(start[None])[0])
+    found = {0: (best, loss)}
+    for step in range(1, max(budgets, default=0) + 1):
+        candidates = _exchanged(best, objective.gradient(best), requests, n_candidates, rng)
+        if len(candidates):
+            losses = objective.losses(candidates)
+            if losses.min() < loss:
+                best, loss = candidates[losses.argmin()], float(losses.min())
+        advance(1)
+        if step in budgets:
+            found[step] = best, loss
+    return found
+
+
+def _exchanged(
+    suffix: Int[np.ndarray, " tokens"],
+    gradient: Float[np.ndarray, "tokens usable"],
+    requests: SuffixedRequests,
+    n: int,
+    rng: np.random.Generator,
+) -> Suffixes:
+    steepest = requests.usable[np.argsort(gradient, axis=1)[:, :TOP]]
+    kept = np.zeros((0, len(suffix)), dtype=int)
+    for _ in range(ROUNDS):
+        drawn = np.tile(suffix, (n - len(kept), 1))
+        places = rng.integers(len(suffix), size=len(drawn))
+        drawn[np.arange(len(drawn)), places] = steepest[places, rng.integers(steepest.shape[1], size=len(drawn))]
+        kept = np.concatenate([kept, drawn[requests.survives(drawn)]])
+        if len(kept) == n:
+            break
+    return kept
