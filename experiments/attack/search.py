@@ -1,4 +1,4 @@
-"""Greedy coordinate gradient (Zou et al. 2023, arXiv 2307.15043): the loss of a suffix, its gradient, and the search."""
+"""Greedy coordinate gradient (Zou et al. 2023, arXiv 2307.15043): a suffix's loss, its gradient, and the search."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,23 +19,26 @@ from torch.nn.functional import pad, softplus
 from experiments.attack.suffix import SuffixedRequests, Suffixes
 from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS, RepeatedPrompts
 from experiments.responses.onset import TokenIds, in_few_passes
+from extract.capture import gather
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_log_probs
-from extract.model.edit import Pass, reader, site
+from extract.model.edit import Edit, Pass, reader, site
+from probes.direction import Locus
 from steering.dial import Dial
 
 Aim = Literal["evade", "trigger"]  # harmful requests answered, or benign ones refused
 TOP = 256  # tokens of a place with the steepest gradient, from which candidates are drawn
 ROUNDS = 4  # of drawing, where too few candidates survive
 LEAST = 1e-7  # nats that a log-probability in float32 is below 0
+FOOLED = 0.01  # nats: a search ends where its loss is below, so that a large budget may be used in part
 
 
 class Objective:
     """The loss of a suffix: the log-loss of the wrong decision, in nats, as a mean over requests; 0 is fooled.
 
     The decision is to open with one of `prefixes` (none: not counted), and the gate of `dial` (None: not counted); with
-    both, their losses are added. The keys and values of the tokens before the suffix are computed once if `cached`.
+    both, their losses are added. Where `cached`, the keys and values of the tokens before the suffix are computed once.
     """
 
     def __init__(
@@ -49,34 +53,29 @@ class Objective:
         cached: bool = True,
     ) -> None:
         self._model, self._requests, self._aim, self._dial = model, requests, aim, dial
-        by_parent: dict[TokenIds, list[int]] = defaultdict(list)
+        self._ends: dict[TokenIds, list[int]] = defaultdict(list)
         for prefix in prefixes:
-            by_parent[prefix[:-1]].append(prefix[-1])
-        self._ends, self._passes = by_parent, in_few_passes(by_parent)
-        rows = requests.rendered(start)
-        heads = [replace(row, token_ids=head) for row, head in zip(rows, requests.heads, strict=True)]
+            self._ends[prefix[:-1]].append(prefix[-1])
+        self._passes = in_few_passes(self._ends)
+        self._rows = requests.rendered(start)  # any suffix has the same places
+        heads = [replace(row, token_ids=head) for row, head in zip(self._rows, requests.heads, strict=True)]
         self._prompts = RepeatedPrompts(model, heads)
-        once = self._prompts.once
-        if once.by_token or not cached:
-            self._prompts.once = replace(once, by_token=False, cache=None)
-        self._n_before = max(map(len, requests.heads))
-        if dial is not None and dial.read is not None:
-            own = [row.roles[dial.read.position] for row in rows]
-            known = [[t for t in at if t < len(head)] for at, head in zip(own, requests.heads, strict=True)]
-            self._read_at = [t - len(requests.heads[0]) for t in own[0] if t >= len(requests.heads[0])]
-            self._n_read = torch.tensor([[len(at)] for at in own], device=model.device)
-            self._known = self._sum_before(dial, known)
+        if dial is not None and dial.read is not None:  # a mean over the request is read from its start
+            own = (row.roles[dial.read.position] for row in self._rows)
+            cached &= all(min(at) >= len(head) for at, head in zip(own, requests.heads, strict=True))
+        if self._prompts.once.by_token or not cached:
+            self._prompts.once = replace(self._prompts.once, by_token=False, cache=None)
 
     def losses(self, suffixes: Suffixes) -> Float[np.ndarray, " suffixes"]:
         """Return the loss of each suffix."""
         longest = max(map(len, self._passes), default=0) + 1
-        n_rows, vocabulary = self._prompts.n_rows, int(self._model.model.config.get_text_config().vocab_size)
-        logits = n_rows * longest * vocabulary if self._passes else 1
-        most = max(1, min(MOST_ROWS // n_rows, MOST_LOGITS // logits))
+        vocabulary = int(self._model.model.config.get_text_config().vocab_size)
+        logits = len(self._rows) * longest * vocabulary if self._passes else 1
+        most = max(1, min(MOST_ROWS // len(self._rows), MOST_LOGITS // logits))
         done = list[Tensor]()
         with torch.inference_mode():
             for some in np.array_split(suffixes, -(-len(suffixes) // most)):
-                rows = self._after(some).repeat_interleave(n_rows, dim=0)
+                rows = self._after(some).repeat_interleave(len(self._rows), dim=0)
                 done.append(self._loss(self._prompts.times(len(some)), rows).reshape(len(some), -1).mean(dim=1))
         found: np.ndarray = torch.cat(done).cpu().numpy()
         return found
@@ -90,7 +89,7 @@ class Objective:
         with torch.no_grad():
             table = embedding(torch.tensor(self._requests.usable, device=self._model.device))
         shift = torch.zeros(len(suffix), table.shape[1], dtype=table.dtype, device=table.device, requires_grad=True)
-        rows = self._after(suffix[None]).expand(self._prompts.n_rows, -1)
+        rows = self._after(suffix[None]).expand(len(self._rows), -1)
         try:
             with torch.enable_grad():
                 [slope] = torch.autograd.grad(self._loss(self._prompts.once, rows, shift).mean(), shift)
@@ -100,22 +99,25 @@ class Objective:
         return found
 
     def _after(self, suffixes: Suffixes) -> Int[Tensor, "suffixes after"]:
-        return torch.tensor([[*suffix, *self._requests.tail] for suffix in suffixes.tolist()], device=self._model.device)
+        rows = [[*suffix, *self._requests.tail] for suffix in suffixes.tolist()]
+        return torch.tensor(rows, device=self._model.device)
 
     def _loss(
         self, cached: CachedPrompts, after: Int[Tensor, "rows after"], shift: Float[Tensor, "tokens d"] | None = None
     ) -> Float[Tensor, " rows"]:
         """Return the loss of rows of tokens after the cached ones; `shift` is added to the suffix's embeddings."""
-        streams, masses, total = list[Tensor](), list[Tensor](), torch.zeros(len(after), device=after.device).double()
+        losses, masses = list[Tensor](), list[Tensor]()
 
-        def see(stream: Tensor, pass_: Pass) -> None:
-            places = torch.tensor(self._read_at, device=stream.device) + self._n_before - pass_.start
-            streams.append(stream[:, places].sum(dim=1).to(after.device))
+        def see(stream: Tensor, pass_: Pass, dial: Dial, locus: Locus) -> None:
+            rows = self._rows * (len(after) // len(self._rows))
+            read = gather(rows, (locus.position,), cached.batch, pass_.start)(stream)[0]
+            losses.append(self._gate_loss(dial, read.double().to(after.device)))
             if not self._passes:
                 raise _ReadAll
 
-        locus = self._dial.read if self._dial is not None else None
-        reads = [] if locus is None else [reader(site(locus.site), locus.layer, see)]
+        reads = list[Edit]()
+        if self._dial is not None and (locus := self._dial.read) is not None:
+            reads = [reader(site(locus.site), locus.layer, partial(see, dial=self._dial, locus=locus))]
         for continuation, parents in (self._passes or {(): []}).items():
             tokens = torch.cat([after, after.new_tensor(continuation, dtype=torch.long).expand(len(after), -1)], dim=1)
             at = torch.arange(after.shape[1], tokens.shape[1] + 1).expand(len(after), -1)
@@ -127,34 +129,17 @@ class Objective:
             reads = []
         if masses:
             mass = torch.cat(masses, dim=1).logsumexp(dim=1).clamp(max=-LEAST)
-            total = total - (torch.log(-torch.expm1(mass)) if self._aim == "evade" else mass)
-        if self._dial is not None:
-            log_odds = self._log_odds(self._dial, streams[0].double(), len(after))
-            total = total + softplus(log_odds if self._aim == "evade" else -log_odds)
-        return total
+            losses.append(-torch.log(-torch.expm1(mass)) if self._aim == "evade" else -mass)
+        return torch.stack(losses).sum(dim=0)
 
-    def _log_odds(self, dial: Dial, after: Float[Tensor, "rows d"], n_rows: int) -> Float[Tensor, " rows"]:
-        """Return how far a dial's read is above the limit at which its gate no longer declines, or first does."""
-        assert dial.probe is not None and dial.calibration is not None
-        times = n_rows // len(self._n_read)
-        mean = (self._known.repeat(times, 1) + after) / self._n_read.repeat(times, 1)
-        score = mean @ torch.tensor(dial.probe.weight, dtype=torch.float64, device=after.device) + dial.probe.bias
-        edge = dial.threshold + (-dial.band if self._aim == "evade" else dial.band)
-        limit = float(logit(np.clip(edge, LEAST, 1 - LEAST)))
-        return dial.calibration.slope * score + dial.calibration.intercept - limit
-
-    def _sum_before(self, dial: Dial, known: Sequence[Sequence[int]]) -> Float[Tensor, "requests d"]:
-        """Return the sum of the streams that a dial reads before the suffix, where it reads a mean over the request."""
-        summed = torch.zeros(len(known), self._model.d_model, dtype=torch.float64, device=self._model.device)
-        if any(known) and dial.read is not None:
-
-            def keep(_layer: int, stream: Tensor) -> None:
-                for i, places in enumerate(known):
-                    summed[i] = stream[i, list(places)].double().sum(dim=0)
-
-            heads = self._model.pad(self._requests.heads, "right")
-            self._model.capture(heads, site(dial.read.site), [dial.read.layer], keep)
-        return summed
+    def _gate_loss(self, dial: Dial, read: Float[Tensor, "rows d"]) -> Float[Tensor, " rows"]:
+        """Return the log-loss of a read at the limit where the gate no longer declines, or first does."""
+        assert dial.probe is not None
+        assert dial.calibration is not None
+        sign = 1 if self._aim == "evade" else -1
+        limit = float(logit(np.clip(dial.threshold - sign * dial.band, LEAST, 1 - LEAST)))
+        score = read @ torch.tensor(dial.probe.weight, dtype=torch.float64, device=read.device) + dial.probe.bias
+        return softplus(sign * (dial.calibration.slope * score + dial.calibration.intercept - limit))
 
     @contextmanager
     def _shifted(self, shift: Tensor | None, n_after: int) -> Iterator[None]:
@@ -185,15 +170,15 @@ def search(
     """Return the best suffix after each budget of steps, 0 among them, with its loss, which never rises.
 
     A step tries some exchanges of one token, drawn among the steepest at a random place, and keeps the best one if it
-    lowers the loss. Candidates that do not survive as text are not tried.
+    lowers the loss; it ends where that is below `FOOLED`. Candidates that do not survive as text are not tried.
     """
     best, loss = start, float(objective.losses(start[None])[0])
     found = {0: (best, loss)}
     for step in range(1, max(budgets, default=0) + 1):
-        candidates = _exchanged(best, objective.gradient(best), requests, n_candidates, rng)
-        if len(candidates):
+        if loss >= FOOLED:
+            candidates = _exchanged(best, objective.gradient(best), requests, n_candidates, rng)
             losses = objective.losses(candidates)
-            if losses.min() < loss:
+            if losses.min(initial=np.inf) < loss:
                 best, loss = candidates[losses.argmin()], float(losses.min())
         advance(1)
         if step in budgets:

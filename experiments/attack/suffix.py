@@ -39,7 +39,7 @@ class SuffixedRequests:
         self.tokenizer, self.prompts, self.usable = tokenizer, prompts, usable
         if not len(usable):
             raise UserError("the tokenizer has no token of printable ASCII that is kept when its text is read again")
-        probe = self.text(usable[:1])
+        probe = decoded(tokenizer, usable[:1])
         self.heads: list[list[int]] = []  # the tokens before the suffix, by request
         self._around: list[tuple[str, str]] = []
         for prompt in prompts:
@@ -54,12 +54,9 @@ class SuffixedRequests:
         spans = zip(first["input_ids"], first["offset_mapping"], strict=True)
         self.tail = [token for token, (start, _) in spans if start >= after]  # of the template, equal for all
 
-    def text(self, suffix: Int[np.ndarray, " tokens"]) -> str:
-        return str(self.tokenizer.decode(suffix.tolist(), clean_up_tokenization_spaces=False))
-
     def survives(self, suffixes: Suffixes) -> Bool[np.ndarray, " suffixes"]:
         """Return which suffixes are the same tokens again when their text is typed after each request."""
-        texts = [self.text(suffix) for suffix in suffixes]
+        texts = [decoded(self.tokenizer, suffix) for suffix in suffixes]
         encoded = self._encoded([b + joint(b, text) + a for text in texts for b, a in self._around])
         wanted = [[*head, *suffix, *self.tail] for suffix in suffixes.tolist() for head in self.heads]
         same = [found == tokens for found, tokens in zip(encoded, wanted, strict=True)]
@@ -83,11 +80,16 @@ class SuffixedRequests:
 
     def rendered(self, suffix: Int[np.ndarray, " tokens"]) -> list[Rendered]:
         """Return the requests with a suffix as the template writes them."""
-        return [render(self.tokenizer, with_suffix(prompt, self.text(suffix))) for prompt in self.prompts]
+        return [render(self.tokenizer, with_suffix(prompt, decoded(self.tokenizer, suffix))) for prompt in self.prompts]
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return encoded
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, suffix: Int[np.ndarray, " tokens"]) -> str:
+    """Return the text of a suffix, as it was tokenised."""
+    return str(tokenizer.decode(suffix.tolist(), clean_up_tokenization_spaces=False))
 
 
 def joint(before: str, suffix: str) -> str:

@@ -17,6 +17,7 @@ import typer
 from extract.errors import UserError
 from extract.run_directory import file_to_write
 from refusal.cli import options
+from refusal.cli.attack import attack
 from refusal.cli.evaluate import evaluate, leaderboard
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
@@ -235,7 +236,7 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (init, status, sweep, transfer, score, label, compare, evaluate, leaderboard, generate, chat, serve)
+COMMANDS = (init, status, sweep, transfer, attack, score, label, compare, evaluate, leaderboard, generate, chat, serve)
 for function in (*COMMANDS, push, pull):
     app.command("eval" if function is evaluate else None)(function)
 
