@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
@@ -23,6 +23,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.in_memory import capture_in_memory
 from extract.model.edit import site
+from extract.progress import no_progress
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from judging.judge_by_name import open_judge
@@ -115,7 +116,9 @@ class Attack:
         text = decoded(self.loaded.model.tokenizer, suffix)
         return [with_suffix(self.loaded.prompts[row], text) for row in rows]
 
-    def search(self, aim: Aim, against: Against, i: int, dial: Dial) -> Searched:
+    def search(
+        self, aim: Aim, against: Against, i: int, dial: Dial, advance: Callable[[int], None] = no_progress
+    ) -> Searched:
         """Search a suffix on requests of its own; it starts from the best of as many random ones as candidates."""
         given, rows = self.settings, self.rows(aim, "train", self.settings.prompts, i)
         rng, model = named_rng(self.loaded.config.seed, "suffix", aim, against, i), self.loaded.model
@@ -124,7 +127,9 @@ class Attack:
         prefixes = () if against == "dial" else self.prefixes
         objective = Objective(model, requests, random[0], aim, prefixes, None if against == "model" else dial)
         start = random[objective.losses(random).argmin()]
-        return Searched(rows, random[0], search(objective, requests, start, given.steps, given.candidates, rng))
+        return Searched(
+            rows, random[0], search(objective, requests, start, given.steps, given.candidates, rng, advance)
+        )
 
     def streams(self, rows: Rows, suffix: Tokens = NO_SUFFIX) -> Float[np.ndarray, "rows d_model"]:
         """Return what the normative dial reads of requests with a suffix."""
@@ -227,11 +232,11 @@ def attacked(one: Attack) -> AttackResult:
     """Attack a run's model and dials with suffixes; UserError: it has none that can be attacked."""
     loaded, settings, rates, trained = one.loaded, one.settings, list[AttackRates](), None
     dial, say = one.dials[0], loaded.reporter.say
-    began = time.perf_counter()
-    replace(one, settings=replace(settings, steps=(1,))).search("evade", settings.against[-1], 0, dial)
+    times, timed = list[float](), replace(one, settings=replace(settings, steps=(2,)))
+    timed.search("trigger", settings.against[-1], 0, dial, lambda _: times.append(time.perf_counter()))
     n = 2 * len(settings.against) * settings.suffixes
-    minutes = (time.perf_counter() - began) * n * max(settings.steps) / 60
-    say(f"{n} suffixes of at most {max(settings.steps)} steps take at most about {minutes:.0f} min, and answers")
+    minutes = (times[1] - times[0]) * n * max(settings.steps) / 60
+    say(f"{n} suffixes of {max(settings.steps)} steps take about {minutes:.0f} min, less where they succeed before")
     for aim in get_args(Aim):
         for against in settings.against:
             with loaded.reporter.task(f"{aim} {against}", settings.suffixes) as advance:

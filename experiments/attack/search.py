@@ -24,6 +24,7 @@ from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import CachedPrompts, continued_log_probs
 from extract.model.edit import Edit, Pass, reader, site
+from extract.progress import no_progress
 from probes.direction import Locus
 from steering.dial import Dial
 
@@ -165,7 +166,7 @@ def search(
     budgets: Collection[int],
     n_candidates: int,
     rng: np.random.Generator,
-    advance: Callable[[int], None] = lambda steps: None,
+    advance: Callable[[int], None] = no_progress,
 ) -> dict[int, tuple[Int[np.ndarray, " tokens"], float]]:
     """Return the best suffix after each budget of steps, 0 among them, with its loss, which never rises.
 
