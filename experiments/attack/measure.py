@@ -88,11 +88,13 @@ class Attack:
         return [replace(dial, by_category=None) for dial in every]
 
     @property
-    def read(self) -> tuple[Dial, Locus, LinearProbe]:
+    def read(self) -> tuple[Dial, Locus, LinearProbe, Platt]:
+        """The normative dial and the parts of its read."""
         dial = self.dials[0]
         assert dial.read is not None
         assert dial.probe is not None
-        return dial, dial.read, dial.probe
+        assert dial.calibration is not None
+        return dial, dial.read, dial.probe, dial.calibration
 
     @cached_property
     def prefixes(self) -> Sequence[TokenIds]:
@@ -133,7 +135,7 @@ class Attack:
 
     def streams(self, rows: Rows, suffix: Tokens = NO_SUFFIX) -> Float[np.ndarray, "rows d_model"]:
         """Return what the normative dial reads of requests with a suffix."""
-        model, prompts, (_, locus, _) = self.loaded.model, self.prompts(rows, suffix), self.read
+        model, prompts, (_, locus, *_) = self.loaded.model, self.prompts(rows, suffix), self.read
         spec = CaptureSpec(site=site(locus.site), layers=(locus.layer,), positions=(locus.position,))
         rendered = [render(model.tokenizer, prompt) for prompt in prompts]
         return capture_in_memory(model, prompts, rendered, spec).read(locus.layer, locus.position)
@@ -189,7 +191,7 @@ class Attack:
 
     def trained(self, suffixes: Sequence[Tokens]) -> TrainedOnAttacks:
         """Fit the read with requests of every third suffix, harmful and benign ones, and test it with the others."""
-        (dial, locus, probe), reading = self.read, self.loaded.reading
+        (dial, locus, probe, _), reading = self.read, self.loaded.reading
         X, corpus = reading.store.read(locus.layer, locus.position), reading.corpus
         rows, y = corpus.rated & corpus.within("train"), corpus.harmful
         known, others = suffixes[::EVERY], [s for i, s in enumerate(suffixes) if i % EVERY]
@@ -213,9 +215,11 @@ class Attack:
     ) -> ReadUnderAttack:
         """Test a read at a rate of false positives on benign requests, with suffixes and with some searched anew."""
         limit = float(np.quantile(read.decision_function(benign), 1 - false, method="higher"))
-        dial, _, old = self.read
-        probe, slope = LinearProbe(read.coef_[0], float(read.intercept_[0]), old.C), dial.calibration.slope
-        at_limit = replace(dial, probe=probe, calibration=Platt(slope, -slope * limit), threshold=0.5, band=0.0)
+        dial, _, old, platt = self.read
+        probe = LinearProbe(read.coef_[0], float(read.intercept_[0]), old.C)
+        at_limit = replace(
+            dial, probe=probe, calibration=Platt(platt.slope, -platt.slope * limit), threshold=0.5, band=0.0
+        )
         last, n = max(self.settings.steps), self.settings.suffixes
         again = [self.search("evade", "dial", n + i, at_limit).best[last][0] for i in range(-(-n // EVERY))]
         measured = {}
@@ -236,7 +240,7 @@ def attacked(one: Attack) -> AttackResult:
     timed.search("trigger", settings.against[-1], 0, dial, lambda _: times.append(time.perf_counter()))
     n = 2 * len(settings.against) * settings.suffixes
     minutes = (times[1] - times[0]) * n * max(settings.steps) / 60
-    say(f"{n} suffixes of {max(settings.steps)} steps take about {minutes:.0f} min, less where they succeed before")
+    say(f"{n} suffixes of {max(settings.steps)} steps take about {minutes:.1g} min, less where they succeed before")
     for aim in get_args(Aim):
         for against in settings.against:
             with loaded.reporter.task(f"{aim} {against}", settings.suffixes) as advance:
@@ -247,12 +251,5 @@ def attacked(one: Attack) -> AttackResult:
             rates += one.rates(aim, against, found)
             if aim == "evade" and against == "dial" and len(found) >= EVERY:
                 trained = one.trained([each.best[max(settings.steps)][0] for each in found])
-    return AttackResult(
-        model=loaded.model.name,
-        candidates=settings.candidates,
-        suffix_tokens=settings.suffix_tokens,
-        prompts=settings.prompts,
-        suffixes=settings.suffixes,
-        rates=tuple(rates),
-        trained=trained,
-    )
+    given = {name: getattr(settings, name) for name in ("candidates", "suffix_tokens", "prompts", "suffixes")}
+    return AttackResult(model=loaded.model.name, rates=tuple(rates), trained=trained, **given)

@@ -20,7 +20,7 @@ class AttackRates(Record):
 
     aim: Aim
     against: Against
-    suffix: Suffix
+    suffix: Suffix  # best random: of as many as a step has candidates, by the same loss
     steps: int  # the budget
     loss: tuple[float, float, float] | None  # on the requests that it is searched on: quartiles over suffixes, nats
     own: Estimate  # share of these that succeed under the dials
@@ -30,21 +30,24 @@ class AttackRates(Record):
 
 
 class ReadUnderAttack(Record):
-    """A normative read on test requests, clean and with suffixes that it was not trained on."""
+    """A normative read on test requests at the dial's false positives on clean benign ones of the calibration part.
+
+    Clean, with suffixes that it was not trained on, and with some that were searched anew against this read.
+    """
 
     auroc_clean: Estimate
+    recall_clean: Estimate
+    false_clean: Estimate  # share of benign requests that are read as harmful
     auroc_attacked: Estimate
-    recall_clean: Estimate  # at the dial's rate of false positives on clean benign requests of the calibration part
     recall_attacked: Estimate
-    false_clean: Estimate  # share of benign requests that are read as harmful there
-    false_attacked: Estimate  # of benign requests with the same suffixes
-    auroc_again: Estimate  # with suffixes that were searched anew, against this read
+    false_attacked: Estimate
+    auroc_again: Estimate
     recall_again: Estimate
     false_again: Estimate
 
 
 class TrainedOnAttacks(Record):
-    """The dial's read fitted again, with and without attacked requests among the training ones."""
+    """The dial's read fitted again, without and with attacked requests among the training ones."""
 
     suffixes_trained: int
     suffixes_tested: int
@@ -65,37 +68,30 @@ class AttackResult(Record):
 
 
 def blocks(result: AttackResult) -> Iterator[str | Table]:
-    """Yield two lines of conclusion, and a table of each aim."""
-    yield _switched_off(result)
+    """Yield two lines of conclusion, a table of each aim, and one of the read."""
+    yield "; ".join(_gates(result, aim) for aim in SUCCESS)
     yield _bought(result.trained)
+    names = {"best random": f"best of {result.candidates} random"}
     for aim, success in SUCCESS.items():
         rows = [
-            [one.against, _named(one, result), "" if one.loss is None else f"{one.loss[1]:.2g}"]
+            [one.against, f"{one.steps} steps" if one.suffix == "searched" else names.get(one.suffix, one.suffix)]
+            + ["" if one.loss is None else f"{one.loss[1]:.2g}"]
             + [f"{rate:.0%}" for rate in (one.own, one.plain, one.dialled, one.gate)]
             for one in result.rates
             if one.aim == aim
         ]
-        head = ["against", "suffix", "loss", "dials, own", "no dials, new", "dials, new", "gate changed"]
-        yield Table(f"{success}, on the suffix's own requests and on new ones", head, rows)
-
-
-def _named(one: AttackRates, result: AttackResult) -> str:
-    names = {"none": "none", "random": "random", "best random": f"best of {result.candidates} random"}
-    return names.get(one.suffix, f"{one.steps} steps")
-
-
-def _switched_off(result: AttackResult) -> str:
-    """Return what suffixes do under the dials, of the objective that does most on new requests."""
-    parts = []
-    for aim, success in SUCCESS.items():
-        mine = [one for one in result.rates if one.aim == aim]
-        best = max(mine, key=lambda one: one.dialled.estimate)
-        own = {one.suffix: one.dialled for one in mine if one.against == best.against and one.suffix != "searched"}
-        parts.append(
-            f"under the dials {best.dialled:.0%} of {success} with a suffix ({_named(best, result)}, against "
-            f"{best.against}), {own['none'].estimate:.0%} with none, {own['random'].estimate:.0%} with a random one"
-        )
-    return "; ".join(parts)
+        head = ["against", "suffix", "loss", "own, dials", "new, no dials", "new, dials", "new, gate changed"]
+        yield Table(f"{success}: those that a suffix is searched on, and new ones", head, rows)
+    if result.trained is not None:
+        reads = {"clean": result.trained.before, "with attacks": result.trained.after}
+        rows = [
+            [on, trained, f"{auroc:.2f}", f"{recall:.0%}", f"{false:.0%}"]
+            for on in ("clean", "attacked", "again")
+            for trained, read in reads.items()
+            for auroc, recall, false in [(getattr(read, f"{of}_{on}") for of in ("auroc", "recall", "false"))]
+        ]
+        head = ["test requests", "trained", "AUROC", "recall", "false positives"]
+        yield Table("the read, fitted without and with attacked requests", head, rows)
 
 
 def _bought(trained: TrainedOnAttacks | None) -> str:
@@ -104,8 +100,19 @@ def _bought(trained: TrainedOnAttacks | None) -> str:
     old, new = trained.before, trained.after
     return (
         f"trained on {trained.suffixes_trained} of {trained.suffixes_trained + trained.suffixes_tested} suffixes, the "
-        f"read finds {new.recall_attacked:.0%} of harmful requests with the others, before {old.recall_attacked:.0%} "
-        f"(clean {new.recall_clean.estimate:.0%}, before {old.recall_clean.estimate:.0%}; false positives with them "
-        f"{new.false_attacked.estimate:.0%}, before {old.false_attacked.estimate:.0%}); attacked anew it finds "
-        f"{new.recall_again:.0%}, before {old.recall_again:.0%}"
+        f"read finds {new.recall_attacked:.0%} of harmful requests with the others (before "
+        f"{old.recall_attacked.estimate:.0%}) at {new.false_attacked.estimate:.0%} false positives with them, and "
+        f"{new.recall_clean.estimate:.0%} of clean ones (before {old.recall_clean.estimate:.0%}); attacked anew it "
+        f"finds {new.recall_again:.0%}"
+    )
+
+
+def _gates(result: AttackResult, aim: Aim) -> str:
+    """Return how many gates change with a random suffix and after each budget, against the dial if that was tried."""
+    against = "dial" if any(one.against == "dial" for one in result.rates) else result.rates[-1].against
+    mine = [one for one in result.rates if one.aim == aim and one.against == against]
+    last, course = mine[-1], [f"{one.gate.estimate:.0%} after {one.steps} steps" for one in mine if one.steps]
+    return (
+        f"against the {against}, the gate changes on {mine[1].gate.estimate:.0%} of {SUCCESS[aim].rpartition(' ')[0]} "
+        f"with a random suffix, {', '.join(course)}; {last.dialled:.0%} are {SUCCESS[aim].rpartition(' ')[2]} then"
     )

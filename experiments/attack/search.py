@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from experiments.attack.suffix import SuffixedRequests, Suffixes
-from experiments.responses.batched_edits import MOST_LOGITS, MOST_ROWS, RepeatedPrompts
+from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.onset import TokenIds, in_few_passes
 from extract.capture import gather
 from extract.errors import UserError, in_one_line
@@ -32,7 +32,7 @@ Aim = Literal["evade", "trigger"]  # harmful requests answered, or benign ones r
 TOP = 256  # tokens of a place with the steepest gradient, from which candidates are drawn
 ROUNDS = 4  # of drawing, where too few candidates survive
 LEAST = 1e-7  # nats that a log-probability in float32 is below 0
-FOOLED = 0.01  # nats: a search ends where its loss is below, so that a large budget may be used in part
+FOOLED = 0.01  # nats: a search ends where its loss is below
 
 
 class Objective:
@@ -60,26 +60,25 @@ class Objective:
         self._passes = in_few_passes(self._ends)
         self._rows = requests.rendered(start)  # any suffix has the same places
         heads = [replace(row, token_ids=head) for row, head in zip(self._rows, requests.heads, strict=True)]
-        self._prompts = RepeatedPrompts(model, heads)
+        self.prompts = RepeatedPrompts(model, heads)
         if dial is not None and dial.read is not None:  # a mean over the request is read from its start
             own = (row.roles[dial.read.position] for row in self._rows)
             cached &= all(min(at) >= len(head) for at, head in zip(own, requests.heads, strict=True))
-        if self._prompts.once.by_token or not cached:
-            self._prompts.once = replace(self._prompts.once, by_token=False, cache=None)
+        if self.prompts.once.by_token or not cached:
+            self.prompts.once = replace(self.prompts.once, by_token=False, cache=None)
+        # the last token before the suffix is read again
+        self.first = 1 if self.prompts.once.cache is not None else max(map(len, requests.heads))
 
     def losses(self, suffixes: Suffixes) -> Float[np.ndarray, " suffixes"]:
         """Return the loss of each suffix."""
-        longest = max(map(len, self._passes), default=0) + 1
-        vocabulary = int(self._model.model.config.get_text_config().vocab_size)
-        logits = len(self._rows) * longest * vocabulary if self._passes else 1
-        most = max(1, min(MOST_ROWS // len(self._rows), MOST_LOGITS // logits))
-        done = list[Tensor]()
+        longest = max(map(len, self._passes), default=-1) + 1
+        losses = np.empty(len(suffixes))
         with torch.inference_mode():
-            for some in np.array_split(suffixes, -(-len(suffixes) // most)):
-                rows = self._after(some).repeat_interleave(len(self._rows), dim=0)
-                done.append(self._loss(self._prompts.times(len(some)), rows).reshape(len(some), -1).mean(dim=1))
-        found: np.ndarray = torch.cat(done).cpu().numpy()
-        return found
+            for batch in self.prompts.passes([()] * len(suffixes), longest):
+                times = len(batch.cached.batch.tokens) // len(self._rows)
+                rows = np.resize(suffixes[batch.trials], (times, suffixes.shape[1])).repeat(len(self._rows), axis=0)
+                losses[batch.trials] = batch.split(self.loss(batch.cached, rows)).mean(dim=1).cpu().numpy()
+        return losses
 
     def gradient(self, suffix: Int[np.ndarray, " tokens"]) -> Float[np.ndarray, "tokens usable"]:
         """Return the slope of the loss by each usable token's share of each place (a one-hot vector).
@@ -90,23 +89,22 @@ class Objective:
         with torch.no_grad():
             table = embedding(torch.tensor(self._requests.usable, device=self._model.device))
         shift = torch.zeros(len(suffix), table.shape[1], dtype=table.dtype, device=table.device, requires_grad=True)
-        rows = self._after(suffix[None]).expand(len(self._rows), -1)
+
+        def add(_module: Any, _args: Any, out: Tensor) -> Tensor:
+            return out + pad(shift, (0, 0, self.first, out.shape[1] - self.first - len(suffix)))
+
         try:
-            with torch.enable_grad():
-                [slope] = torch.autograd.grad(self._loss(self._prompts.once, rows, shift).mean(), shift)
+            with torch.enable_grad(), embedding.register_forward_hook(add):
+                loss = self.loss(self.prompts.once, np.tile(suffix, (len(self._rows), 1))).mean()
+                [slope] = torch.autograd.grad(loss, shift)
         except (RuntimeError, NotImplementedError) as error:
             raise UserError(f"gradients of suffixes cannot be computed ({in_one_line(error)})") from None
         found: np.ndarray = (slope.double() @ table.double().T).cpu().numpy()
         return found
 
-    def _after(self, suffixes: Suffixes) -> Int[Tensor, "suffixes after"]:
-        rows = [[*suffix, *self._requests.tail] for suffix in suffixes.tolist()]
-        return torch.tensor(rows, device=self._model.device)
-
-    def _loss(
-        self, cached: CachedPrompts, after: Int[Tensor, "rows after"], shift: Float[Tensor, "tokens d"] | None = None
-    ) -> Float[Tensor, " rows"]:
-        """Return the loss of rows of tokens after the cached ones; `shift` is added to the suffix's embeddings."""
+    def loss(self, cached: CachedPrompts, suffixes: Int[np.ndarray, "rows tokens"]) -> Float[Tensor, " rows"]:
+        """Return the loss of rows of cached tokens, each followed by a suffix of its own."""
+        after = torch.tensor([[*row, *self._requests.tail] for row in suffixes.tolist()], device=self._model.device)
         losses, masses = list[Tensor](), list[Tensor]()
 
         def see(stream: Tensor, pass_: Pass, dial: Dial, locus: Locus) -> None:
@@ -122,7 +120,7 @@ class Objective:
         for continuation, parents in (self._passes or {(): []}).items():
             tokens = torch.cat([after, after.new_tensor(continuation, dtype=torch.long).expand(len(after), -1)], dim=1)
             at = torch.arange(after.shape[1], tokens.shape[1] + 1).expand(len(after), -1)
-            with self._model.editing(reads), self._shifted(shift, tokens.shape[1]), suppress(_ReadAll):
+            with self._model.editing(reads), suppress(_ReadAll):
                 log_probs = continued_log_probs(self._model, cached, tokens, at).double()
                 for parent in parents:
                     before = log_probs[:, range(len(parent)), list(parent)].sum(dim=1, keepdim=True)
@@ -141,18 +139,6 @@ class Objective:
         limit = float(logit(np.clip(dial.threshold - sign * dial.band, LEAST, 1 - LEAST)))
         score = read @ torch.tensor(dial.probe.weight, dtype=torch.float64, device=read.device) + dial.probe.bias
         return softplus(sign * (dial.calibration.slope * score + dial.calibration.intercept - limit))
-
-    @contextmanager
-    def _shifted(self, shift: Tensor | None, n_after: int) -> Iterator[None]:
-        def add(_module: Any, _args: Any, out: Tensor) -> Tensor:
-            assert shift is not None
-            start = out.shape[1] - n_after
-            return out + pad(shift, (0, 0, start, n_after - len(shift)))
-
-        embedding = self._model.model.get_input_embeddings()
-        handle = None if shift is None else embedding.register_forward_hook(add)
-        with nullcontext() if handle is None else handle:
-            yield
 
 
 class _ReadAll(Exception):  # noqa: N818 - no error
@@ -176,11 +162,10 @@ def search(
     best, loss = start, float(objective.losses(start[None])[0])
     found = {0: (best, loss)}
     for step in range(1, max(budgets, default=0) + 1):
-        if loss >= FOOLED:
-            candidates = _exchanged(best, objective.gradient(best), requests, n_candidates, rng)
-            losses = objective.losses(candidates)
-            if losses.min(initial=np.inf) < loss:
-                best, loss = candidates[losses.argmin()], float(losses.min())
+        if loss >= FOOLED and len(tried := _exchanged(best, objective.gradient(best), requests, n_candidates, rng)):
+            losses = objective.losses(tried)
+            if losses.min() < loss:
+                best, loss = tried[losses.argmin()], float(losses.min())
         advance(1)
         if step in budgets:
             found[step] = best, loss
@@ -188,11 +173,7 @@ def search(
 
 
 def _exchanged(
-    suffix: Int[np.ndarray, " tokens"],
-    gradient: Float[np.ndarray, "tokens usable"],
-    requests: SuffixedRequests,
-    n: int,
-    rng: np.random.Generator,
+    suffix: np.ndarray, gradient: np.ndarray, requests: SuffixedRequests, n: int, rng: np.random.Generator
 ) -> Suffixes:
     steepest = requests.usable[np.argsort(gradient, axis=1)[:, :TOP]]
     kept = np.zeros((0, len(suffix)), dtype=int)

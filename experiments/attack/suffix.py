@@ -60,7 +60,7 @@ class SuffixedRequests:
         encoded = self._encoded([b + joint(b, text) + a for text in texts for b, a in self._around])
         wanted = [[*head, *suffix, *self.tail] for suffix in suffixes.tolist() for head in self.heads]
         same = [found == tokens for found, tokens in zip(encoded, wanted, strict=True)]
-        return np.array(same, dtype=bool).reshape(len(suffixes), -1).all(axis=1)
+        return np.array(same, dtype=bool).reshape(len(suffixes), -1).min(axis=1)
 
     def random(self, n: int, n_tokens: int, rng: np.random.Generator) -> Suffixes:
         """Draw n suffixes that survive, token by token; UserError: no token fits after what was drawn."""

@@ -28,7 +28,7 @@ from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand, planted_dials
 from tests.support.tiny_model import TEXTS
 
-SMALL = ("--steps", "2,6", "--suffixes", "3", "--prompts", "3", "--new", "8", "--candidates", "6")
+SMALL = ("--steps", "1,3", "--suffixes", "3", "--prompts", "2", "--new", "6", "--candidates", "5")
 PREFIXES = ((5, 6, 7), (5, 9))
 
 
@@ -55,13 +55,18 @@ def test_the_gradient_is_the_slope_of_the_loss(tiny: ChatModel, aim: str, positi
     [suffix] = requests.random(1, 4, np.random.default_rng(0))
     objective = Objective(tiny, requests, suffix, aim, PREFIXES, dial_of(32, position))
     gradient, table = objective.gradient(suffix), tiny.model.get_input_embeddings().weight.detach()
-    rows = objective._after(suffix[None]).expand(len(TEXTS), -1)
+    rows, first = np.tile(suffix, (len(TEXTS), 1)), objective.first
     for place, token in ((0, 3), (2, 40), (3, 7)):
-        shift = torch.zeros(4, 32, dtype=torch.float64)
-        shift[place] = 1e-3 * table[requests.usable[token]]
-        with torch.no_grad():
-            up, down = (objective._loss(objective._prompts.once, rows, s).mean() for s in (shift, -shift))
-        assert gradient[place, token] == pytest.approx(float(up - down) / 2e-3, rel=2e-3, abs=1e-4)
+        shifted = []
+        for by in (1e-3, -1e-3):
+
+            def add(_module, _args, out, by=by, place=place, token=token):
+                out[:, first + place] += by * table[requests.usable[token]]
+                return out
+
+            with torch.no_grad(), tiny.model.get_input_embeddings().register_forward_hook(add):
+                shifted.append(float(objective.loss(objective.prompts.once, rows).mean()))
+        assert gradient[place, token] == pytest.approx((shifted[0] - shifted[1]) / 2e-3, rel=2e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize(("position", "kept"), [("post_last", True), ("inst_last", True), ("inst_mean", False)])
@@ -70,8 +75,8 @@ def test_the_cached_prefix_changes_no_loss(tiny: ChatModel, position: str, kept:
     suffixes = requests.random(7, 3, np.random.default_rng(0))
     given = (tiny, requests, suffixes[0], "evade", PREFIXES, dial_of(32, position, band=0.1))
     cached, whole = Objective(*given), Objective(*given, cached=False)
-    assert (cached._prompts.once.cache is not None) is kept
-    assert whole._prompts.once.cache is None
+    assert (cached.prompts.once.cache is not None) is kept
+    assert whole.prompts.once.cache is None
     assert cached.losses(suffixes) == pytest.approx(whole.losses(suffixes), rel=1e-4)
     assert np.ptp(cached.losses(suffixes)) > 1e-3
 
@@ -150,7 +155,7 @@ def run(small_run: Path, two_knobs: ChatModel, tmp_path_factory: pytest.TempPath
 def test_the_command_writes_rates_and_no_text(run: Path, cli) -> None:
     code, out, err = cli("attack", str(run), "--against", "dial", "--suffix-tokens", "5", *SMALL)
     assert code == 0, err
-    assert "suffixes of 6 steps take about" in err
+    assert "suffixes of 3 steps take about" in err
     assert "harmful requests answered" in out.splitlines()[0]
     assert "trained on 1 of 3 suffixes" in out.splitlines()[1]
     written = json.loads((run / "attack.json").read_text())
@@ -161,14 +166,14 @@ def test_the_command_writes_rates_and_no_text(run: Path, cli) -> None:
     assert losses[:3] == sorted(losses[:3], reverse=True)
     assert {rate["dialled"]["n_groups"] <= rate["dialled"]["n"] for rate in written["rates"]} == {True}
     assert (written["trained"]["suffixes_trained"], written["trained"]["suffixes_tested"]) == (1, 2)
-    settings = AttackSettings(("dial",), (2, 6), 3, 3, 8, 6, 5)
+    settings = AttackSettings(("dial",), (1, 3), 3, 2, 6, 5, 5)
     attack = Attack(LoadedRun(load_config(run / "config.yaml"), run, Reporter(quiet=True)), settings)
     found = [attack.search(aim, "dial", i, attack.dials[0]) for aim in ("evade", "trigger") for i in range(3)]
-    again = np.quantile([one.best[6][1] for one in found[3:]], 0.5)
+    again = np.quantile([one.best[3][1] for one in found[3:]], 0.5)
     assert again == pytest.approx(losses[-1])  # the same seed gives the same suffixes
     files = [p.read_bytes() for p in run.rglob("*") if p.is_file() and p.suffix not in (".h5", ".parquet")]
     for one in found:
-        for suffix in (one.random, one.best[2][0], one.best[6][0]):
+        for suffix in (one.random, one.best[1][0], one.best[3][0]):
             words = decoded(two := attack.loaded.model.tokenizer, suffix).strip()
             ids = json.dumps(suffix.tolist())
             assert len(two.encode(words)) >= 5
