@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from experiments.attack.results import Against, AttackRates, AttackResult, ReadUnderAttack, Suffix, TrainedOnAttacks
 from experiments.attack.search import Aim, Objective, search
-from experiments.attack.suffix import SuffixedRequests, decoded, usable_tokens, with_suffix
+from experiments.attack.suffix import SuffixedRequests, Suffixes, decoded, usable_tokens, with_suffix
 from experiments.probing.stage import learned_onsets
 from experiments.responses.completions import Completer
 from experiments.responses.loaded_run import LoadedRun
@@ -23,7 +23,7 @@ from extract.chat.render import render
 from extract.errors import UserError
 from extract.in_memory import capture_in_memory
 from extract.model.edit import site
-from extract.progress import no_progress
+from extract.progress import Advance, no_progress
 from extract.prompts.prompt import Prompt
 from extract.run_directory import file_of_run
 from judging.judge_by_name import open_judge
@@ -118,20 +118,24 @@ class Attack:
         text = decoded(self.loaded.model.tokenizer, suffix)
         return [with_suffix(self.loaded.prompts[row], text) for row in rows]
 
-    def search(
-        self, aim: Aim, against: Against, i: int, dial: Dial, advance: Callable[[int], None] = no_progress
-    ) -> Searched:
-        """Search a suffix on requests of its own; it starts from the best of as many random ones as candidates."""
+    def opened(
+        self, aim: Aim, against: Against, i: int, dial: Dial
+    ) -> tuple[Rows, SuffixedRequests, Suffixes, Objective, np.random.Generator]:
+        """Return requests, as many random suffixes as a step has candidates, and their objective, by a number."""
         given, rows = self.settings, self.rows(aim, "train", self.settings.prompts, i)
         rng, model = named_rng(self.loaded.config.seed, "suffix", aim, against, i), self.loaded.model
         requests = SuffixedRequests(model.tokenizer, self.prompts(rows), self.usable)
         random = requests.random(given.candidates, given.suffix_tokens, rng)
         prefixes = () if against == "dial" else self.prefixes
         objective = Objective(model, requests, random[0], aim, prefixes, None if against == "model" else dial)
-        start = random[objective.losses(random).argmin()]
-        return Searched(
-            rows, random[0], search(objective, requests, start, given.steps, given.candidates, rng, advance)
-        )
+        return rows, requests, random, objective, rng
+
+    def search(self, aim: Aim, against: Against, i: int, dial: Dial, advance: Advance = no_progress) -> Searched:
+        """Search a suffix on requests of its own; it starts from the best of the random ones."""
+        rows, requests, random, objective, rng = self.opened(aim, against, i, dial)
+        start, given = random[objective.losses(random).argmin()], self.settings
+        best = search(objective, requests, start, given.steps, given.candidates, rng, advance)
+        return Searched(rows, random[0], best)
 
     def streams(self, rows: Rows, suffix: Tokens = NO_SUFFIX) -> Float[np.ndarray, "rows d_model"]:
         """Return what the normative dial reads of requests with a suffix."""
@@ -236,18 +240,16 @@ def attacked(one: Attack) -> AttackResult:
     """Attack a run's model and dials with suffixes; UserError: it has none that can be attacked."""
     loaded, settings, rates, trained = one.loaded, one.settings, list[AttackRates](), None
     dial, say = one.dials[0], loaded.reporter.say
-    times, timed = list[float](), replace(one, settings=replace(settings, steps=(2,)))
-    timed.search("trigger", settings.against[-1], 0, dial, lambda _: times.append(time.perf_counter()))
-    n = 2 * len(settings.against) * settings.suffixes
-    minutes = (times[1] - times[0]) * n * max(settings.steps) / 60
-    say(f"{n} suffixes of {max(settings.steps)} steps take about {minutes:.1g} min, less where they succeed before")
+    _, _, random, objective, _ = one.opened("evade", settings.against[-1], 0, dial)
+    n, began = 2 * len(settings.against) * settings.suffixes, time.perf_counter()
+    objective.gradient(random[0])
+    objective.losses(random)
+    minutes = (time.perf_counter() - began) * n * max(settings.steps) / 60
+    say(f"{n} suffixes of {max(settings.steps)} steps take about {minutes:.1f} min, less where they succeed before")
     for aim in get_args(Aim):
         for against in settings.against:
-            with loaded.reporter.task(f"{aim} {against}", settings.suffixes) as advance:
-                found = list[Searched]()
-                for i in range(settings.suffixes):
-                    found.append(one.search(aim, against, i, dial))
-                    advance(1)
+            with loaded.reporter.task(f"{aim} {against}", settings.suffixes * max(settings.steps)) as advance:
+                found = [one.search(aim, against, i, dial, advance) for i in range(settings.suffixes)]
             rates += one.rates(aim, against, found)
             if aim == "evade" and against == "dial" and len(found) >= EVERY:
                 trained = one.trained([each.best[max(settings.steps)][0] for each in found])

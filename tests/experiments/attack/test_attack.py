@@ -156,7 +156,7 @@ def test_the_command_writes_rates_and_no_text(run: Path, cli) -> None:
     code, out, err = cli("attack", str(run), "--against", "dial", "--suffix-tokens", "5", *SMALL)
     assert code == 0, err
     assert "suffixes of 3 steps take about" in err
-    assert "harmful requests answered" in out.splitlines()[0]
+    assert "the gate changes on" in out.splitlines()[0]
     assert "trained on 1 of 3 suffixes" in out.splitlines()[1]
     written = json.loads((run / "attack.json").read_text())
     kinds = ["none", "random", "best random", "searched", "searched"]
