@@ -196,7 +196,7 @@ class OnsetScorer:
         try:
             edits = [Edit(where, layer, partial(watched, layer=layer)) for layer in layers]
             with torch.enable_grad(), self._model.editing(edits):
-                for continuation, parents in _in_few_passes(self._by_parent).items():
+                for continuation, parents in in_few_passes(self._by_parent).items():
                     suffix = torch.tensor([list(continuation)] * self._prompts.n_rows, dtype=torch.long)
                     tokens, at = self._prompts.after_thoughts(suffix.to(self._model.device))
                     log_probs = continued_log_probs(self._model, cached, tokens, at)[..., self._tokens]
@@ -217,7 +217,7 @@ class OnsetScorer:
     def _mass(self, logits: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """Return the probability of opening with each kind's prefixes, given the logits after each of some suffixes."""
         mass = {kind: torch.zeros(1, device=self._model.device) for kind in (*KINDS, EITHER)}
-        for continuation, parents in _in_few_passes(self._by_parent).items():
+        for continuation, parents in in_few_passes(self._by_parent).items():
             suffix = torch.tensor([list(continuation)], dtype=torch.long, device=self._model.device)
             log_probs = log_probs_of(logits(suffix.expand(self._prompts.n_rows, -1)), self._tokens)
             for kind, of_pass in self._mass_of_pass(log_probs, parents).items():
@@ -243,7 +243,7 @@ def _log_odds(mass: Float[np.ndarray, ...]) -> Float[np.ndarray, ...]:
     return log_odds
 
 
-def _in_few_passes(parents: Iterable[TokenIds]) -> dict[TokenIds, list[TokenIds]]:
+def in_few_passes(parents: Iterable[TokenIds]) -> dict[TokenIds, list[TokenIds]]:
     """Return the continuations to read, each with the parents that its pass gives as well: its own beginnings."""
     passes: dict[TokenIds, list[TokenIds]] = {}
     for parent in sorted(parents, key=len, reverse=True):

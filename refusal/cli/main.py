@@ -17,6 +17,7 @@ import typer
 from extract.errors import UserError
 from extract.run_directory import file_to_write
 from refusal.cli import options
+from refusal.cli.attack import attack
 from refusal.cli.evaluate import evaluate, leaderboard
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
@@ -243,6 +244,7 @@ COMMANDS = (
     sweep,
     transfer,
     pressure,
+    attack,
     score,
     label,
     compare,
