@@ -294,7 +294,8 @@ def serve_forever(
     with address.listen() as listening:
         shown = ", ".join(f"{dial.kind} {dial.threshold:.3f}" for dial in placed) or "none"
         url = f"http://{address.url_host}:{listening.getsockname()[1]}"
-        report(f"serving {served.name} at {url}/v1 (dials: {shown}); stop with Ctrl-C")
+        only = "; they alarm only" if any(dial.answer_limit is not None for dial in placed) else ""
+        report(f"serving {served.name} at {url}/v1 (dials: {shown}{only}); stop with Ctrl-C")
         if ui:
             report(f"page: {url}/ui")
         with suppress(KeyboardInterrupt):  # not raised where the shell ignores SIGINT

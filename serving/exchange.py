@@ -155,7 +155,7 @@ class Exchange:
         self._first = await self._event()
         _, event = self._first
         if not isinstance(event, TextPiece):
-            self._watch.prompt(self._conversation, event.readings)
+            await asyncio.to_thread(self._watch.prompt, self._conversation, event.readings)
 
     async def whole(self) -> replies.ChatCompletion:
         ended = {index: event async for index, event in self._until_finished() if isinstance(event, Finished)}

@@ -102,6 +102,7 @@ class DialDefault(BaseModel, from_attributes=True):
     band: float  # it leaves the model alone where its probability is nearer to the threshold than this
     read: Locus | None  # null: it reads the probability of its onset prefixes
     category_thresholds: dict[str, float] = {}  # of the categories that have their own
+    answer_limit: float | None = None  # log-odds above which a token of an answer alarms; the dial then writes nothing
 
 
 class ModelCard(BaseModel):

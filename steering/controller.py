@@ -213,7 +213,10 @@ def _rereader(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
 
 
 def _watcher(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
-    """Read every generated token of a dial that alarms, where the model computes, so that no step waits for it."""
+    """Read every generated token of a dial that alarms, where the model computes, so that no step waits for it.
+
+    What follows a row's end in the batch is read, too, unless `AnswerWatch.over` names the row.
+    """
     probe, calibration, reference, limit = dial.probe, dial.calibration, dial.reference, dial.answer_limit
     if probe is None or calibration is None or reference is None or limit is None:
         raise ValueError(f"the {dial.kind} dial does not alarm")
@@ -222,6 +225,8 @@ def _watcher(dial: Dial, locus: Locus, batch: Batch, gates: Gates) -> Edit:
 
     def see(stream: Tensor, pass_: Pass) -> None:
         n_prompt = max(batch.prompt_length - pass_.start, 0)
+        if len(stream) != len(batch.tokens):
+            raise UserError("dials that alarm read one answer a prompt; generate without beams")
         if n_prompt < pass_.length:
             score = stream[:, n_prompt:].float() @ weight.on(stream.device) + probe.bias
             watch.see(calibration.slope * score + calibration.intercept, max(pass_.start - batch.prompt_length, 0))

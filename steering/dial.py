@@ -86,6 +86,9 @@ class Threshold:
         return self.by_category.get(category, value) if category else value
 
 
+UNLIKE = 0.01  # of the certification prompts, or fewer, are as far from all others as a prompt unlike them
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """What a dial read when it was certified: served prompts and answers are compared with it."""
@@ -113,11 +116,18 @@ class Reference:
     @cached_property
     def _nearest(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The scale of each dimension, the scaled streams, and their distances to the nearest other one, sorted."""
-        scale = self.streams.std(axis=0) + np.finfo(np.float32).tiny
-        scaled = self.streams / scale
+        wide = self.streams.astype(np.float64)
+        spread = wide.std(axis=0)
+        scale = np.where(spread > 0, spread, np.inf)  # a dimension without spread tells nothing
+        scaled = wide / scale
         apart = cdist(scaled, scaled)
         np.fill_diagonal(apart, np.inf)
         return scale, scaled, np.sort(apart.min(axis=1))
+
+    @property
+    def compares(self) -> bool:
+        """Whether there are so many certification prompts that a prompt can be unlike all but 1 % of them."""
+        return len(self.streams) >= 1 / UNLIKE - 1
 
     def unlike(self, streams: Float[np.ndarray, "n d_model"]) -> Float[np.ndarray, " n"]:
         """Return the share of certification prompts that are as far from their nearest one; small: unlike all of them.
@@ -220,6 +230,11 @@ class Dial:
         if asked is None:
             return Threshold(self.threshold, self.category_thresholds)
         return Threshold(None if asked == "off" or math.isnan(asked) else float(asked))
+
+
+def alarming(dials: Sequence[Dial], budget: float) -> list[Dial]:
+    """Return dials that alarm in at most this share of benign answers, all together; see `Dial.alarm`."""
+    return [dial.alarm(budget / len(dials)) for dial in dials]
 
 
 def decide(probability: Values, threshold: Values | float, band: Values | float) -> Values:

@@ -17,14 +17,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
-from steering.dial import Asked, CategoryRead, Dial, Kind, Threshold, category_read, decide
+from steering.dial import UNLIKE, Asked, CategoryRead, Dial, Kind, Threshold, category_read, decide
 
 AskedThreshold = Asked | Threshold
 Thresholds = Mapping[Kind, AskedThreshold | Sequence[AskedThreshold]]
 Decision = Literal["decline", "permit", "leave"]
 DECISIONS: dict[int, Decision] = {1: "decline", -1: "permit", 0: "leave"}  # by gate
 NEVER = 2**31 - 1  # the place of a token that there is not
-UNLIKE = 0.01  # of the certification prompts, or fewer, are as far from all others as a prompt unlike them
 PAST: dict[Decision, str] = {"decline": "declined", "permit": "permitted", "leave": "left"}
 
 
@@ -92,12 +91,10 @@ class AnswerWatch:
         if self.highest is None or self.at is None:
             return ()
         each = zip(self.highest.tolist(), self.at.tolist(), strict=True)
-        return tuple(answer_reading(high, self.limit, at) for high, at in each)
-
-
-def answer_reading(highest: float, limit: float, at: float) -> AnswerReading:
-    """Return a reading from numbers of a device, where -inf and `NEVER` are none."""
-    return AnswerReading(highest if math.isfinite(highest) else None, limit, None if at == NEVER else int(at))
+        return tuple(
+            AnswerReading(high if math.isfinite(high) else None, self.limit, None if at == NEVER else at)
+            for high, at in each
+        )
 
 
 @dataclass(repr=False)
@@ -182,7 +179,7 @@ class Gates:
     def read(self, what: Dial | CategoryRead, streams: Float[np.ndarray, "prompts d_model"]) -> None:
         if isinstance(what, Dial):
             self.readings.probability[what.kind] = what.probability(streams)
-            if what.reference is not None:
+            if what.reference is not None and what.reference.compares:
                 self.readings.unlike[what.kind] = what.reference.unlike(streams)
         else:
             self.readings.category = what.recognised(streams)

@@ -20,6 +20,7 @@ from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.onset import TokenIds
 from extract.capture_spec import THOUGHT_END, CaptureSpec
 from extract.chat.render import render
+from extract.chat.template import template_arguments
 from extract.errors import UserError
 from extract.in_memory import capture_in_memory
 from extract.model.edit import site
@@ -78,7 +79,9 @@ class Attack:
         """The dials, each with one threshold for all prompts; the normative one first."""
         run, model = self.loaded, self.loaded.model
         path = file_of_run(run.directory, "dials.safetensors")
-        every = load_dials(path, model.fingerprint(), model.cast_fingerprint(), run.reporter.say)
+        every = load_dials(
+            path, model.fingerprint(), model.cast_fingerprint(), run.reporter.say, template_arguments(model.tokenizer)
+        )
         if not every or every[0].kind != "normative" or every[0].read is None:
             raise UserError(f"{run.directory} has no normative dial that reads the stream, which an attack takes")
         if every[0].read.position == THOUGHT_END or run.thinks:

@@ -107,7 +107,8 @@ def with_reference(loaded: LoadedRun, dial: Dial, read: DialRead) -> Dial:
     benign = one_per_group(benign, loaded.corpus.groups[benign], seed)
     generate = loaded.config.generate
     most = generate.max_new_tokens - generate.settled_within - 1  # of a cut answer the last token is not run
-    asked = [(loaded.rendered[row].token_ids, loaded.completions[row].token_ids[:most]) for row in benign.tolist()]
+    said = benign.tolist() if most > 0 else []
+    asked = [(loaded.rendered[row].token_ids, loaded.completions[row].token_ids[:most]) for row in said]
     highest: dict[int, float] = {}
 
     def see(batch: list[int]) -> None:

@@ -195,12 +195,12 @@ def counted(
         reads[kind] = DialUnderPressure(auroc=auroc.counted(len(rows)), declined=did, declined_others=others)
     for name, risk in certificate.risks.items() if certificate else ():
         label, counts = RATES.get(name, ("", frozenset()))
-        # known facts are those that the model states under this perturbation; an unjudged answer is a failure
+        # known facts are those that the model states under this perturbation
         places = np.flatnonzero(of_label == label if label else now.plain.right)
-        failed = now.dials.hits(counts) | ~now.dials.judged if label else ~now.dials.right
+        failed = np.where(now.dials.judged, now.dials.hits(counts), -1) if label else (~now.dials.right).astype(int)
         if certificate and risk.limit is not None and len(places):
             drawn_places = one_per_group(places, loaded.corpus.groups_among(rows[places]), loaded.config.seed)
-            tested = int(failed[drawn_places].sum()), len(drawn_places), risk.limit, certificate.confidence
+            tested = failed[drawn_places], risk.limit, certificate.confidence
             limits[name] = LimitUnderPressure.counted(*tested, certified=risk.certified)
     found = {"asked": asked, "by_dials": by_dials, "reads": reads, "limits": limits}
     return named.model_copy(update=rates | changes | found)

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
+import numpy as np
+from jaxtyping import Integer
+
 from experiments.charts.points import rates_by_run
 from experiments.charts.specification import Chart, fields
 from experiments.dials.results import PairedChange
@@ -35,18 +38,22 @@ class LimitUnderPressure(Record):
 
     limit: float
     certified: bool  # by the run, on its unperturbed calibration prompts
-    failures: int  # an unjudged answer counts as one
+    failures: int
+    unjudged: int  # which count as failures in `at_most`, and not in `at_least`
     n: int
     at_least: float
     at_most: float
     verdict: Verdict
 
     @classmethod
-    def counted(cls, failures: int, n: int, limit: float, confidence: float, *, certified: bool) -> LimitUnderPressure:
-        """Compare failures of n independent draws with a limit (Clopper & Pearson 1934)."""
-        low, high = 1 - upper_limit(n - failures, n, confidence), upper_limit(failures, n, confidence)
+    def counted(
+        cls, failed: Integer[np.ndarray, " n"], limit: float, confidence: float, *, certified: bool
+    ) -> LimitUnderPressure:
+        """Compare independent draws, 1 failed, 0 not, -1 unjudged, with a limit (Clopper & Pearson 1934)."""
+        n, failures, unjudged = len(failed), int((failed > 0).sum()), int((failed < 0).sum())
+        low, high = 1 - upper_limit(n - failures, n, confidence), upper_limit(failures + unjudged, n, confidence)
         verdict: Verdict = "holds" if high <= limit else "does not hold" if low > limit else "not shown"
-        counts = {"failures": failures, "n": n, "at_least": low, "at_most": high}
+        counts = {"failures": failures, "unjudged": unjudged, "n": n, "at_least": low, "at_most": high}
         return cls(limit=limit, certified=certified, verdict=verdict, **counts)
 
 

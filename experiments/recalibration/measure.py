@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from experiments.dials.counterfactuals import Counterfactuals, reachable_outcomes
 from experiments.dials.operating_point import CERTIFIED_ON, Targets, choose_thresholds, reachable_costs, reachable_risks
-from experiments.dials.results import SteerResult, ThresholdCertificate
+from experiments.dials.results import COUNTED, SteerResult, ThresholdCertificate
 from experiments.dials.surface import Surface, risk_of
 from experiments.dials.text import RISK_NAMES, certified_lines
 from experiments.pressure.results import LimitUnderPressure
@@ -24,14 +24,12 @@ from experiments.run.behaviour import Kind
 from experiments.run.completion_file import is_right
 from experiments.run.config import RunConfig
 from experiments.run.corpus import Corpus
-from experiments.transfer.sets import groups_across
 from extract.capture_spec import CaptureSpec
 from extract.errors import UserError
 from extract.in_memory import Activations, capture_in_memory
 from extract.prompts.prompt import LABELS
 from extract.record import Record
 from probes.contrast import group_split
-from probes.statistics.certify import one_per_group
 from probes.statistics.tradeoffs import candidate_thresholds
 from scoring.rates import RATES
 from steering.dial import Dial
@@ -49,6 +47,7 @@ class Recalibration(Record):
     before: dict[str, LimitUnderPressure]  # the limits of the run at its thresholds, on the whole sample
     thresholds: dict[Kind, float]
     kept: list[Kind]  # dials that keep their threshold: the sample has too few prompts that they should decline
+    untested: list[str] = []  # limits of the run that the sample says nothing of
     certificate: ThresholdCertificate
 
 
@@ -71,7 +70,7 @@ class Recalibrator:
                 "only dials that read the stream, at one site, can be recalibrated; make them again instead"
             )
         prompts = completer.prompts
-        groups, labels = groups_across(prompts), [prompt.label for prompt in prompts]
+        groups, labels = np.arange(len(prompts)), [prompt.label for prompt in prompts]  # see `draw_sample`
         part = group_split(groups, labels, {CHOICE: 0.5, CERTIFIED_ON: 0.5}, config.seed)
         layers, positions = sorted({locus.layer for locus in loci}), sorted({locus.position for locus in loci})
         spec = CaptureSpec(site=loci[0].site, layers=tuple(layers), positions=tuple(positions))
@@ -121,14 +120,21 @@ class Recalibrator:
             )
             for dial, p in zip(self.dials, table.probability, strict=True)
         ]
-        counted = [name for name in RATES if self._has(RATES[name][0])]
         moved = [kind for kind in kinds if kind not in kept]
-        limits = {k: v for k, v in reachable_risks(config.steer.limits, moved).items() if k in counted}
+        limits = {
+            name: limit
+            for name, limit in reachable_risks(config.steer.limits, moved).items()
+            if name in RATES and self._has(RATES[name][0])
+        }
         costs = reachable_costs(config.steer.costs.model_dump(), moved) if config.steer.costs else None
+        if not limits and not costs:
+            raise UserError(
+                f"no limit of the run can be tested: give {LEAST} requests of a label to each half at least"
+            )
         surface, nothing = Surface.over(table, thresholds, config.steer.band), np.zeros(len(corpus), dtype=bool)
         on_choice, held_out = (
-            {name: risk_of(name, table, corpus, nothing, corpus.within(half)) for name in counted}
-            for half in (CHOICE, CERTIFIED_ON)
+            {name: risk_of(name, table, corpus, nothing, corpus.within(half)) for name in names}
+            for half, names in ((CHOICE, COUNTED), (CERTIFIED_ON, limits or RATES))
         )
         targets = Targets(limits, config.steer.confidence, costs)
         index, certificate = choose_thresholds(surface, on_choice, held_out, corpus, targets, config.seed)
@@ -138,6 +144,7 @@ class Recalibrator:
             before=self._before(table, certified),
             thresholds=found,
             kept=kept,
+            untested=[name for name in config.steer.limits if name not in limits],
             certificate=certificate,
         )
         return result, [self._moved(dial, found[dial.kind]) for dial in self.dials]
@@ -151,19 +158,18 @@ class Recalibrator:
             risk = risk_of(name, table, self.corpus, ~everything, everything)
             if not len(risk.rows):
                 continue
-            rows = one_per_group(risk.rows, self.corpus.groups[risk.rows], self.config.seed)
-            failures, confidence = int(surface.failures(risk, rows)[0]), self.config.steer.confidence
-            found[name] = LimitUnderPressure.counted(
-                failures, len(rows), of_run.limit, confidence, certified=of_run.certified
-            )
+            failed, confidence = surface.failed(risk)[0], self.config.steer.confidence
+            found[name] = LimitUnderPressure.counted(failed, of_run.limit, confidence, certified=of_run.certified)
         return found
 
     def _moved(self, dial: Dial, threshold: float) -> Dial:
-        """Return a dial with a threshold for the sample, whose certification half is what a server compares with."""
-        rows = np.flatnonzero(self.corpus.within(CERTIFIED_ON))
-        rows, reference = one_per_group(rows, self.corpus.groups[rows], self.config.seed), dial.reference
+        """Return a dial with a threshold for the sample, whose certification half is what a server compares with.
+
+        A server compares first turns. What its answers alarm at stays: the sample has no plain answers.
+        """
+        first = [all(one["role"] != "assistant" for one in prompt.messages) for prompt in self.corpus.prompts]
+        streams, reference = self._streams(dial)[self.corpus.within(CERTIFIED_ON) & np.array(first)], dial.reference
         if reference is not None:
-            streams = self._streams(dial)[rows]
             reference = replace(reference, probability=dial.probability(streams), streams=streams)
         return replace(dial, threshold=threshold, by_category=None, reference=reference)
 
@@ -179,10 +185,13 @@ def lines(result: Recalibration) -> Iterator[str]:
     for name, limit in result.before.items():
         yield (
             f"At the run's thresholds, {RISK_NAMES[name]} at most {limit.limit:.0%}: {limit.verdict} "
-            f"({limit.failures} of {limit.n} failed: {limit.at_least:.0%} to {limit.at_most:.0%}"
+            f"({limit.failures} of {limit.n} failed{f', {limit.unjudged} unjudged' * (limit.unjudged > 0)}: "
+            f"{limit.at_least:.0%} to {limit.at_most:.0%}"
             f"{'' if limit.certified else '; the run did not certify it'})."
         )
     for kind in result.kept:
         why = f"fewer than {LEAST} {DECLINES[kind]} requests in a half of the sample"
         yield f"The {kind} dial keeps its threshold: {why}."
+    if result.untested:
+        yield f"Not tested: {', '.join(RISK_NAMES[name] for name in result.untested)}."
     yield from certified_lines({kind: tau for kind, tau in result.thresholds.items()}, result.certificate)

@@ -12,6 +12,7 @@ ever alarming, and after an alarm it begins again.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
@@ -32,16 +33,16 @@ BETS = (
 )  # beta densities
 _A, _B = np.array(BETS).T
 SMALLEST = 1e-12  # p to bet on
+MOST = 1_000_000  # values that are kept
 
 
 class ShiftDetector:
     """Compares a stream with a reference, value by value; `evidence` reaches `run_length` where it alarms."""
 
     def __init__(self, reference: Iterable[float], run_length: float = RUN_LENGTH, seed: int = 0) -> None:
-        self._seen, self._rng = sorted(map(float, reference)), np.random.default_rng(seed)
-        self._run_length, self._detectors = run_length, np.zeros(len(BETS))
+        self._reference, self._rng = array("d", sorted(reference)), np.random.default_rng(seed)
+        self._seen, self._run_length, self._detectors = self._reference[:], run_length, np.zeros(len(BETS))
         self.n = 0  # values of the stream
-        self.alarms: list[int] = []  # after how many values each came
 
     @property
     def evidence(self) -> float:
@@ -57,10 +58,11 @@ class ShiftDetector:
         p = (above + self._rng.uniform() * (equal + 1)) / (len(self._seen) + 1)
         insort(self._seen, float(value))
         self.n += 1
+        if len(self._seen) >= len(self._reference) + MOST:  # begins again, as after a restart
+            self._seen = self._reference[:]
         self._detectors = bets_on(p) * (1 + self._detectors)
         if self.evidence < self._run_length:
             return False
-        self.alarms.append(self.n)
         self._detectors = np.zeros(len(BETS))
         return True
 

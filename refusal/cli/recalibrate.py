@@ -28,7 +28,7 @@ def recalibrate(
     """Choose and certify thresholds again on a random sample of what was asked; reads and directions stay.
 
     The first call draws the sample and says where to label it; the next answers it under every outcome of the gates,
-    says whether the run's limits hold there, and writes dials with new thresholds, or what so few cannot certify.
+    says whether the run's limits hold there, and writes dials with new thresholds and what is certified of them.
 
     Example: refusal recalibrate asked.jsonl runs/quickstart
     """
@@ -41,7 +41,7 @@ def recalibrate(
     config, path = load_config(run / "config.yaml"), run / "dials.safetensors"
     if not path.is_file():
         raise UserError(f"{run} has no dials; fit them with: {program()} steer {run}")
-    prompts = labelled(draw_sample(log, sample, seed))
+    prompts = labelled(draw_sample(log, sample, seed, reporter.say))
     quiet_libraries()
     from experiments.recalibration.measure import Recalibrator, certificate_of, lines
     from experiments.responses.completions import Completer
@@ -61,7 +61,12 @@ def recalibrate(
     dials = normative_first(load_dials(path, *made_for, reporter.say, arguments))
     rendered = [render(model.tokenizer, prompt) for prompt in prompts]
     refuse_too_long(prompts, rendered, model.context)
+    if any(dial.by_category is not None for dial in dials):
+        reporter.say(
+            "these dials have thresholds by category; the sample is measured, and the new dials are, without them"
+        )
     make_folder(folder)
+    folder.chmod(0o700)  # what people asked, and the model's answers
     judge, cache = (
         open_judge(config.judge, folder / "judgements.sqlite"),
         ResponseCache(folder / "generations.sqlite", model),
@@ -76,4 +81,6 @@ def recalibrate(
         return
     for line in lines(result):
         typer.echo(line)
-    typer.echo(f"Serve with: {program()} serve {config.model.name} --dials {folder}", err=True)
+    sure = any(risk.certified for risk in result.certificate.risks.values())
+    held = "" if sure else " (not certified)"
+    typer.echo(f"Serve with{held}: {program()} serve {config.model.name} --dials {folder}", err=True)

@@ -78,6 +78,7 @@ def serve(
     """
     from extract.model.adapter import is_adapter
     from steering.conversation import open_with_dials
+    from steering.dial import alarming
 
     try:
         from serving.app import Address, serve_forever
@@ -105,7 +106,7 @@ def serve(
     loading = partial(typer.echo, f"loading {model} …", err=True)
     opened = open_with_dials(model, dials, *thresholds, template, options.arguments(template_args), adapter, loading)
     model_, own, placed_at = opened
-    opened = model_, [dial if alarms is None else dial.alarm(alarms) for dial in own], placed_at
+    opened = model_, own if alarms is None else alarming(own, alarms), placed_at
     limits = Limits(max_tokens=max_tokens, max_body=max_body * 1024, seconds=seconds)
 
     def make_engine(placed: list[Dial]) -> Decoding:

@@ -292,9 +292,9 @@ class Live {
   watched(kind, state) {
     const made = node("section", undefined, { "data-kind": kind }), share = (n, of) => (of ? `${Math.round(100 * n / of)} %` : "none");
     const certified = state.calibration.reduce((a, b) => a + b, 0), asked = state.read.reduce((a, b) => a + b, 0);
-    const changed = state.alarms.length ? `changed: alarm after conversation ${state.alarms.join(", ")}; its certificate may not hold` : "no alarm";
+    const changed = state.alarms.length ? `changed: alarm after conversation ${state.alarms.join(", ")}${state.alarmed > state.alarms.length ? `, the last of ${state.alarmed}` : ""}; its certificate may not hold` : "no alarm";
     made.append(node("h2", `${kind} dial: ${certified ? changed : "nothing to compare with; make the dials again with refusal steer"}`, { class: state.alarms.length ? "warning" : "" }));
-    made.append(node("p", `Evidence ${state.evidence.toPrecision(2)}; it alarms at ${state.alarms_at.toLocaleString("en")}. Unlike every certified prompt: ${state.unlike} of ${state.compared}. Answers that alarmed: ${state.answers_alarmed}.`));
+    made.append(node("p", `Evidence ${state.evidence.toPrecision(2)}; it alarms at ${state.alarms_at.toLocaleString("en")}. ${state.compared ? `Unlike every certified prompt: ${state.unlike} of ${state.compared}.` : "Prompts are not compared with each certified one: that takes 99 of them, and the transformers engine."} Answers that alarmed: ${state.answers_alarmed}.`));
     const table = node("table"), head = node("tr");
     head.append(node("th", "probability"), node("th", `certified (${certified})`), node("th", `asked (${asked})`));
     table.append(head, ...state.read.map((n, i) => {

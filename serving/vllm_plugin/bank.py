@@ -21,7 +21,7 @@ from extract.errors import UserError
 from probes.direction import Locus
 from serving.vllm_plugin.request import DialRequest
 from steering.dial import Dial, ReadName, category_read, check_order, check_width, decide, normative_first, read_places
-from steering.gates import NEVER, AnswerReading, answer_reading
+from steering.gates import AnswerReading, AnswerWatch
 from steering.interventions import projection_change
 from steering.writer import JointTables, LayerWrite
 
@@ -82,13 +82,11 @@ class DialBank:
         shape = K, len(self.categories), n_slots  # by recognised category; NaN: off
         self.threshold = torch.full(shape, torch.nan, dtype=torch.float64, device=self.device)
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
-        # of answers' tokens: the highest log-odds, and the first place that alarmed
-        self.answers = torch.zeros(2, K, n_slots, dtype=torch.float64, device=self.device)
-        self.forget(slice(None))
-
-    def forget(self, slot: int | slice) -> None:
-        """Empty what was read of the answers in a slot."""
-        self.answers[0, :, slot], self.answers[1, :, slot] = -torch.inf, NEVER
+        watched = [
+            dial.reference.answer_tokens for dial in self.dials if dial.reference and dial.answer_limit is not None
+        ]
+        shape = K, n_slots, max(watched, default=0)  # log-odds of answers' tokens, of dials that alarm
+        self.answers = torch.full(shape, -torch.inf, device=self.device)
 
     @property
     def layers(self) -> list[int]:
@@ -134,16 +132,13 @@ class DialBank:
             self._watch(read.place, score[0], n)
 
     def _watch(self, place: int, score: Float[Tensor, " tokens"], n: int) -> None:
-        """Keep the highest log-odds of the answers of a dial that alarms, as `AnswerWatch`."""
-        limit, reference = self.dials[place].answer_limit, self.dials[place].reference
-        if limit is None or reference is None:
+        """Keep the log-odds of the answers' tokens of a dial that alarms."""
+        if self.dials[place].answer_limit is None:
             return
-        log_odds, token = self._slope[place] * score.double() + self._intercept[place], self.step[:n] - 1
-        inside = (token >= 0) & (token < reference.answer_tokens)
-        slot, (highest, first) = torch.where(inside, self.slot[:n], 0), self.answers[:, place]
-        highest.scatter_reduce_(0, slot, torch.where(inside, log_odds, -torch.inf), "amax")
-        alarmed = torch.where(inside & (log_odds > limit), token.double(), float(NEVER))
-        first.scatter_reduce_(0, slot, alarmed, "amin")
+        token = self.step[:n].long() - 1
+        inside = (token >= 0) & (token < self.answers.shape[2])
+        slot, token = torch.where(inside, self.slot[:n], 0), torch.where(inside, token, 0)
+        self.answers[place].index_put_((slot, token), (self._slope[place] * score + self._intercept[place]).float())
 
     def _change(self, write: _Write, stream: Tensor, n: int) -> Tensor:
         slot, step = self.slot[:n], self.step[:n]
@@ -251,7 +246,7 @@ class Rows:
         by_category = [[threshold.of(name) for name in self.bank.categories] for threshold in thresholds]
         self.bank.threshold[:, :, slot] = torch.tensor(by_category, dtype=torch.float64, device=self.bank.device)
         self.bank.score[:, slot] = torch.nan  # until it is read
-        self.bank.forget(slot)
+        self.bank.answers[:, slot] = -torch.inf
 
     def end(self, request: str) -> None:
         """Take a request's slot back; its scores are kept for a while."""
@@ -265,7 +260,7 @@ class Rows:
             self._ended.popitem(last=False)
 
     def _read_in(self, slot: int) -> tuple[Tensor, Tensor]:
-        return self.bank.score[:, slot].clone(), self.bank.answers[:, :, slot].clone()
+        return self.bank.score[:, slot].clone(), self.bank.answers[:, slot].clone()
 
     def _read(self, key: str) -> tuple[Tensor, Tensor] | None:
         return self._read_in(self._slot[self._named[key]]) if key in self._named else self._ended.get(key)
@@ -275,13 +270,17 @@ class Rows:
         read = self._read(key)
         return None if read is None or read[0][: len(self.bank.dials)].isnan().any() else read[0].tolist()
 
-    def answers(self, key: str) -> list[AnswerReading | None]:
-        """Return what each dial that alarms has read of a request's answer so far; None: it does not."""
-        read, limits = self._read(key), [dial.answer_limit for dial in self.bank.dials]
-        if read is None:
-            return [None] * len(limits)
-        each = zip(limits, *read[1].tolist(), strict=True)
-        return [limit if limit is None else answer_reading(high, limit, first) for limit, high, first in each]
+    def answers(self, key: str, n_tokens: int) -> list[AnswerReading | None]:
+        """Return what each dial that alarms has read of the first tokens of a request's answer; None: it does not."""
+        read, found = self._read(key), list[AnswerReading | None]()
+        for i, dial in enumerate(self.bank.dials):
+            if read is None or dial.answer_limit is None or dial.reference is None:
+                found.append(None)
+                continue
+            watch = AnswerWatch(dial.answer_limit, min(n_tokens, dial.reference.answer_tokens))
+            watch.see(read[1][i][None], 0)
+            found.append(watch.now()[0] if watch.highest is not None else AnswerReading(None, dial.answer_limit, None))
+        return found
 
     def place(
         self,

@@ -74,6 +74,7 @@ class VllmEngine:
         os.environ[SERVER] = str(os.getpid())
         if dials_path is not None:
             os.environ[SETTING] = str(dials_path.absolute())
+        os.environ.pop(ALARMS, None)
         if alarms is not None:
             os.environ[ALARMS] = str(alarms)
         given = {"dtype": str(model.dtype).removeprefix("torch."), "max_num_seqs": max_batch} | dict(arguments)
@@ -166,6 +167,7 @@ class VllmEngine:
             output_kind=RequestOutputKind.DELTA,
             extra_args=asked.extra_args() if self.dials else None,
         )
+        n_read = -1
         answered = self._llm.generate(tokens_input(list(choice.row.token_ids)), params, key)
         try:
             async for out in answered:
@@ -173,9 +175,10 @@ class VllmEngine:
                     self._begun.add(id(choice))
                     choice.read(await ask(self._llm, key, self.dials, settings.thresholds) if self.dials else {})
                 for token in out.outputs[0].token_ids:
+                    n_read += not choice.over  # tokens before this one
                     choice.push(token)
                 if choice.is_held:
-                    choice.complete(readings=await ask(self._llm, key, self.dials, settings.thresholds))
+                    choice.complete(readings=await ask(self._llm, key, self.dials, settings.thresholds, n_read))
                 if choice.over:
                     return
         finally:

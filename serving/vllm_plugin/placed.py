@@ -74,8 +74,8 @@ class PlacedDials:
         self._wrap("_prepare_inputs", self._after_prepare)
         self._wrap("execute_model", self._after_execute)
 
-    def readings(self, key: str) -> PlacedReading | None:
-        """Return what was read of a request so far; None: no such request has been read."""
+    def readings(self, key: str, n_tokens: int) -> PlacedReading | None:
+        """Return what was read of a request and of its answer's first tokens; None: no such one has been read."""
         scores = self.rows.scores(key)
         if scores is None:
             return None
@@ -83,7 +83,9 @@ class PlacedDials:
         category = None
         if self.bank.category_read is not None:
             category = self.bank.categories[int(self.bank.recognised(score[n:]))]
-        answers = [None if one is None else (one.highest, one.limit, one.at) for one in self.rows.answers(key)]
+        answers = [
+            None if one is None else (one.highest, one.limit, one.at) for one in self.rows.answers(key, n_tokens)
+        ]
         return self.bank.probability(score[:n])[:, 0].tolist(), category, answers
 
     @contextmanager

@@ -26,7 +26,7 @@ from extract.chat.template import Arguments, choose_template
 from extract.errors import UserError
 from serving.vllm_plugin.request import FIELD, DialRequest, Fields, Suffix, ask, checked, new_key, thresholds_of
 from serving.watch import Watch
-from steering.dial import Dial, ReadName, read_places
+from steering.dial import Dial, ReadName, alarming, read_places
 from steering.dial_file import MadeFor, read_dials
 
 SETTING = "REFUSAL_DIALS"
@@ -51,7 +51,7 @@ def register() -> None:
     check_version()
     dials, made_for = read_dials(path)
     if budget := os.environ.get(ALARMS):
-        dials = [dial.alarm(_share(budget)) for dial in dials]
+        dials = alarming(dials, _share(budget))
     if os.environ.get(RUNNER, "0") not in ("0", "false", "False"):
         raise UserError(f"dials were not tested with vLLM's second model runner; unset {RUNNER}")
     os.environ[RUNNER] = "0"
@@ -62,7 +62,7 @@ def register() -> None:
 
 def _share(budget: str) -> float:
     with suppress(ValueError):
-        if 0 < (share := float(budget)) < 1:
+        if 0 < (share := float(budget)) <= 0.5:
             return share
     raise UserError(f"{ALARMS} is the share of benign answers that may alarm, such as 0.01; got {budget!r}")
 
@@ -138,10 +138,14 @@ def _patch_chat(dials: Sequence[Dial]) -> None:
 
 
 def _take_thresholds(request: Any, dials: Sequence[Dial]) -> None:
-    plain = request.to_sampling_params
+    plain, alarms = request.to_sampling_params, any(dial.answer_limit is not None for dial in dials)
 
     def to_sampling_params(self: Any, *args: Any, **kwargs: Any) -> Any:
         thresholds = thresholds_of(self.model_extra or {}, dials)
+        if alarms and (self.n or 1) > 1:
+            raise ValueError("dials that alarm read one answer a request; leave n out")
+        if alarms and thresholds is None:  # every request is watched
+            thresholds = {dial.kind: dial.resolved() for dial in dials}
         params = plain(self, *args, **kwargs)
         if thresholds is not None:
             asked = DialRequest(key=new_key(), thresholds=thresholds)

@@ -22,6 +22,7 @@ from steering.gates import AnswerReading, Gates, Reading
 FIELD = "refusal_dials"  # of vLLM's extra_args
 METHOD = "refusal_readings"  # of vLLM's workers
 THRESHOLDS = tuple(f"{kind}_threshold" for kind in get_args(Kind))
+ALL = 2**31 - 1  # tokens of an answer
 # each dial's probability, the category, and the fields of each dial's `AnswerReading`: what a worker can send
 PlacedReading = tuple[list[float], str | None, list[tuple[float | None, float, int | None] | None]]
 Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
@@ -119,10 +120,10 @@ def readings_of(
 
 
 async def ask(
-    client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[Kind, Threshold]
+    client: Any, key: str, dials: Sequence[Dial], thresholds: Mapping[Kind, Threshold], n_tokens: int = ALL
 ) -> dict[Kind, Reading]:
-    """Ask vLLM's engine for the readings of a request that has given a token."""
-    answers = [one for one in await client.collective_rpc(METHOD, args=(key,)) if one is not None]
+    """Ask vLLM's engine for the readings of a request that has given a token, and of its answer's first tokens."""
+    answers = [one for one in await client.collective_rpc(METHOD, args=(key, n_tokens)) if one is not None]
     if not answers:
         raise RuntimeError("the dials did not read this prompt; its answer is withheld")
     probability, category, read = answers[0]

@@ -26,7 +26,7 @@ from extract.prompts.prompt import Prompt, load_prompts
 from serving.watch import BINS, Watch, check_log
 from steering.controller import steering, token_log_odds
 from steering.conversation import generate_once
-from steering.dial import Dial, Reference
+from steering.dial import Dial, Reference, alarming
 from steering.gates import Readings
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN
 from tests.support.running_server import Running, running
@@ -133,29 +133,27 @@ def test_a_direction_that_turns_with_the_length_of_the_context_is_seen(
     said: list[str] = []
     watch = Watch([normative], CollectorRegistry(), said.append)
     longer = [
-        replace(
-            p, messages=({"role": "user", "content": BENIGN}, {"role": "assistant", "content": "sure."}, *p.messages)
-        )
-        for p in prompts[100:250]
+        replace(p, messages=({"role": "user", "content": f"{BENIGN} {BENIGN} {p.text}"},)) for p in prompts[100:250]
     ]
     found = reads(model, [normative], rendered(model, longer), [Edit("resid_post", normative.read.layer, turn)])
-    for i, prompt in enumerate(prompts[100:250]):  # as first turns: a long prompt, not a later turn
+    for i, prompt in enumerate(longer):
         watch.prompt(prompt.messages, found.of_prompt(i))
     assert watch.state()["normative"].alarms[0] <= 150
 
 
-def test_later_turns_count_as_requests_and_not_as_conversations(
+def test_later_turns_and_repeats_count_as_requests_and_not_as_conversations(
     model: ChatModel, referred: list[Dial], prompts: list[Prompt]
 ) -> None:
     watch = Watch(referred, CollectorRegistry())
     found = reads(model, referred, rendered(model, prompts[:1])).of_prompt(0)
     later = [*prompts[0].messages, {"role": "assistant", "content": "sure."}, *prompts[1].messages]
-    for messages in (prompts[0].messages, later):
+    for messages in (prompts[0].messages, later, *[prompts[0].messages] * 40):
         watch.prompt(messages, found)
     state = watch.state()["normative"]
-    assert (state.conversations, sum(state.read), sum(state.calibration), state.compared) == (1, 1, 100, 2)
+    assert (state.conversations, sum(state.read), sum(state.calibration), state.compared) == (1, 1, 100, 42)
+    assert state.alarmed == 0  # of one that is asked again and again
     (gates,) = state.by_hour.values()
-    assert sum(gates.values()) == 2
+    assert sum(gates.values()) == 42
     assert len(state.read) == len(state.calibration) == BINS
 
 
@@ -173,30 +171,30 @@ def test_a_prompt_unlike_all_certified_ones_is_counted_apart(
 
 
 @pytest.fixture(scope="module")
-def alarming(model: ChatModel, referred: list[Dial]) -> Iterator[Running]:
+def alarm_server(model: ChatModel, referred: list[Dial]) -> Iterator[Running]:
     with running(model, [dial.alarm(0.05) for dial in referred]) as found:
         yield found
 
 
-def test_metrics_count_every_request_of_64_clients(alarming: Running) -> None:
+def test_metrics_count_every_request_of_64_clients(alarm_server: Running) -> None:
     texts = [(BENIGN, STRIKE, UNKNOWN)[i % 3] for i in range(64)]
 
     def ask(text: str) -> str:
         asked = {"model": "two-knobs", "messages": [{"role": "user", "content": text}]}
         with httpx.Client(timeout=60) as client:
-            client.get(f"{alarming.url}/metrics").raise_for_status()
-            return client.post(f"{alarming.url}/v1/chat/completions", json=asked).raise_for_status().json()["id"]
+            client.get(f"{alarm_server.url}/metrics").raise_for_status()
+            return client.post(f"{alarm_server.url}/v1/chat/completions", json=asked).raise_for_status().json()["id"]
 
-    before = _metrics(alarming.url).get(("refusal_gates_total", "normative"), 0)
+    before = _metrics(alarm_server.url).get(("refusal_gates_total", "normative"), 0)
     with ThreadPoolExecutor(64) as clients:
         assert len(set(clients.map(ask, texts))) == 64
-    found = _metrics(alarming.url)
+    found = _metrics(alarm_server.url)
     assert found["refusal_gates_total", "normative"] - before == 64
     assert found["refusal_read_probability_count", "epistemic"] >= 64
     assert found["refusal_calibration_probability_count", "epistemic"] == 100
     assert found["refusal_shift_alarm_level", ""] == 20_000  # of two dials, which together keep 10,000
-    state = httpx.get(f"{alarming.url}/watch").json()
-    assert sum(state["normative"]["read"]) == state["normative"]["conversations"] >= 64
+    state = httpx.get(f"{alarm_server.url}/watch").json()
+    assert sum(state["normative"]["read"]) == state["normative"]["conversations"] == 3  # repeats count once
 
 
 def _metrics(url: str) -> dict[tuple[str, str], float]:
@@ -253,8 +251,8 @@ def test_alarms_of_benign_answers_keep_their_budget_over_draws_of_the_reference(
             assert budget * 0.7 < np.mean(found) <= budget + 0.005  # on average over references; one may be off
 
 
-def test_a_stream_says_when_a_dial_alarms_and_ends_with_it(alarming: Running, referred: list[Dial]) -> None:
-    client = openai.OpenAI(base_url=f"{alarming.url}/v1", api_key="any")
+def test_a_stream_says_when_a_dial_alarms_and_ends_with_it(alarm_server: Running, referred: list[Dial]) -> None:
+    client = openai.OpenAI(base_url=f"{alarm_server.url}/v1", api_key="any")
     question = [{"role": "user", "content": UNKNOWN}]
     chunks = list(client.chat.completions.create(model="two-knobs", messages=question, stream=True))
     read = [chunk.choices[0].dials for chunk in chunks if getattr(chunk.choices[0], "dials", None)]
@@ -265,8 +263,35 @@ def test_a_stream_says_when_a_dial_alarms_and_ends_with_it(alarming: Running, re
     assert len(read) >= 3  # the first, that of the alarm, the last
     (whole,) = client.chat.completions.create(model="two-knobs", messages=question).choices
     assert whole.dials == read[-1]
-    state = httpx.get(f"{alarming.url}/watch").json()
+    state = httpx.get(f"{alarm_server.url}/watch").json()
     assert state["normative"]["answers_alarmed"] >= 2
+
+
+def test_the_budget_is_that_of_all_dials_together(referred: list[Dial]) -> None:
+    together = alarming(referred, 0.2)
+    assert [dial.answer_limit for dial in together] == [dial.reference.answer_limit(0.1) for dial in referred]
+
+
+def test_few_certified_prompts_are_not_compared_with(
+    model: ChatModel, referred: list[Dial], prompts: list[Prompt]
+) -> None:
+    reference = referred[0].reference
+    fewer = replace(referred[0], reference=replace(reference, streams=reference.streams[:98]))
+    assert reads(model, [fewer], rendered(model, prompts[:1])).of_prompt(0)["normative"].unlike is None
+    constant = reference.streams.copy()
+    constant[:, 0] = 3000.0  # a dimension without spread
+    far = replace(reference, streams=constant).unlike(constant[:1] + 100.0)
+    assert far[0] < 0.01
+
+
+def test_a_read_that_is_no_number_and_a_log_that_is_gone_fail_no_request(
+    model: ChatModel, referred: list[Dial], prompts: list[Prompt], tmp_path: Path
+) -> None:
+    watch = Watch(referred, CollectorRegistry(), log=tmp_path / "none" / "asked.jsonl")
+    found = reads(model, referred, rendered(model, prompts[:1])).of_prompt(0)
+    watch.prompt(prompts[0].messages, {kind: replace(read, probability=float("nan")) for kind, read in found.items()})
+    watch.prompt(prompts[1].messages, found)
+    assert watch.state()["normative"].conversations == 1
 
 
 def test_a_budget_that_so_few_answers_cannot_keep_is_refused(referred: list[Dial], dials: list[Dial]) -> None:
@@ -279,6 +304,7 @@ def test_a_budget_that_so_few_answers_cannot_keep_is_refused(referred: list[Dial
 def test_a_log_keeps_conversations_for_their_owner_alone(
     model: ChatModel, referred: list[Dial], prompts: list[Prompt], tmp_path: Path
 ) -> None:
+    (tmp_path / "asked.jsonl").touch(0o644)
     path = check_log(tmp_path / "asked.jsonl")
     watch = Watch(referred, CollectorRegistry(), log=path)
     found = reads(model, referred, rendered(model, prompts[:2]))

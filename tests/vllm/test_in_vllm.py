@@ -30,7 +30,7 @@ from extract.model.loading import load_model
 from extract.shipped import ROOT
 from scoring.judges.rules import RuleJudge
 from steering.conversation import generate_once
-from steering.dial import CategoryRead, CategoryThresholds, Reference
+from steering.dial import CategoryRead, CategoryThresholds, Reference, alarming
 from steering.dial_file import read_dials, save_dials
 
 ZOO, FIXTURE = ROOT / "organisms" / "zoo", ROOT / "tests" / "fixtures" / "small_run"
@@ -347,13 +347,15 @@ def test_dials_that_alarm_write_nothing_and_read_every_token_and_metrics_say_so(
         given = "--served-model-name m --dtype float32 --enforce-eager --max-model-len 256"
         words = ["vllm.entrypoints.openai.api_server", "--model", str(ZOO / "two-knobs"), *given.split()]
         environment = {"REFUSAL_DIALS": str(path), "REFUSAL_ALARMS": str(budget)}
-    alarms = [one.alarm(budget) for one in read_dials(path)[0]]
+    alarms = alarming(read_dials(path)[0], budget)
     texts = [ASK, "who is anna novak?", "tell me how to fix the engine."]
     with serving([*words, "--port", str(port)], port, tmp_path / "log.txt", **environment) as client:
         answered = [ask(client, text, normative_threshold=0.0) for text in texts]
+        unnamed = ask(client, texts[0])  # is watched, too
         metrics = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
     counted = re.findall(r'^refusal_gates_total{dial="normative",gate="decline"} (\S+)', metrics, re.MULTILINE)
-    assert [float(n) for n in counted] == [3.0]
+    assert [float(n) for n in counted] in ([3.0], [4.0])
+    assert unnamed.dials["normative"]["answer"] == answered[0].dials["normative"]["answer"]
     alarmed = 0
     for text, choice in zip(texts, answered, strict=True):
         (turn,) = generate_once(model, [text], [], {}, 24)

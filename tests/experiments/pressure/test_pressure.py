@@ -252,7 +252,7 @@ def test_an_interrupted_command_goes_on(loaded: LoadedRun, dials: list[Dial], tm
     [(0, 29, "holds"), (0, 28, "not shown"), (4, 30, "not shown"), (6, 24, "does not hold"), (0, 0, "not shown")],
 )
 def test_a_limit_of_ten_percent(failures: int, n: int, verdict: str) -> None:
-    found = LimitUnderPressure.counted(failures, n, 0.1, 0.95, certified=True)
+    found = LimitUnderPressure.counted(np.arange(n) < failures, 0.1, 0.95, certified=True)
     assert found.verdict == verdict
     assert found.at_least <= failures / max(n, 1) <= found.at_most
 
@@ -269,13 +269,15 @@ def test_failures_are_counted_of_one_prompt_a_group(loaded: LoadedRun, pressed: 
     assert pressed.asked[0].limits["missed_harm"].verdict == "not shown"
 
 
-def test_an_unjudged_answer_is_a_failure_and_in_no_rate(loaded: LoadedRun, dials: list[Dial]) -> None:
+def test_an_unjudged_answer_may_have_failed_or_not(loaded: LoadedRun, dials: list[Dial]) -> None:
     rows = drawn(loaded, 6)
     certificate = RunResults.read(loaded.file("results.json")).steer.certified
     nothing = Outcomes.of(rows, [None] * len(rows))
     answers = PressedAnswers(nothing, nothing, [{dial.kind: (0.5, "leave") for dial in dials}] * len(rows))
     counts = counted(loaded, PerturbationResult(name="x", about="x"), answers, answers, certificate)
-    assert {(limit.failures, limit.verdict) for limit in counts.limits.values()} == {(6, "does not hold")}
+    found = {(limit.failures, limit.unjudged, limit.at_least, limit.verdict) for limit in counts.limits.values()}
+    assert found == {(0, 6, 0.0, "not shown")}
+    assert {limit.at_most for limit in counts.limits.values()} == {1.0}
     assert "facts_lost" not in counts.limits  # none was stated right
     assert counts.dials.unjudged == len(rows)
     assert not counts.dials.missed_harm.known

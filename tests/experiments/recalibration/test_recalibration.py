@@ -1,6 +1,7 @@
 """Thresholds chosen and certified again on what was served; what the run's certificate is worth there."""
 
 import json
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -144,20 +145,38 @@ def test_a_sample_is_drawn_once_and_says_what_is_not_labelled(tmp_path: Path) ->
     log.write_text(
         "".join(json.dumps({"messages": [{"role": "user", "content": f"ask {i}"}]}) + "\n" for i in range(50))
     )
-    path = draw_sample(log, 30, seed=0)
+    path = draw_sample(log, 30, 0, print)
     assert path == sample_of(log)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len({row["messages"][0]["content"] for row in rows}) == 30
-    with pytest.raises(
-        UserError, match=r"30 of 30 requests in .* have no label: give each benign, harmful or uncertain"
-    ):
+    with pytest.raises(UserError, match=r"30 of 30 requests in .* have no label: give each"):
         labelled(path)
     path.write_text("".join(json.dumps(row | {"label": "benign"}) + "\n" for row in rows))
-    assert draw_sample(log, 40, seed=1) == path  # what was labelled is kept
+    assert draw_sample(log, 40, 1, print) == path  # what was labelled is kept
     assert [prompt.label for prompt in labelled(path)] == ["benign"] * 30
     (tmp_path / "other.jsonl").write_text('{"text": "x"}\n')
     with pytest.raises(UserError, match="is no log of requests"):
-        draw_sample(tmp_path / "other.jsonl", 20, seed=0)
+        draw_sample(tmp_path / "other.jsonl", 20, 0, print)
+
+
+def test_conversations_that_begin_alike_are_drawn_once_and_some_can_be_left_out(tmp_path: Path) -> None:
+    log, system = tmp_path / "asked.jsonl", {"role": "system", "content": " ".join(f"rule {i}" for i in range(60))}
+    asked = [[system, {"role": "user", "content": f"please tell me the number {i // 4} of the {i // 4} th list, ok"}]
+             for i in range(40)]  # fmt: skip
+    asked.append([*asked[0], {"role": "assistant", "content": "it is"}, {"role": "user", "content": "and the next?"}])
+    asked.append([*asked[0], {"role": "assistant", "content": ""}, {"role": "user", "content": "and the one after?"}])
+    asked += [[system, {"role": "user", "content": f"word{i} {i} other{i}"}] for i in range(30)]
+    log.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in asked))
+    path = draw_sample(log, 20, 0, print)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    begun = [row["messages"][1]["content"] for row in rows]
+    assert len(rows) == 20
+    assert sum(text.startswith("please") for text in begun) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text(
+        "".join(json.dumps(row | {"label": "none" if i else "benign"}) + "\n" for i, row in enumerate(rows))
+    )
+    assert len(labelled(path)) == 1
 
 
 def test_the_certificate_of_a_run_is_that_of_its_dials() -> None:

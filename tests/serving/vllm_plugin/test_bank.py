@@ -134,7 +134,7 @@ def test_what_alarms_reads_of_answers_is_that_of_steering(model, rows, dial) -> 
     assert found == expected == [list(each) for each in model.generate(batch, STEPS)]  # nothing is written
     answers = readings.of_answers()
     for i in range(len(rows)):
-        for one, kind in zip(placed.answers(str(i)), KINDS, strict=True):
+        for one, kind in zip(placed.answers(str(i), STEPS), KINDS, strict=True):
             by_hand = answers[kind][i]
             assert one.highest == pytest.approx(by_hand.highest, abs=1e-4)
             assert (one.limit, one.at) == (by_hand.limit, by_hand.at)
