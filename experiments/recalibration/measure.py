@@ -5,7 +5,7 @@ Half of the sample, by groups, chooses and the other half certifies; reads, dire
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from experiments.dials.counterfactuals import Counterfactuals, reachable_outcome
 from experiments.dials.operating_point import CERTIFIED_ON, Targets, choose_thresholds, reachable_costs, reachable_risks
 from experiments.dials.results import COUNTED, SteerResult, ThresholdCertificate
 from experiments.dials.surface import Surface, risk_of
-from experiments.dials.text import RISK_NAMES, certified_lines
+from experiments.dials.text import LABEL, RISK_NAMES, certified_lines
 from experiments.pressure.results import LimitUnderPressure
 from experiments.responses.completions import Completer
 from experiments.responses.setting import Setting
@@ -37,7 +37,6 @@ from steering.writer import ConstantGateWriter
 
 CHOICE = "validation"
 LEAST = 5  # prompts of a label in each half, below which a dial keeps its threshold
-DECLINES: Mapping[Kind, str] = {"normative": "harmful", "epistemic": "uncertain"}
 
 
 class Recalibration(Record):
@@ -110,13 +109,13 @@ class Recalibrator:
         """Return what the run's own thresholds do on the sample, and the dials with thresholds for it."""
         table, corpus, config = self.table(), self.corpus, self.config
         kinds = [dial.kind for dial in self.dials]
-        kept = [kind for kind in kinds if not self._has(DECLINES[kind])]
+        kept = [kind for kind in kinds if not self._has(LABEL[kind])]
         chosen = corpus.within(CHOICE)
         thresholds = [
             np.array([dial.threshold])
             if dial.kind in kept
             else np.union1d(
-                candidate_thresholds(p[chosen], corpus.labelled(DECLINES[dial.kind])[chosen]), dial.threshold
+                candidate_thresholds(p[chosen], corpus.labelled(LABEL[dial.kind])[chosen]), dial.threshold
             )
             for dial, p in zip(self.dials, table.probability, strict=True)
         ]
@@ -190,7 +189,7 @@ def lines(result: Recalibration) -> Iterator[str]:
             f"{'' if limit.certified else '; the run did not certify it'})."
         )
     for kind in result.kept:
-        why = f"fewer than {LEAST} {DECLINES[kind]} requests in a half of the sample"
+        why = f"fewer than {LEAST} {LABEL[kind]} requests in a half of the sample"
         yield f"The {kind} dial keeps its threshold: {why}."
     if result.untested:
         yield f"Not tested: {', '.join(RISK_NAMES[name] for name in result.untested)}."
