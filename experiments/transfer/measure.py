@@ -6,10 +6,11 @@ tested by nested folds; on another one after a fit to the whole set, without pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 
 from experiments.probing.read_probes import StoredLoci
 from experiments.probing.results import MOST_LAYERS, POSITIONS
@@ -17,7 +18,7 @@ from experiments.probing.unspoken import layers_read, read_by_fold
 from experiments.transfer.results import TrainedRead, TransferCell, TransferResult, TransferSummary
 from experiments.transfer.sets import POSITIVE, ReadSet, TransferPrompts
 from extract.capture_spec import CaptureSpec
-from extract.chat.render import render
+from extract.chat.render import Rendered, render
 from extract.errors import UserError
 from extract.in_memory import Activations, capture_in_memory
 from extract.model.chat_model import ChatModel
@@ -31,15 +32,50 @@ from probes.statistics.metrics import Discrimination, discrimination, enough
 
 FOLDS = 4
 LEAST_NEGATIVE = 100  # benign prompts, from which on one false positive is 1 % of them at most
+MEAN = "inst_mean"
+AT_ONCE = 256  # prompts whose tokens are in memory at all layers
+MOST_TOKENS = 64  # the last ones of a request that are read one by one
+TokensOfPrompts = Sequence[Float[np.ndarray, "tokens d_model"]]
 
 
-def capture_sets(model: ChatModel, given: TransferPrompts, reporter: Reporter) -> Activations:
-    """Capture the layers and positions that reads are chosen from."""
-    layers = layers_read(range(model.n_layers), MOST_LAYERS)
-    rendered = [render(model.tokenizer, prompt) for prompt in given.prompts]
-    spec = CaptureSpec(layers=tuple(layers), positions=POSITIONS)
+@dataclass(frozen=True)
+class CapturedSets:
+    """Activations of all prompts at single tokens and as a mean, and every token of the requests at middle layers."""
+
+    activations: Activations
+    tokens: Mapping[int, TokensOfPrompts]  # by layer; {} where they were not wanted
+
+
+def capture_sets(
+    model: ChatModel, given: TransferPrompts, reporter: Reporter, *, every_token: bool = True
+) -> CapturedSets:
+    """Capture the layers and positions that reads are chosen from; every token at the two middle ones of the layers."""
+    layers = tuple(layers_read(range(model.n_layers), MOST_LAYERS))
+    middle = layers[max(0, len(layers) // 2 - 1) : len(layers) // 2 + 1] if every_token else ()
+    rendered = [_by_token(render(model.tokenizer, prompt)) for prompt in given.prompts]
+    single, parts, tokens = (*POSITIONS, MEAN), [], {layer: list[np.ndarray]() for layer in middle}
     with reporter.task("activations", len(rendered)) as advance:
-        return capture_in_memory(model, given.prompts, rendered, spec, advance=advance, say=reporter.say)
+        for start in range(0, len(rendered), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            lengths = [sum(name.startswith("token_") for name in row.roles) for row in rendered[some]]
+            numbered = [f"token_{k}" for k in range(max(lengths) if middle else 0)]
+            spec = CaptureSpec(layers=layers, positions=(*single, *numbered))
+            part = capture_in_memory(
+                model, given.prompts[some], rendered[some], spec, advance=advance, say=reporter.say
+            )
+            parts.append((part.values[:, : len(single)].copy(), part.present[: len(single)]))
+            for layer in middle:
+                stream = part.values[layers.index(layer), len(single) :]
+                tokens[layer] += [stream[:n, i].copy() for i, n in enumerate(lengths)]
+    values, present = np.concatenate([v for v, _ in parts], axis=2), np.concatenate([p for _, p in parts], axis=1)
+    whole = replace(part, values=values, present=present, positions=single, prompts=given.prompts)
+    return CapturedSets(whole, tokens)
+
+
+def _by_token(row: Rendered) -> Rendered:
+    """Add the last tokens of the request as positions `token_0`, `token_1`, …"""
+    numbered = {f"token_{k}": (token,) for k, token in enumerate(row.roles[MEAN][-MOST_TOKENS:])}
+    return replace(row, roles={**row.roles, **numbered})
 
 
 def transfer(activations: Activations, given: TransferPrompts, seed: int, reporter: Reporter) -> TransferResult:
@@ -48,12 +84,12 @@ def transfer(activations: Activations, given: TransferPrompts, seed: int, report
         Contrast(f"{one.kind}, {one.name}", one.rows, one.y, given.groups[one.rows], np.full(len(one.rows), ""))
         for one in given.sets
     ]
-    layers, positions = activations.layers, activations.positions
+    layers, positions = activations.layers, tuple(p for p in activations.positions if p in POSITIONS)
+    present = np.array([activations.present[activations.positions.index(p)] for p in positions])
     try:
         grid = ProbeGrid.cross_validated(contrasts, FOLDS, seed=seed, names=[p.id for p in given.prompts])
         with reporter.task("probes", len(layers) * len(positions)) as advance:
             loci = StoredLoci(activations, layers, positions)
-            present = activations.present
             scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -132,6 +168,8 @@ def summarised(kind: str, cells: Sequence[TransferCell]) -> TransferSummary:
     """Return the means of a kind's cells, with t intervals over the sets that are tested on."""
     mine = [cell for cell in cells if cell.kind == kind]
     own = [cell for cell in mine if cell.trained_on == cell.tested_on]
+    twins = [cell for cell in own if cell.source == "twins"]
+    unmatched = [cell for cell in own if cell.source != "twins"]
     other = [cell for cell in mine if cell.trained_on != cell.tested_on and not cell.same_counterpart]
 
     def mean(some: Sequence[TransferCell], value: Callable[[TransferCell], float]) -> Estimate:
@@ -140,14 +178,22 @@ def summarised(kind: str, cells: Sequence[TransferCell]) -> TransferSummary:
         found = grouped_mean(np.array(values), np.arange(len(values)), least=0.0).counted(len(values))
         return replace(found, high=min(1.0, found.high))
 
+    def auroc(some: Sequence[TransferCell]) -> Estimate:
+        return mean(some, lambda cell: cell.auroc.estimate)
+
+    def recall(some: Sequence[TransferCell]) -> Estimate:
+        known = [cell for cell in some if cell.recall_at_1pct_fpr.known]
+        return mean(known, lambda cell: cell.recall_at_1pct_fpr.estimate)
+
     return TransferSummary(
         kind=kind,
-        twins=mean([cell for cell in own if cell.source == "twins"], lambda cell: cell.auroc.estimate),
-        own=mean(own, lambda cell: cell.auroc.estimate),
-        other=mean(other, lambda cell: cell.auroc.estimate),
-        other_recall=mean(
-            [cell for cell in other if cell.recall_at_1pct_fpr.known], lambda cell: cell.recall_at_1pct_fpr.estimate
-        ),
+        twins=auroc(twins),
+        twins_recall=recall(twins),
+        unmatched=auroc(unmatched),
+        unmatched_recall=recall(unmatched),
+        own=auroc(own),
+        other=auroc(other),
+        other_recall=recall(other),
         other_words=mean(other, lambda cell: cell.words_auroc),
     )
 

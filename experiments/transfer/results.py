@@ -43,10 +43,24 @@ class TransferSummary(Record):
 
     kind: Kind
     twins: Estimate  # AUROC of sets of twins on themselves
+    twins_recall: Estimate  # recall at 1 % false positives there
+    unmatched: Estimate  # AUROC on themselves of sets whose classes are no twins: of two sources, or of one
+    unmatched_recall: Estimate
     own: Estimate  # AUROC of all sets on themselves
     other: Estimate  # AUROC on other sets with another counterpart, of each first its mean over reads
     other_recall: Estimate  # recall at 1 % false positives there
     other_words: Estimate  # AUROC of words there
+
+
+class LeftOutRead(Record):
+    """A read on sets that are left out of training, each with its family: the sets that share its counterpart."""
+
+    kind: Kind
+    name: str
+    auroc: dict[str, float]  # by the set that is left out
+    families: int  # which are the unit of the intervals
+    mean: Estimate  # over sets
+    over_last_token: Estimate  # mean difference to the same sets' AUROC by the last token
 
 
 class TransferResult(Record):
@@ -57,21 +71,64 @@ class TransferResult(Record):
     reads: tuple[TrainedRead, ...]
     cells: tuple[TransferCell, ...]
     summary: tuple[TransferSummary, ...]
+    left_out: tuple[LeftOutRead, ...] = ()
 
 
 def blocks(result: TransferResult) -> Iterator[str | Table]:
-    """Yield a table of each kind, AUROC with that of words in parentheses, and the means over sets."""
+    """Yield matched twins and different sources side by side, then each kind's matrix, means, and reads."""
+    yield first_screen(result)
     for summary in result.summary:
-        cells = {(cell.trained_on, cell.tested_on): cell for cell in result.cells if cell.kind == summary.kind}
-        names = list(dict.fromkeys(read.name for read in result.reads if read.kind == summary.kind))
+        cells, names = cells_of(result, summary.kind)
         rows = [[name, *(_shown(cells.get((name, other))) for other in names)] for name in names]
         yield Table(f"{summary.kind}: AUROC of a read by the set it was trained on, (of words)", ["", *names], rows)
         yield (
-            f"{summary.kind}: on its own set {summary.own:.2f}, sets of twins {summary.twins:.2f}; on other sets "
+            f"{summary.kind}: on its own set {summary.own:.2f}; on other sets "
             f"{summary.other:.2f}, words {summary.other_words:.2f}, without pairs that share benign prompts' source; "
             f"recall at 1 % false positives there {summary.other_recall:.0%} (means, 95 % over {summary.other.n} sets)"
         )
+        if table := reads_table(result, summary.kind):
+            yield table
+
+
+def first_screen(result: TransferResult) -> Table:
+    """Return the means of sets of twins, of other sets, and of sets that a read was not trained on."""
+    sides = "matched twins", "no twins (different sources)", "sets not trained on"
+    head, rows = ["", *(title for side in sides for title in (side, "recall"))], []
+    for one in result.summary:
+        pairs = (one.twins, one.twins_recall), (one.unmatched, one.unmatched_recall), (one.other, one.other_recall)
+        shown = [text for auroc, recall in pairs for text in (_of_sets(auroc, ".2f"), _of_sets(recall, ".0%"))]
+        rows.append([one.kind, *shown])
+    return Table("AUROC of reads, and recall at 1 % false positives; 95 % over sets", head, rows)
+
+
+def reads_table(result: TransferResult, kind: Kind) -> Table | None:
+    """Return the reads of a kind with their AUROC on each set that is left out; None where none was measured."""
+    reads = [read for read in result.left_out if read.kind == kind]
+    if not reads:
+        return None
+    title = f"{kind}: AUROC on a set that is left out of training; 95 % over {reads[0].families} families"
+    rows = [
+        [one.name, *(f"{value:.2f}" for value in one.auroc.values()), f"{one.mean.estimate:.3f}", _gain(one)]
+        for one in reads
+    ]
+    return Table(title, ["read", *reads[0].auroc, "mean", "over last token"], rows)
+
+
+def cells_of(result: TransferResult, kind: Kind) -> tuple[dict[tuple[str, str], TransferCell], list[str]]:
+    """Return the cells of a kind by the sets of training and test, and the names of its sets."""
+    cells = {(cell.trained_on, cell.tested_on): cell for cell in result.cells if cell.kind == kind}
+    return cells, list(dict.fromkeys(read.name for read in result.reads if read.kind == kind))
 
 
 def _shown(cell: TransferCell | None) -> str:
     return "" if cell is None else f"{cell.auroc.estimate:.2f} ({cell.words_auroc:.2f})"
+
+
+def _of_sets(number: Estimate, digits: str) -> str:
+    if not number.known:
+        return "-"
+    return f"{number:{digits}}" if number.n != 1 else f"{number.estimate:{digits}} (one set)"
+
+
+def _gain(read: LeftOutRead) -> str:
+    return f"{read.over_last_token:+.3f}" if read.over_last_token.high else ""  # none over itself
