@@ -6,8 +6,9 @@ tested by nested folds; on another one after a fit to the whole set, without pro
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +19,7 @@ from experiments.probing.unspoken import layers_read, read_by_fold
 from experiments.transfer.results import TrainedRead, TransferCell, TransferResult, TransferSummary
 from experiments.transfer.sets import POSITIVE, ReadSet, TransferPrompts
 from extract.capture_spec import CaptureSpec
-from extract.chat.render import Rendered, render
+from extract.chat.render import render
 from extract.errors import UserError
 from extract.in_memory import Activations, capture_in_memory
 from extract.model.chat_model import ChatModel
@@ -33,49 +34,35 @@ from probes.statistics.metrics import Discrimination, discrimination, enough
 FOLDS = 4
 LEAST_NEGATIVE = 100  # benign prompts, from which on one false positive is 1 % of them at most
 MEAN = "inst_mean"
-AT_ONCE = 256  # prompts whose tokens are in memory at all layers
-MOST_TOKENS = 64  # the last ones of a request that are read one by one
-TokensOfPrompts = Sequence[Float[np.ndarray, "tokens d_model"]]
-
-
-@dataclass(frozen=True)
-class CapturedSets:
-    """Activations of all prompts at single tokens and as a mean, and every token of the requests at middle layers."""
-
-    activations: Activations
-    tokens: Mapping[int, TokensOfPrompts]  # by layer; {} where they were not wanted
+AT_ONCE, MOST_TOKENS = 256, 64  # prompts in memory at every token and layer; of a request, the last tokens that count
+RequestTokens = Mapping[int, Sequence[Float[np.ndarray, "tokens d_model"]]]  # by layer, of each prompt
 
 
 def capture_sets(
     model: ChatModel, given: TransferPrompts, reporter: Reporter, *, every_token: bool = True
-) -> CapturedSets:
-    """Capture the layers and positions that reads are chosen from; every token at the two middle ones of the layers."""
+) -> tuple[Activations, RequestTokens]:
+    """Capture the layers and positions that reads are chosen from, and every token of requests at two middle layers."""
     layers = tuple(layers_read(range(model.n_layers), MOST_LAYERS))
     middle = layers[max(0, len(layers) // 2 - 1) : len(layers) // 2 + 1] if every_token else ()
-    rendered = [_by_token(render(model.tokenizer, prompt)) for prompt in given.prompts]
-    single, parts, tokens = (*POSITIONS, MEAN), [], {layer: list[np.ndarray]() for layer in middle}
-    with reporter.task("activations", len(rendered)) as advance:
-        for start in range(0, len(rendered), AT_ONCE):
-            some = slice(start, start + AT_ONCE)
-            lengths = [sum(name.startswith("token_") for name in row.roles) for row in rendered[some]]
-            numbered = [f"token_{k}" for k in range(max(lengths) if middle else 0)]
-            spec = CaptureSpec(layers=layers, positions=(*single, *numbered))
-            part = capture_in_memory(
-                model, given.prompts[some], rendered[some], spec, advance=advance, say=reporter.say
-            )
-            parts.append((part.values[:, : len(single)].copy(), part.present[: len(single)]))
-            for layer in middle:
+    single, parts, tokens = (*POSITIONS, MEAN), list[Activations](), {layer: list[np.ndarray]() for layer in middle}
+    with reporter.task("activations", len(given.prompts)) as advance:
+        for start in range(0, len(given.prompts), AT_ONCE):
+            prompts = given.prompts[start : start + AT_ONCE]
+            rows = [render(model.tokenizer, prompt) for prompt in prompts]
+            words = [row.roles[MEAN][-MOST_TOKENS:] if middle else () for row in rows]
+            for i, some in enumerate(words):
+                numbered = {f"token_{k}": (token,) for k, token in enumerate(some)}
+                rows[i] = replace(rows[i], roles={**rows[i].roles, **numbered})
+            spec = CaptureSpec(layers=layers, positions=(*single, *(f"token_{k}" for k in range(max(map(len, words))))))
+            part = capture_in_memory(model, prompts, rows, spec, advance=advance, say=reporter.say)
+            for layer, kept in tokens.items():
                 stream = part.values[layers.index(layer), len(single) :]
-                tokens[layer] += [stream[:n, i].copy() for i, n in enumerate(lengths)]
-    values, present = np.concatenate([v for v, _ in parts], axis=2), np.concatenate([p for _, p in parts], axis=1)
-    whole = replace(part, values=values, present=present, positions=single, prompts=given.prompts)
-    return CapturedSets(whole, tokens)
-
-
-def _by_token(row: Rendered) -> Rendered:
-    """Add the last tokens of the request as positions `token_0`, `token_1`, …"""
-    numbered = {f"token_{k}": (token,) for k, token in enumerate(row.roles[MEAN][-MOST_TOKENS:])}
-    return replace(row, roles={**row.roles, **numbered})
+                kept += [stream[: len(some), i].copy() for i, some in enumerate(words)]
+            few = slice(len(single))
+            parts.append(replace(part, values=part.values[:, few].copy(), present=part.present[few]))
+    values = np.concatenate([part.values for part in parts], axis=2)
+    present = np.concatenate([part.present for part in parts], axis=1)
+    return replace(parts[0], values=values, present=present, positions=single, prompts=given.prompts), tokens
 
 
 def transfer(activations: Activations, given: TransferPrompts, seed: int, reporter: Reporter) -> TransferResult:
@@ -168,34 +155,25 @@ def summarised(kind: str, cells: Sequence[TransferCell]) -> TransferSummary:
     """Return the means of a kind's cells, with t intervals over the sets that are tested on."""
     mine = [cell for cell in cells if cell.kind == kind]
     own = [cell for cell in mine if cell.trained_on == cell.tested_on]
-    twins = [cell for cell in own if cell.source == "twins"]
-    unmatched = [cell for cell in own if cell.source != "twins"]
     other = [cell for cell in mine if cell.trained_on != cell.tested_on and not cell.same_counterpart]
 
     def mean(some: Sequence[TransferCell], value: Callable[[TransferCell], float]) -> Estimate:
-        sets = sorted({cell.tested_on for cell in some})
-        values = [np.mean([value(cell) for cell in some if cell.tested_on == name]) for name in sets]
-        found = grouped_mean(np.array(values), np.arange(len(values)), least=0.0).counted(len(values))
+        by_set = defaultdict[str, list[float]](list)
+        for cell in some:
+            by_set[cell.tested_on] += [number] if np.isfinite(number := value(cell)) else []
+        values = np.array([np.mean(numbers) for numbers in by_set.values() if numbers])
+        found = grouped_mean(values, np.arange(len(values)), least=0.0).counted(len(values))
         return replace(found, high=min(1.0, found.high))
 
-    def auroc(some: Sequence[TransferCell]) -> Estimate:
-        return mean(some, lambda cell: cell.auroc.estimate)
-
-    def recall(some: Sequence[TransferCell]) -> Estimate:
-        known = [cell for cell in some if cell.recall_at_1pct_fpr.known]
-        return mean(known, lambda cell: cell.recall_at_1pct_fpr.estimate)
-
-    return TransferSummary(
-        kind=kind,
-        twins=auroc(twins),
-        twins_recall=recall(twins),
-        unmatched=auroc(unmatched),
-        unmatched_recall=recall(unmatched),
-        own=auroc(own),
-        other=auroc(other),
-        other_recall=recall(other),
-        other_words=mean(other, lambda cell: cell.words_auroc),
-    )
+    twins, unmatched = ([cell for cell in own if (cell.source == "twins") is yes] for yes in (True, False))
+    sides = {"twins": twins, "unmatched": unmatched, "own": own, "other": other}
+    means = {name: mean(some, lambda cell: cell.auroc.estimate) for name, some in sides.items()}
+    means |= {
+        f"{name}_recall": mean(some, lambda cell: cell.recall_at_1pct_fpr.estimate)
+        for name, some in sides.items()
+        if name != "own"
+    }
+    return TransferSummary(kind=kind, **means, other_words=mean(other, lambda cell: cell.words_auroc))
 
 
 def _text(given: TransferPrompts, row: int) -> str:

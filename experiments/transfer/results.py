@@ -73,62 +73,55 @@ class TransferResult(Record):
     summary: tuple[TransferSummary, ...]
     left_out: tuple[LeftOutRead, ...] = ()
 
+    def cells_of(self, kind: Kind) -> tuple[dict[tuple[str, str], TransferCell], list[str]]:
+        """Return the cells of a kind by the sets of training and test, and the names of its sets."""
+        cells = {(cell.trained_on, cell.tested_on): cell for cell in self.cells if cell.kind == kind}
+        return cells, list(dict.fromkeys(read.name for read in self.reads if read.kind == kind))
+
 
 def blocks(result: TransferResult) -> Iterator[str | Table]:
-    """Yield matched twins and different sources side by side, then each kind's matrix, means, and reads."""
+    """Yield the first screen; of each kind AUROC with that of words in parentheses, means over sets, and reads."""
     yield first_screen(result)
     for summary in result.summary:
-        cells, names = cells_of(result, summary.kind)
+        cells, names = result.cells_of(summary.kind)
         rows = [[name, *(_shown(cells.get((name, other))) for other in names)] for name in names]
         yield Table(f"{summary.kind}: AUROC of a read by the set it was trained on, (of words)", ["", *names], rows)
         yield (
-            f"{summary.kind}: on its own set {summary.own:.2f}; on other sets "
-            f"{summary.other:.2f}, words {summary.other_words:.2f}, without pairs that share benign prompts' source; "
-            f"recall at 1 % false positives there {summary.other_recall:.0%} (means, 95 % over {summary.other.n} sets)"
+            f"{summary.kind}: on its own set {summary.own:.2f}; on other sets {summary.other:.2f}, "
+            f"words {summary.other_words:.2f}, without pairs that share benign prompts' source "
+            f"(means, 95 % over {summary.other.n} sets)"
         )
-        if table := reads_table(result, summary.kind):
-            yield table
+        yield reads_table(result, summary.kind)
 
 
 def first_screen(result: TransferResult) -> Table:
     """Return the means of sets of twins, of other sets, and of sets that a read was not trained on."""
-    sides = "matched twins", "no twins (different sources)", "sets not trained on"
-    head, rows = ["", *(title for side in sides for title in (side, "recall"))], []
-    for one in result.summary:
-        pairs = (one.twins, one.twins_recall), (one.unmatched, one.unmatched_recall), (one.other, one.other_recall)
-        shown = [text for auroc, recall in pairs for text in (_of_sets(auroc, ".2f"), _of_sets(recall, ".0%"))]
-        rows.append([one.kind, *shown])
-    return Table("AUROC of reads, and recall at 1 % false positives; 95 % over sets", head, rows)
-
-
-def reads_table(result: TransferResult, kind: Kind) -> Table | None:
-    """Return the reads of a kind with their AUROC on each set that is left out; None where none was measured."""
-    reads = [read for read in result.left_out if read.kind == kind]
-    if not reads:
-        return None
-    title = f"{kind}: AUROC on a set that is left out of training; 95 % over {reads[0].families} families"
+    sides = {"twins": "matched twins", "unmatched": "different sources", "other": "sets not trained on"}
     rows = [
-        [one.name, *(f"{value:.2f}" for value in one.auroc.values()), f"{one.mean.estimate:.3f}", _gain(one)]
-        for one in reads
+        [one.kind, *(_over_sets(getattr(one, f"{side}{of}")) for side in sides for of in ("", "_recall"))]
+        for one in result.summary
     ]
-    return Table(title, ["read", *reads[0].auroc, "mean", "over last token"], rows)
+    head = ["", *(column for title in sides.values() for column in (title, "TPR at 1 % FPR"))]
+    return Table("AUROC of reads on sets of matched twins and of different sources; 95 % over sets", head, rows)
 
 
-def cells_of(result: TransferResult, kind: Kind) -> tuple[dict[tuple[str, str], TransferCell], list[str]]:
-    """Return the cells of a kind by the sets of training and test, and the names of its sets."""
-    cells = {(cell.trained_on, cell.tested_on): cell for cell in result.cells if cell.kind == kind}
-    return cells, list(dict.fromkeys(read.name for read in result.reads if read.kind == kind))
+def reads_table(result: TransferResult, kind: Kind) -> Table:
+    """Return the reads of a kind with their AUROC on each set that is left out; no rows where none was measured."""
+    reads = [read for read in result.left_out if read.kind == kind]
+    rows = []
+    for one in reads:
+        gain = f"{one.over_last_token:+.3f}" if one.over_last_token.high else ""  # nothing over itself
+        rows.append([one.name, *(f"{value:.2f}" for value in one.auroc.values()), f"{one.mean.estimate:.3f}", gain])
+    names, families = (list(reads[0].auroc), reads[0].families) if reads else ([], 0)
+    title = f"{kind}: AUROC on a set left out of training; 95 % over {families} families"
+    return Table(title, ["read", *names, "mean", "over last token"], rows)
 
 
 def _shown(cell: TransferCell | None) -> str:
     return "" if cell is None else f"{cell.auroc.estimate:.2f} ({cell.words_auroc:.2f})"
 
 
-def _of_sets(number: Estimate, digits: str) -> str:
+def _over_sets(number: Estimate) -> str:
     if not number.known:
         return "-"
-    return f"{number:{digits}}" if number.n != 1 else f"{number.estimate:{digits}} (one set)"
-
-
-def _gain(read: LeftOutRead) -> str:
-    return f"{read.over_last_token:+.3f}" if read.over_last_token.high else ""  # none over itself
+    return f"{number.estimate:.2f} (one set)" if number.n == 1 else f"{number:.2f}"

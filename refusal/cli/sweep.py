@@ -194,10 +194,10 @@ def transfer(
     from extract.table import print_blocks
 
     loaded = load_model(model, adapter=adapter, template=template)
-    captured = capture_sets(loaded, given, reporter, every_token=reads)
-    result = measured(captured.activations, given, wanted.seed, reporter)
+    activations, tokens = capture_sets(loaded, given, reporter, every_token=reads)
+    result = measured(activations, given, wanted.seed, reporter)
     if reads:
-        result = result.model_copy(update={"left_out": reads_left_out(captured, given, reporter)})
+        result = result.model_copy(update={"left_out": reads_left_out(activations, tokens, given, reporter)})
     folder = out or Path("transfer") / Path(model).name
     folder.mkdir(parents=True, exist_ok=True)
     result.write(folder / "transfer.json")

@@ -44,21 +44,21 @@ def test_each_fit_of_a_batch_is_the_estimators_own(pooling: Pooling) -> None:
     X, y = draw(60, 1)
     train = np.random.default_rng(0).random((2, 60)) < 0.6
     weights = np.random.default_rng(1).random(60) + 0.5
-    fits = fit_pooled_batch(X, train, y, (1e-3, 1e-1), pooling, sample_weight=weights, steps=20)
-    assert fits.scores.shape == (2, 2, 60)
+    *_, scores = fit_pooled_batch(X, train, y, (1e-3, 1e-1), pooling, sample_weight=weights)
+    assert scores.shape == (2, 2, 60)
     for s, p in np.ndindex(2, 2):
         rows = np.flatnonzero(train[s])
-        alone = TokenPoolingProbe(pooling, penalty=(1e-3, 1e-1)[p], steps=20)
+        alone = TokenPoolingProbe(pooling, penalty=(1e-3, 1e-1)[p])
         alone.fit([X[row] for row in rows], y[rows], weights[rows])
-        assert alone.decision_function(X) == pytest.approx(fits.scores[s, p], abs=1e-3)
+        assert alone.decision_function(X) == pytest.approx(scores[s, p], abs=1e-3)
 
 
 @each
 def test_it_follows_the_conventions(pooling: Pooling) -> None:
     X, y = draw(40, 1)
-    probe = TokenPoolingProbe(pooling, penalty=0.1, steps=5, seed=3)
+    probe = TokenPoolingProbe(pooling, penalty=0.1, seed=3)
     assert clone(probe).get_params() == probe.get_params() == {
-        "pooling": pooling, "penalty": 0.1, "n_heads": 4, "steps": 5, "seed": 3,
+        "pooling": pooling, "penalty": 0.1, "seed": 3,
     }  # fmt: skip
     with pytest.raises(NotFittedError):
         probe.decision_function(X)
@@ -75,7 +75,7 @@ def test_padding_and_the_order_of_tokens_do_not_matter() -> None:
     X, y = draw(40, 1)
     turned: Any = [tokens[::-1] for tokens in X]
     for pooling in POOLINGS:
-        probe = TokenPoolingProbe(pooling, steps=20).fit(X, y)
+        probe = TokenPoolingProbe(pooling).fit(X, y)
         assert probe.decision_function(turned) == pytest.approx(probe.decision_function(X), abs=1e-4)
 
 
