@@ -113,9 +113,10 @@ def reads_left_out(
         every["any of these, chosen likewise"] = np.concatenate(list(every.values()), axis=1)
         values = {name: sets.chosen(auroc) for name, auroc in every.items()}
         for name, own in values.items():
-            mean, over = (grouped_mean(v, np.array(sets.families)) for v in (own, own - values[REFERENCE]))
+            over = grouped_mean(own - values[REFERENCE], np.array(sets.families)).counted(len(own))
             by_set = dict(zip((one.name for one in sets.sets), own.tolist(), strict=True))
-            found.append(LeftOutRead(kind=kind, name=name, auroc=by_set, families=n, mean=mean, over_last_token=over))
+            about = {"kind": kind, "name": name, "auroc": by_set, "families": n, "over_last_token": over}
+            found.append(LeftOutRead(**about, mean=float(own.mean())))
     return tuple(found)
 
 

@@ -58,9 +58,11 @@ class LeftOutRead(Record):
     kind: Kind
     name: str
     auroc: dict[str, float]  # by the set that is left out
-    families: int  # which are the unit of the intervals
-    mean: Estimate  # over sets
-    over_last_token: Estimate  # mean difference to the same sets' AUROC by the last token
+    mean: float  # over sets
+    over_last_token: (
+        Estimate  # mean difference to the same sets' AUROC by the last token; the interval is over families
+    )
+    families: int
 
 
 class TransferResult(Record):
@@ -111,7 +113,7 @@ def reads_table(result: TransferResult, kind: Kind) -> Table:
     rows = []
     for one in reads:
         gain = f"{one.over_last_token:+.3f}" if one.over_last_token.high else ""  # nothing over itself
-        rows.append([one.name, *(f"{value:.2f}" for value in one.auroc.values()), f"{one.mean.estimate:.3f}", gain])
+        rows.append([one.name, *(f"{value:.2f}" for value in one.auroc.values()), f"{one.mean:.3f}", gain])
     names, families = (list(reads[0].auroc), reads[0].families) if reads else ([], 0)
     title = f"{kind}: AUROC on a set left out of training; 95 % over {families} families"
     return Table(title, ["read", *names, "mean", "over last token"], rows)
