@@ -135,10 +135,11 @@ def _reads(stored: Activations, tokens: RequestTokens, sets: LeaveOut) -> Iterat
         return sets.auroc(np.array([[X @ probe.coef_[0] for probe in some] for some in probes]))
 
     last, either = at["inst_last"], [X for p in POSITIONS if p in at for X in at[p]]
-    yield REFERENCE, logistic(last)
+    plain = [logistic(at[p]) for p in POSITIONS if p in at]
+    yield REFERENCE, plain[0]
     yield f"{REFERENCE}, balanced", logistic(last, sets.weights)
     yield f"{REFERENCE}, centred", logistic([sets.centred(X) for X in last], sets.weights)
-    yield "either last token", logistic(either)
+    yield "either last token", np.concatenate(plain, axis=1)
     yield "either last token, mass-mean", np.concatenate([mass_mean(sets.centred(X)) for X in either], axis=1)
     if MEAN in at:
         yield "mean of tokens", logistic(at[MEAN])

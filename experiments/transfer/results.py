@@ -98,13 +98,17 @@ def blocks(result: TransferResult) -> Iterator[str | Table]:
 
 def first_screen(result: TransferResult) -> Table:
     """Return the means of sets of twins, of other sets, and of sets that a read was not trained on."""
-    sides = {"twins": "matched twins", "unmatched": "different sources", "other": "sets not trained on"}
+    sides = {"twins": "matched twins", "unmatched": "not matched, different sources", "other": "sets not trained on"}
     rows = [
         [one.kind, *(_over_sets(getattr(one, f"{side}{of}")) for side in sides for of in ("", "_recall"))]
         for one in result.summary
     ]
-    head = ["", *(column for title in sides.values() for column in (title, "TPR at 1 % FPR"))]
-    return Table("AUROC of reads on sets of matched twins and of different sources; 95 % over sets", head, rows)
+    head = ["", *(column for title in sides.values() for column in (title, "recall"))]
+    return Table(
+        "AUROC, and recall at 1 % false positives, of reads by the sets that they are tested on; 95 % over sets",
+        head,
+        rows,
+    )
 
 
 def reads_table(result: TransferResult, kind: Kind) -> Table:

@@ -13,7 +13,7 @@ from experiments.transfer import leave_one_out, measure
 from experiments.transfer.leave_one_out import REFERENCE, LeaveOut, reads_left_out
 from experiments.transfer.measure import MEAN, RequestTokens, capture_sets, transfer
 from experiments.transfer.page import write_transfer_page
-from experiments.transfer.results import LeftOutRead, TransferResult, blocks
+from experiments.transfer.results import LeftOutRead, TransferResult, blocks, first_screen
 from experiments.transfer.sets import ReadSet, TransferPrompts
 from extract.capture_spec import CaptureSpec
 from extract.in_memory import Activations, capture_in_memory
@@ -213,6 +213,11 @@ def test_the_page_and_the_file_have_every_set_and_read(
     print_blocks(blocks(again))
     shown = capsys.readouterr().out
     lines = shown.splitlines()
-    assert "AUROC of reads on sets of matched twins and of different sources" in lines[0]
+    assert "recall at 1 % false positives" in lines[0]
+    assert first_screen(again).columns[1::2] == [
+        "matched twins",
+        "not matched, different sources",
+        "sets not trained on",
+    ]
     for name in reads:
         assert name in page
