@@ -195,6 +195,7 @@ def transfer(
 
     loaded = load_model(model, adapter=adapter, template=template)
     activations, tokens = capture_sets(loaded, given, reporter, every_token=reads)
+    del loaded  # its memory is for the fits
     result = measured(activations, given, wanted.seed, reporter)
     if reads:
         result = result.model_copy(update={"left_out": reads_left_out(activations, tokens, given, reporter)})
