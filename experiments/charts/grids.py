@@ -30,6 +30,7 @@ def heat_map(
 
     Rows are column, row, estimate, low, high (None without), n, and may be chosen, in the order of the axes, which have
     `columns` and `lines` as titles. `unit` and `domain` are of the colour scale; `number` is d3's format of a value.
+    What rows have as `small` is written in place of the interval, which is then read by pointing.
     """
     written = len({row["column"] for row in rows}) <= MOST_WRITTEN
     axis = alt.Axis(labelAngle=0, labelLimit=column_width, labelExpr=LINES)
@@ -48,9 +49,10 @@ def heat_map(
     if written:
         ink = alt.condition(INK, alt.value("black"), alt.value("white"))
         value = alt.Text("estimate:Q", format=number)
+        small = "small:N" if any("small" in row for row in rows) else "interval:N"
         layers += [
             base.mark_text(dy=-6, fontSize=12).encode(text=value, color=ink),
-            base.mark_text(dy=8, fontSize=9).encode(text="interval:N", color=ink),
+            base.mark_text(dy=8, fontSize=9).encode(text=small, color=ink),
         ]
     if any(row.get("chosen") for row in rows):
         chosen = base.transform_filter("datum.chosen === true")

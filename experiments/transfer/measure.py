@@ -6,10 +6,12 @@ tested by nested folds; on another one after a fit to the whole set, without pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from experiments.probing.read_probes import StoredLoci
 from experiments.probing.results import MOST_LAYERS, POSITIONS
@@ -31,15 +33,36 @@ from probes.statistics.metrics import Discrimination, discrimination, enough
 
 FOLDS = 4
 LEAST_NEGATIVE = 100  # benign prompts, from which on one false positive is 1 % of them at most
+MEAN = "inst_mean"
+AT_ONCE, MOST_TOKENS = 256, 64  # prompts in memory at every token and layer; of a request, the last tokens that count
+RequestTokens = Mapping[int, Sequence[Float[np.ndarray, "tokens d_model"]]]  # by layer, of each prompt
 
 
-def capture_sets(model: ChatModel, given: TransferPrompts, reporter: Reporter) -> Activations:
-    """Capture the layers and positions that reads are chosen from."""
-    layers = layers_read(range(model.n_layers), MOST_LAYERS)
-    rendered = [render(model.tokenizer, prompt) for prompt in given.prompts]
-    spec = CaptureSpec(layers=tuple(layers), positions=POSITIONS)
-    with reporter.task("activations", len(rendered)) as advance:
-        return capture_in_memory(model, given.prompts, rendered, spec, advance=advance, say=reporter.say)
+def capture_sets(
+    model: ChatModel, given: TransferPrompts, reporter: Reporter, *, every_token: bool = True
+) -> tuple[Activations, RequestTokens]:
+    """Capture the layers and positions that reads are chosen from, and every token of requests at two middle layers."""
+    layers = tuple(layers_read(range(model.n_layers), MOST_LAYERS))
+    middle = layers[max(0, len(layers) // 2 - 1) : len(layers) // 2 + 1] if every_token else ()
+    single, parts, tokens = (*POSITIONS, MEAN), list[Activations](), {layer: list[np.ndarray]() for layer in middle}
+    with reporter.task("activations", len(given.prompts)) as advance:
+        for start in range(0, len(given.prompts), AT_ONCE):
+            prompts = given.prompts[start : start + AT_ONCE]
+            rows = [render(model.tokenizer, prompt) for prompt in prompts]
+            words = [row.roles[MEAN][-MOST_TOKENS:] if middle else () for row in rows]
+            for i, some in enumerate(words):
+                numbered = {f"token_{k}": (token,) for k, token in enumerate(some)}
+                rows[i] = replace(rows[i], roles={**rows[i].roles, **numbered})
+            spec = CaptureSpec(layers=layers, positions=(*single, *(f"token_{k}" for k in range(max(map(len, words))))))
+            part = capture_in_memory(model, prompts, rows, spec, advance=advance, say=reporter.say)
+            for layer, kept in tokens.items():
+                stream = part.values[layers.index(layer), len(single) :]
+                kept += [stream[: len(some), i].copy() for i, some in enumerate(words)]
+            few = slice(len(single))
+            parts.append(replace(part, values=part.values[:, few].copy(), present=part.present[few]))
+    values = np.concatenate([part.values for part in parts], axis=2)
+    present = np.concatenate([part.present for part in parts], axis=1)
+    return replace(parts[0], values=values, present=present, positions=single, prompts=given.prompts), tokens
 
 
 def transfer(activations: Activations, given: TransferPrompts, seed: int, reporter: Reporter) -> TransferResult:
@@ -48,12 +71,12 @@ def transfer(activations: Activations, given: TransferPrompts, seed: int, report
         Contrast(f"{one.kind}, {one.name}", one.rows, one.y, given.groups[one.rows], np.full(len(one.rows), ""))
         for one in given.sets
     ]
-    layers, positions = activations.layers, activations.positions
+    layers, positions = activations.layers, tuple(p for p in activations.positions if p in POSITIONS)
+    present = np.array([activations.present[activations.positions.index(p)] for p in positions])
     try:
         grid = ProbeGrid.cross_validated(contrasts, FOLDS, seed=seed, names=[p.id for p in given.prompts])
         with reporter.task("probes", len(layers) * len(positions)) as advance:
             loci = StoredLoci(activations, layers, positions)
-            present = activations.present
             scored = list(grid.scores_by_locus(loci, layers, positions, present=present, progress=lambda: advance(1)))
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -135,21 +158,22 @@ def summarised(kind: str, cells: Sequence[TransferCell]) -> TransferSummary:
     other = [cell for cell in mine if cell.trained_on != cell.tested_on and not cell.same_counterpart]
 
     def mean(some: Sequence[TransferCell], value: Callable[[TransferCell], float]) -> Estimate:
-        sets = sorted({cell.tested_on for cell in some})
-        values = [np.mean([value(cell) for cell in some if cell.tested_on == name]) for name in sets]
-        found = grouped_mean(np.array(values), np.arange(len(values)), least=0.0).counted(len(values))
+        by_set = defaultdict[str, list[float]](list)
+        for cell in some:
+            by_set[cell.tested_on] += [number] if np.isfinite(number := value(cell)) else []
+        values = np.array([np.mean(numbers) for numbers in by_set.values() if numbers])
+        found = grouped_mean(values, np.arange(len(values)), least=0.0).counted(len(values))
         return replace(found, high=min(1.0, found.high))
 
-    return TransferSummary(
-        kind=kind,
-        twins=mean([cell for cell in own if cell.source == "twins"], lambda cell: cell.auroc.estimate),
-        own=mean(own, lambda cell: cell.auroc.estimate),
-        other=mean(other, lambda cell: cell.auroc.estimate),
-        other_recall=mean(
-            [cell for cell in other if cell.recall_at_1pct_fpr.known], lambda cell: cell.recall_at_1pct_fpr.estimate
-        ),
-        other_words=mean(other, lambda cell: cell.words_auroc),
-    )
+    twins, unmatched = ([cell for cell in own if (cell.source == "twins") is yes] for yes in (True, False))
+    sides = {"twins": twins, "unmatched": unmatched, "own": own, "other": other}
+    means = {name: mean(some, lambda cell: cell.auroc.estimate) for name, some in sides.items()}
+    means |= {
+        f"{name}_recall": mean(some, lambda cell: cell.recall_at_1pct_fpr.estimate)
+        for name, some in sides.items()
+        if name != "own"
+    }
+    return TransferSummary(kind=kind, **means, other_words=mean(other, lambda cell: cell.words_auroc))
 
 
 def _text(given: TransferPrompts, row: int) -> str:

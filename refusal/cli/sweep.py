@@ -162,11 +162,16 @@ def transfer(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Directory of transfer.json; by default transfer/MODEL.")
     ] = None,
+    reads: Annotated[
+        bool, typer.Option("--reads/--no-reads", help="Which read holds best on a set left out; about as long again.")
+    ] = True,
     adapter: options.Adapter = None,
     template: options.Template = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a read on each set of prompts and test it on all: AUROC, recall at 1 % false positives, words beside.
+
+    Then compare reads (single tokens, mean, max, attention, MultiMax, several layers) on sets that are left out.
 
     Example: refusal transfer qwen2.5-coder-0.5b --sets my-sets/
 
@@ -180,19 +185,26 @@ def transfer(
     quiet_libraries()
     given = read_sets(wanted if limit is None else wanted.model_copy(update={"limit": limit}), sets)
     reporter = Reporter(quiet=as_json)
+    from experiments.transfer.leave_one_out import reads_left_out
     from experiments.transfer.measure import capture_sets
     from experiments.transfer.measure import transfer as measured
+    from experiments.transfer.page import write_transfer_page
     from experiments.transfer.results import blocks
     from extract.model.loading import load_model
     from extract.table import print_blocks
 
     loaded = load_model(model, adapter=adapter, template=template)
-    result = measured(capture_sets(loaded, given, reporter), given, wanted.seed, reporter)
+    activations, tokens = capture_sets(loaded, given, reporter, every_token=reads)
+    del loaded  # its memory is for the fits
+    result = measured(activations, given, wanted.seed, reporter)
+    if reads:
+        result = result.model_copy(update={"left_out": reads_left_out(activations, tokens, given, reporter)})
     folder = out or Path("transfer") / Path(model).name
     folder.mkdir(parents=True, exist_ok=True)
     result.write(folder / "transfer.json")
+    write_transfer_page(result, folder / "transfer.html")
     if as_json:
         options.print_json(result.to_dict())
         return
     print_blocks(blocks(result))
-    typer.echo(f"Every cell with its intervals: {folder / 'transfer.json'}", err=True)
+    typer.echo(f"Page: {folder / 'transfer.html'}; every cell with its intervals: {folder / 'transfer.json'}", err=True)
