@@ -12,12 +12,12 @@ import pytest
 
 from extract.chat.render import render
 from extract.model.chat_model import ChatModel
-from extract.prompts.prompt import Prompt
+from extract.prompts.prompt import Prompt, load_prompts
 from serving.limits import Limits
 from steering.conversation import generate_once
 from steering.dial import CategoryRead, CategoryThresholds, Dial, Reference
 from tests.support.browser import AXE, faults, needs_browser, opened, started
-from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
+from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, log_odds_by_hand
 from tests.support.running_server import Running, running
 
 pytestmark = needs_browser
@@ -338,12 +338,13 @@ def test_what_was_asked_is_shown_against_the_certified_prompts(
         fold = page.locator("#watch")
         fold.locator("summary").click()
         fold.get_by_text("nothing was asked yet").first.wait_for()
-        for _ in range(12):
-            body = {"model": "two-knobs", "messages": [{"role": "user", "content": STRIKE}], "max_tokens": 1}
+        harmful = [p for p in load_prompts(ORGANISM / "prompts.jsonl") if p.label == "harmful"]
+        for prompt in [*harmful[:40], harmful[0]]:  # the last again
+            body = {"model": "two-knobs", "messages": list(prompt.messages), "max_tokens": 1}
             httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
-        fold.get_by_text("asked (12)").first.wait_for()
+        fold.get_by_text("asked (40)").first.wait_for()
         assert fold.get_by_role("heading", name="normative dial: changed: alarm after conversation").count() == 1
         shares = fold.locator("[data-kind=normative] td").all_inner_texts()
         assert shares[:2] == ["100 %", "0 %"]
-        assert shares[1::2].count("100 %") == 1
+        assert 98 <= sum(int(share.removesuffix(" %")) for share in shares[1::2]) <= 102
         assert not faults(page)

@@ -123,7 +123,7 @@ def test_models_and_health(served: Running, client: openai.OpenAI, dials: list[D
     (card,) = client.models.list().data
     assert card.id == "two-knobs"
     at = {"site": "resid_post", "layer": dials[0].read.layer, "position": "post_last"}
-    said = {"threshold": 0.5, "band": 0.0, "read": at, "category_thresholds": {}}
+    said = {"threshold": 0.5, "band": 0.0, "read": at, "category_thresholds": {}, "answer_limit": None}
     assert card.dials == {"normative": said, "epistemic": said}
     assert client.models.retrieve("two-knobs").id == "two-knobs"
     with pytest.raises(openai.NotFoundError, match="unknown model 'other'; this server has"):
