@@ -53,6 +53,7 @@ def planned(judge: str) -> RunEstimate:
     return replace(estimate(config(judge=judge), "report", QUIET), machine=A100)
 
 
+@pytest.mark.slow
 def test_the_share_falls_with_the_model_s_size(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = []
     for times in (1, 10_000):
