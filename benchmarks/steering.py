@@ -10,7 +10,7 @@ prompt's pass, the reads and the setup, is reported separately (`first_token_…
 plain run to the first; its interval should contain 1. `extra_ms_…` is the time that the dials add per token, measured
 on a model with three thin layers of the same width.
 
-`alarms_…` is the ratio with dials that alarm, which read every token and write nothing.
+`alarms_…` is the ratio with dials that alarm, which read every token and write nothing, over our generation without dials.
 
 On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, in processor time, which other processes hardly affect;
 `wall_…` is the ratio of elapsed times. On a GPU: a Llama-3.1-8B shape in bfloat16, in wall-clock time.
@@ -47,7 +47,7 @@ from steering.dial import Dial, Kind, Reference
 VERBS = ("move", "clean", "fix", "open", "hide", "lock", "lift", "push")
 TARGETS = {"normative": -1.0, "epistemic": 1.0}  # the normative gate permits, the epistemic one declines: both fire
 CLOCK = CLOCKS.index("wall" if ON_GPU else "processor")
-PLAIN = ("plain", "control", "alarming", "nnsight_plain", "transformer_lens_plain")
+PLAIN = ("plain", "control", "bare", "alarming", "nnsight_plain", "transformer_lens_plain")
 Times = dict[str, Float[np.ndarray, "calls tokens clocks"]]
 
 
@@ -76,7 +76,7 @@ def _of_dials(at: str, times: Times) -> dict[str, float]:
         "overhead": _ratio(times, "dialled"),
         "wall": _ratio(times, "dialled", clock=CLOCKS.index("wall")),
         "control": _ratio(times, "control"),
-        "alarms": _ratio(times, "alarming"),
+        "alarms": _ratio(times, "alarming", over="bare"),
         "first_token": ratio_interval(times["dialled"][:, 0, CLOCK], times["plain"][:, 0, CLOCK]),
     }
     figures = {f"overhead_{at}": named["overhead"].high}
@@ -86,9 +86,9 @@ def _of_dials(at: str, times: Times) -> dict[str, float]:
     return figures
 
 
-def _ratio(times: Times, name: str, clock: int = CLOCK) -> Estimate:
+def _ratio(times: Times, name: str, clock: int = CLOCK, over: str = "plain") -> Estimate:
     """Return the ratio of time per token to plain generation in the same turn, without the first token."""
-    return ratio_interval(times[name][:, 1:, clock].ravel(), times["plain"][:, 1:, clock].ravel())
+    return ratio_interval(times[name][:, 1:, clock].ravel(), times[over][:, 1:, clock].ravel())
 
 
 def _named(name: str, interval: Estimate) -> dict[str, float]:
@@ -155,7 +155,7 @@ def _ours(weights: PreTrainedModel, task: Task, rows: list[Rendered]) -> dict[st
 
         return Arm(model.model, run)
 
-    made = {"dialled": under(dials), "alarming": under([dial.alarm(0.01) for dial in dials])}
+    made = {"bare": under([]), "dialled": under(dials), "alarming": under([dial.alarm(0.01) for dial in dials])}
     return {name: plain(twin(weights), task) for name in ("plain", "control")} | made
 
 
