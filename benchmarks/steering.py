@@ -10,7 +10,8 @@ prompt's pass, the reads and the setup, is reported separately (`first_token_…
 plain run to the first; its interval should contain 1. `extra_ms_…` is the time that the dials add per token, measured
 on a model with three thin layers of the same width.
 
-`alarms_…` is the ratio with dials that alarm, which read every token and write nothing, over our generation without dials.
+`alarms_…` is the ratio with dials that alarm, which read every token and write nothing, over our generation without
+dials.
 
 On a CPU: a Qwen2.5-0.5B shape in float32 with one thread, in processor time, which other processes hardly affect;
 `wall_…` is the ratio of elapsed times. On a GPU: a Llama-3.1-8B shape in bfloat16, in wall-clock time.
