@@ -114,9 +114,7 @@ class Recalibrator:
         thresholds = [
             np.array([dial.threshold])
             if dial.kind in kept
-            else np.union1d(
-                candidate_thresholds(p[chosen], corpus.labelled(LABEL[dial.kind])[chosen]), dial.threshold
-            )
+            else np.union1d(candidate_thresholds(p[chosen], corpus.labelled(LABEL[dial.kind])[chosen]), dial.threshold)
             for dial, p in zip(self.dials, table.probability, strict=True)
         ]
         moved = [kind for kind in kinds if kind not in kept]
