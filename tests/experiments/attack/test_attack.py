@@ -152,6 +152,7 @@ def run(small_run: Path, two_knobs: ChatModel, tmp_path_factory: pytest.TempPath
     return directory
 
 
+@pytest.mark.slow
 def test_the_command_writes_rates_and_no_text(run: Path, cli) -> None:
     code, out, err = cli("attack", str(run), "--against", "dial", "--suffix-tokens", "5", *SMALL)
     assert code == 0, err

@@ -39,6 +39,7 @@ class Lines(Reporter):
         self.said.append(line)
 
 
+@pytest.mark.slow
 def test_judging_is_a_step_of_the_plan_of_local_alone() -> None:
     steps = {judge: {step.name for step in planned(judge).plan().steps} for judge in ("rules", "local")}
     assert steps["local"] - steps["rules"] == {JUDGING_STEP}
