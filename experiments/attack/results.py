@@ -32,7 +32,7 @@ class AttackRates(Record):
 class ReadUnderAttack(Record):
     """A normative read on test requests at the dial's false positives on clean benign ones of the calibration part.
 
-    Clean, with suffixes that it was not trained on, and with some that were searched anew against this read.
+    Clean, with suffixes that it was not trained on, and with some that were searched again against this read.
     """
 
     auroc_clean: Estimate
@@ -102,7 +102,7 @@ def _bought(trained: TrainedOnAttacks | None) -> str:
         f"trained on {trained.suffixes_trained} of {trained.suffixes_trained + trained.suffixes_tested} suffixes, the "
         f"read finds {new.recall_attacked:.0%} of harmful requests with the others (before "
         f"{old.recall_attacked.estimate:.0%}) at {new.false_attacked.estimate:.0%} false positives with them, and "
-        f"{new.recall_clean.estimate:.0%} of clean ones (before {old.recall_clean.estimate:.0%}); attacked anew it "
+        f"{new.recall_clean.estimate:.0%} of clean ones (before {old.recall_clean.estimate:.0%}); attacked again it "
         f"finds {new.recall_again:.0%}"
     )
 

@@ -12,7 +12,7 @@ from experiments.transfer.sets import groups_across
 from extract.atomic_write import atomic_path
 from extract.errors import UserError
 from extract.prompts.prompt import LABELS, Prompt, make_prompt
-from extract.prompts.rows import place, read_rows
+from extract.prompts.rows import Row, place, read_rows
 from probes.statistics.seeds import named_rng
 
 LABEL = "label"
@@ -36,7 +36,7 @@ def draw_sample(log: Path, n: int, seed: int, say: Callable[[str], None]) -> Pat
         say(f"the sample drawn before is used: {path}")
         return path
     lines = [row for _, row in read_rows(log, "requests")]
-    if not lines or any(not isinstance(row.get("messages"), list) for row in lines):
+    if not lines or not all(map(_is_request, lines)):
         raise UserError(f"{log} is no log of requests; it is written by: refusal serve MODEL --dials RUN --log FILE")
     whole = [i for i, row in enumerate(lines) if all(message["content"].strip() for message in row["messages"])]
     drawn = named_rng(seed, "recalibration").permutation(whole)[: MORE * n].tolist()
@@ -51,6 +51,15 @@ def draw_sample(log: Path, n: int, seed: int, say: Callable[[str], None]) -> Pat
             for i in rows:
                 file.write(json.dumps({"id": f"request-{i}", LABEL: "", "messages": lines[i]["messages"]}) + "\n")
     return path
+
+
+def _is_request(row: Row) -> bool:
+    messages = row.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        return False
+    return all(isinstance(one.get("content"), str) for one in messages) and "user" in [
+        one.get("role") for one in messages
+    ]
 
 
 def labelled(path: Path) -> list[Prompt]:

@@ -295,7 +295,7 @@ def test_a_read_that_is_no_number_and_a_log_that_is_gone_fail_no_request(
 
 
 def test_a_budget_that_so_few_answers_cannot_keep_is_refused(referred: list[Dial], dials: list[Dial]) -> None:
-    with pytest.raises(UserError, match=r"need 999 answers to calibration prompts; these dials have \d+"):
+    with pytest.raises(UserError, match=r"needs 999 answers to calibration prompts; these dials have \d+"):
         referred[0].alarm(0.001)
     with pytest.raises(UserError, match="no answers to compare with"):
         dials[0].alarm(0.05)

@@ -157,9 +157,10 @@ def test_a_sample_is_drawn_once_and_says_what_is_not_labelled(tmp_path: Path) ->
     path.write_text("".join(json.dumps(row | {"label": "benign"}) + "\n" for row in rows))
     assert draw_sample(log, 40, 1, print) == path  # what was labelled is kept
     assert [prompt.label for prompt in labelled(path)] == ["benign"] * 30
-    (tmp_path / "other.jsonl").write_text('{"text": "x"}\n')
-    with pytest.raises(UserError, match="is no log of requests"):
-        draw_sample(tmp_path / "other.jsonl", 20, 0, print)
+    for wrong in ({"text": "x"}, {"messages": [{"role": "user"}]}, {"messages": [{"role": "system", "content": "x"}]}):
+        (tmp_path / "other.jsonl").write_text(json.dumps(wrong) + "\n")
+        with pytest.raises(UserError, match="is no log of requests"):
+            draw_sample(tmp_path / "other.jsonl", 20, 0, print)
 
 
 def test_conversations_that_begin_alike_are_drawn_once_and_some_can_be_left_out(tmp_path: Path) -> None:
