@@ -220,7 +220,7 @@ class Attack:
     def _tested(
         self, read: LogisticProbe, suffixes: Sequence[Tokens], benign: np.ndarray, false: float
     ) -> ReadUnderAttack:
-        """Test a read at a rate of false positives on benign requests, with suffixes and with some searched anew."""
+        """Test a read at a rate of false positives on benign requests, with suffixes and with some searched again."""
         limit = float(np.quantile(read.decision_function(benign), 1 - false, method="higher"))
         dial, _, old, platt = self.read
         probe = LinearProbe(read.coef_[0], float(read.intercept_[0]), old.C)
