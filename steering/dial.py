@@ -108,8 +108,8 @@ class Reference:
         """
         if (k := math.floor(budget * (len(self.answers) + 1) + 1e-9)) < 1:
             raise UserError(
-                f"a dial that alarms in at most {budget:.2%} of benign answers needs {math.ceil(1 / budget) - 1} answers "
-                f"to calibration prompts; these dials have {len(self.answers)}: allow more, or make dials of more prompts"
+                f"a dial that alarms in at most {budget:.2%} of benign answers needs "
+                f"{math.ceil(1 / budget) - 1} answers to calibration prompts; these dials have {len(self.answers)}: allow more, or make dials of more prompts"
             )
         return float(self.answers[len(self.answers) - k])
 
