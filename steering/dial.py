@@ -107,9 +107,10 @@ class Reference:
         (Papadopoulos et al. 2002). UserError: so few answers give no such limit.
         """
         if (k := math.floor(budget * (len(self.answers) + 1) + 1e-9)) < 1:
+            needed, there = math.ceil(1 / budget) - 1, len(self.answers)
             raise UserError(
-                f"a dial that alarms in at most {budget:.2%} of benign answers needs "
-                f"{math.ceil(1 / budget) - 1} answers to calibration prompts; these dials have {len(self.answers)}: allow more, or make dials of more prompts"
+                f"a dial that alarms in at most {budget:.2%} of benign answers needs {needed} answers to calibration "
+                f"prompts; these dials have {there}: allow more, or make dials of more prompts"
             )
         return float(self.answers[len(self.answers) - k])
 
