@@ -64,7 +64,7 @@ KEYS = {
     },
     "steering": {f"{name}_batch{size}" for size in (1, 8) for name in ("overhead", "ms_per_token")} | {
         f"{name}_batch{size}_{part}" for size in (1, 8) for part in PARTS
-        for name in ("overhead", "wall", "control", "first_token", "extra_ms", "nnsight", "nnsight_plain",
+        for name in ("overhead", "wall", "control", "first_token", "extra_ms", "alarms", "nnsight", "nnsight_plain",
                      "transformer_lens", "transformer_lens_plain")
     },
     "extraction": {
