@@ -20,7 +20,7 @@ class DeferredErrorFile:
     """A binary file object for h5py (its `fileobj` driver) whose writes never raise; see `error`."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._file = path.open("w+b", buffering=0)
         self._at = 0
         self._kept: list[tuple[int, bytes]] = []  # writes after the first failed one: (offset, data)
         self.error: BaseException | None = None
@@ -30,7 +30,8 @@ class DeferredErrorFile:
         length = len(left)
         try:
             while len(left) and self.error is None:
-                written = os.pwrite(self._fd, left, self._at)
+                self._file.seek(self._at)
+                written = self._file.write(left)
                 self._at, left = self._at + written, left[written:]
         except BaseException as error:  # also Ctrl-C
             self.error = error
@@ -46,7 +47,8 @@ class DeferredErrorFile:
 
     def readinto(self, into: bytearray | memoryview) -> int:
         view = memoryview(into).cast("B")
-        read = os.preadv(self._fd, [view], self._at)
+        self._file.seek(self._at)
+        read = self._file.readinto(view)
         for start, data in self._kept:
             begin, end = max(start, self._at), min(start + len(data), self._at + len(view))
             if begin < end:
@@ -56,12 +58,13 @@ class DeferredErrorFile:
         return read
 
     def read(self, size: int = -1) -> bytes:
-        data = os.pread(self._fd, size if size >= 0 else os.fstat(self._fd).st_size, self._at)
+        self._file.seek(self._at)
+        data = self._file.read(size)
         self._at += len(data)
         return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._fd).st_size}[whence]
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._file.fileno()).st_size}[whence]
         self._at = start + offset
         return self._at
 
@@ -71,7 +74,7 @@ class DeferredErrorFile:
     def truncate(self, size: int) -> int:
         try:
             if self.error is None:
-                os.ftruncate(self._fd, size)
+                self._file.truncate(size)
         except BaseException as error:
             self.error = error
         return size
@@ -82,10 +85,10 @@ class DeferredErrorFile:
     def settle(self) -> None:
         """Sync the file to the disk; raise the first write error, if any."""
         self.check()
-        os.fsync(self._fd)
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        os.close(self._fd)
+        self._file.close()
 
 
 @contextmanager
@@ -104,6 +107,7 @@ def atomic_file(final: Path, *, keep_first: bool = False) -> Iterator[DeferredEr
                 raise
         try:
             sink.settle()
+            sink.close()  # Windows renames no open file
             if not (keep_first and final.exists()):
                 partial.replace(final)
                 sync_folder(final.parent)
@@ -121,7 +125,7 @@ def atomic_path(final: Path) -> Iterator[Path]:
     partial = _partial(final)
     try:
         yield partial
-        with partial.open("rb") as written:
+        with partial.open("r+b") as written:  # Windows syncs only what may be written
             os.fsync(written.fileno())
         partial.replace(final)
         sync_folder(final.parent)
@@ -171,10 +175,10 @@ def _partial(final: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename survives a power cut; file systems that cannot do this are skipped."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
+    """Sync a folder, so that a rename survives a power cut; systems that cannot do this, as Windows, are skipped."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(fd)
-    finally:
-        os.close(fd)
+        finally:
+            os.close(fd)

@@ -60,9 +60,16 @@ class TokenBudget:
                 raise
         else:
             return True
-        if torch.cuda.is_available():  # outside the handler, because its traceback holds the tensors of the failed pass
-            torch.cuda.empty_cache()
+        empty_cache()  # outside the handler, because its traceback holds the tensors of the failed pass
         return False
+
+
+def empty_cache() -> None:
+    """Give the unused memory of the GPU, or of an Apple chip, back to it."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def length_sorted(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:

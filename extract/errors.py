@@ -1,6 +1,11 @@
-"""The error for a mistake in the user's input, and one line for an error of a library."""
+"""The error for a mistake in the user's input, and one line for an error of a library or a missing package."""
+
+import importlib.metadata
+import re
+from collections import Counter
 
 MOST_CHARS = 200
+PACKAGE_OF = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}  # imported by another name
 
 
 class UserError(ValueError):
@@ -20,3 +25,19 @@ def in_one_line(error: BaseException) -> str:
 def shortened(text: str, most: int = MOST_CHARS) -> str:
     """Return a text that is cut where it is long."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def missing_package(error: ModuleNotFoundError) -> str | None:
+    """Return one line that names the smallest extra with a missing package; None for a module of no extra."""
+    module = (error.name or "").partition(".")[0]
+    package = PACKAGE_OF.get(module, module).replace("_", "-").lower()
+    wanted = [
+        (part[1].lower(), part[2])
+        for requirement in importlib.metadata.requires("refusal-probes") or ()
+        if (part := re.match(r"([\w.-]+).*extra == '(\w+)'", requirement))
+    ]
+    sizes = Counter(extra for _, extra in wanted)
+    extras = sorted({extra for name, extra in wanted if name == package}, key=lambda extra: sizes[extra])
+    if not extras:
+        return None
+    return f"this needs the package {package}, which is not installed: pip install 'refusal-probes[{extras[0]}]'"

@@ -5,11 +5,11 @@ For notebooks and small sets: everything is held in float32. `extraction.extract
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import psutil
 from jaxtyping import Bool, Float
 
 from extract.background import BackgroundThread
@@ -93,8 +93,7 @@ def capture_in_memory(
     spec = spec.model_copy(update={"response_tokens": 0, "thought_tokens": 0})  # nothing is generated
     known = resolved(spec, model, rendered)
     needed = len(known.layers) * len(known.positions) * len(rendered) * model.d_model * BYTES
-    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) else 0
-    if pages and needed > (there := pages * os.sysconf("SC_PAGE_SIZE")):
+    if needed > (there := int(psutil.virtual_memory().total)):
         raise UserError(
             f"these activations need {needed / 1e9:.0f} GB and this machine has {there / 1e9:.0f} GB: "
             "choose fewer layers or positions, or write them to a store with extract"

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import islice
 from math import log1p
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from extract.errors import UserError
 from extract.model.loading import load_model
 from extract.shipped import ROOT
 from judging.local_model import READINGS, LocalModel, Probe, Reading
@@ -63,8 +61,6 @@ class LocalJudge:
     """
 
     def __init__(self, config: LocalConfig, model: LocalModel | None = None, probe: Probe | None = None) -> None:
-        if find_spec("py3langid") is None:
-            raise UserError("the judge `local` needs the package py3langid: pip install 'refusal-probes[local]'")
         self.config, self.probe, self.rules = config, probe or Probe.open(PROBE), RuleJudge()
         if model is None:
             chat = load_model(config.model, revision=config.revision, device=config.device, dtype=config.dtype)

@@ -2,4 +2,15 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from extract.errors import UserError, missing_package
+
+_attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _attribute(name)
+    except ModuleNotFoundError as error:
+        if (line := missing_package(error)) is None:
+            raise
+        raise UserError(line) from None

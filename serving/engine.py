@@ -17,7 +17,7 @@ from threading import Condition, Thread
 
 import torch
 
-from extract.backoff import is_out_of_memory
+from extract.backoff import empty_cache, is_out_of_memory
 from extract.model.chat_model import ChatModel
 from serving.choice import Choice, read_tokens
 from steering.controller import steering
@@ -130,8 +130,7 @@ class Engine:
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-        if torch.cuda.is_available():  # outside the handler, whose traceback still holds the failed pass's tensors
-            torch.cuda.empty_cache()
+        empty_cache()  # outside the handler, whose traceback still holds the failed pass's tensors
         if len(left) > 1:  # tokens of the batch at its end, including padding
             longest = max(len(choice.row.token_ids) for choice in left)
             self._max_tokens = len(left) * (longest + max(choice.settings.max_new_tokens for choice in left)) // 2

@@ -198,7 +198,8 @@ class DeviceCopies:
     """Copies of a constant array, such as a direction that is written at every decoded token."""
 
     def __init__(self, values: Shaped[np.ndarray, ...]) -> None:
-        self._host = torch.tensor(values)
+        kept = torch.float32 if values.dtype.kind == "f" else None  # an Apple chip has no float64
+        self._host = torch.tensor(values, dtype=kept)
         self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def __getstate__(self) -> dict[str, object]:

@@ -87,10 +87,8 @@ def import_ray() -> Any:
     """Return the module; raises UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do, and it warns until it does
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise UserError("--ray needs the package ray; install it with: pip install 'refusal-probes[cluster]'") from None
+    import ray
+
     logging.getLogger("ray").setLevel(logging.ERROR)
     return ray
 

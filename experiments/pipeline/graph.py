@@ -6,7 +6,6 @@ import importlib.metadata
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -233,8 +232,7 @@ def chosen_judge(config: RunConfig, directory: Path, until: str) -> str | None:
     if "respond" not in [stage.name for stage in in_order(stages_of(config), [until])]:
         return AUTO
     known = known_model(LocalConfig().model)
-    absent = find_spec("py3langid") is None or (known is not None and not known.path.is_file())
-    return "rules" if absent else None
+    return "rules" if known is not None and not known.path.is_file() else None
 
 
 def continued(config: RunConfig, directory: Path, minutes: float) -> RunConfig | None:

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+import psutil
 import torch
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -23,6 +24,7 @@ from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Edit, Stream
 from extract.model.loading import class_for, open_model
+from extract.model.loading_options import best_device
 from extract.progress import Reporter
 from extract.shipped import cache_folder
 
@@ -133,12 +135,12 @@ A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 
 
 def has_gpu(device: str) -> bool:
     """Return whether a model on the device that a configuration names runs on a GPU."""
-    return device not in ("auto", "cpu") or (device == "auto" and torch.cuda.is_available())
+    return (best_device() if device == "auto" else device) not in ("cpu", "mps")
 
 
 def measure_device(device: str) -> Machine:
     """Measure a configuration's device, for `auto` a GPU if there is one; raises UserError if it is not there."""
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    chosen = best_device() if device == "auto" else device
     try:
         at = torch.device(chosen)
         on_gpu = at.type == "cuda"
@@ -147,19 +149,23 @@ def measure_device(device: str) -> Machine:
         a, b = torch.ones(size, size, device=at, dtype=kind), torch.empty(n_bytes, device=at, dtype=torch.uint8)
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         raise UserError(f"model.device {device!r} cannot be used here: {in_one_line(error)}") from None
-    finish: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
+    finish = _finish(at)
     flops = 2 * size**3 / _seconds(lambda: a @ a, finish)
     bandwidth = 2 * n_bytes / _seconds(b.clone, finish)
     if not on_gpu:
-        name, memory = f"{os.cpu_count()} CPU cores", 16 * 10**9
-        if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):  # not on every system
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        name = "an Apple chip" if at.type == "mps" else f"{os.cpu_count()} CPU cores"
+        memory = int(psutil.virtual_memory().total)
         return Machine(name, "measured now", flops, bandwidth, memory, (1e-4, 6e-4), 4, chosen)
     count = torch.cuda.device_count() if device == "auto" else 1
     gpus = [torch.cuda.get_device_properties(i if device == "auto" else at) for i in range(count)]
     name = f"{count} x {gpus[0].name}" if count > 1 else str(gpus[0].name)
     memory = sum(int(gpu.total_memory) for gpu in gpus)
     return Machine(name, "measured now", flops, bandwidth, memory, A100.launch, 2, chosen)
+
+
+def _finish(device: torch.device) -> Callable[[], None]:
+    """Return what waits until a device has done its work."""
+    return {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}.get(device.type, lambda: None)
 
 
 def _seconds(call: Callable[[], object], finish: Callable[[], None]) -> float:
@@ -243,7 +249,7 @@ def measure_model(model: ChatModel, n_layers: int, rows: int, length: int) -> Se
     so many tokens, and passes that decode one token for each; the quickest count, since another process slows some of
     them down. `n_layers` are those of the whole model, of which the measured one may hold the first alone.
     """
-    finish: Callable[[], None] = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
+    finish = _finish(model.device)
     entries, exits = list[float](), list[float]()  # when each pass enters the first layer and leaves the last
 
     def clock(times: list[float], stream: Stream) -> Stream:

@@ -165,7 +165,7 @@ def _prepared(directory: Path) -> Iterator[None]:
     make_folder(directory / "stages")
     try:
         yield
-    except UserError:
+    except (UserError, ModuleNotFoundError):  # the latter: an extra is not installed
         files = {path.name for path in directory.iterdir()}
         if made and files <= {"config.yaml", "stages", LOG} and not any((directory / "stages").iterdir()):
             rmtree(directory, ignore_errors=True)

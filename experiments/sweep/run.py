@@ -83,7 +83,10 @@ class CellProcess:
         """End it as Ctrl-C does, and then by force; its finished stages are kept."""
         if self._process.poll() is not None:
             return
-        self._process.send_signal(signal.SIGINT)
+        if sys.platform == "win32":
+            self._process.terminate()
+        else:
+            self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -98,8 +101,9 @@ class CellProcess:
         endings, lines = ENDED.findall(text), [line.strip() for line in text.splitlines() if line.strip()]
         said = (endings or lines or [f"exit code {code}"])[-1].removeprefix("refusal: ")
         if code < 0:
-            memory = " (is there too little memory?)" if -code == signal.SIGKILL else ""
-            said = f"killed by {signal.Signals(-code).name}{memory}" + (f"; last line: {said}" if lines else "")
+            name = signal.Signals(-code).name
+            memory = " (is there too little memory?)" if name == "SIGKILL" else ""
+            said = f"killed by {name}{memory}" + (f"; last line: {said}" if lines else "")
         return said if len(said) <= MOST_CHARS else said[: MOST_CHARS - 1] + "…"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,10 @@ MOST_NATS = 0.01  # that rounding in float32 may cost
 
 
 def find_adapter(adapter: str) -> Path:
-    """Return the directory of an adapter, also of a shipped one; raises UserError without it or the extra `models`."""
-    folder = _folder(adapter)
-    if find_spec("peft") is None:
-        raise UserError(f"{adapter}: adapters need the extra `models`: pip install 'refusal-probes[models]'")
+    """Return the directory of an adapter, also of a shipped one; raises UserError without it."""
+    folder = resolve_shipped(Path(adapter))
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"no adapter in {adapter}: expected a directory with {CONFIG}")
     return folder
 
 
@@ -37,7 +36,7 @@ def is_adapter(name: str) -> bool:
 
 def base_of(adapter: str) -> str | None:
     """Return the base model that an adapter's configuration names; None where it names none."""
-    folder = _folder(adapter)
+    folder = find_adapter(adapter)
     try:
         base = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))).get("base_model_name_or_path")
     except (ValueError, TypeError):
@@ -105,10 +104,3 @@ def _untie(unmerged: nn.Module) -> None:
             if id(weight) in changed & seen:
                 setattr(module, name, nn.Parameter(weight.detach().clone(), weight.requires_grad))
             seen.add(id(weight))
-
-
-def _folder(adapter: str) -> Path:
-    folder = resolve_shipped(Path(adapter))
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"no adapter in {adapter}: expected a directory with {CONFIG}")
-    return folder

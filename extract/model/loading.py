@@ -29,7 +29,7 @@ from extract.chat.template import Arguments, System, choose_template
 from extract.errors import UserError, in_one_line
 from extract.model.adapter import find_adapter, merged
 from extract.model.chat_model import ChatModel
-from extract.model.loading_options import DEFAULT, DType, FromPretrained, ModelConfig, model_config
+from extract.model.loading_options import DEFAULT, DType, FromPretrained, ModelConfig, best_device, model_config
 from extract.model.source import resolve
 
 AnyChatModel = TypeVar("AnyChatModel", bound=ChatModel)
@@ -96,7 +96,7 @@ def _right_padded(name: str, revision: str | None) -> PreTrainedTokenizerBase:
 
 
 def _one_device(device: str) -> str:
-    return "cuda" if device == "auto" and torch.cuda.is_available() else device
+    return best_device() if device == "auto" else device
 
 
 def _load_weights(
@@ -145,8 +145,7 @@ def load_tokenizer(
 def _dtype(dtype: DType, device: str) -> torch.dtype:
     if dtype != "auto":
         return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[dtype]
-    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    return torch.bfloat16 if on_gpu else torch.float32
+    return torch.bfloat16 if _one_device(device).startswith("cuda") else torch.float32
 
 
 @contextmanager

@@ -50,11 +50,18 @@ class LoadingOptions(Strict):
                     "torchrun --nproc-per-node N -m refusal …"
                 )
             return given
-        import torch
-
-        if device != "auto" or torch.cuda.is_available() or self.max_memory is not None:
-            given["device_map"] = device
+        if device != "auto" or self.max_memory is not None or best_device() == "cuda":
+            given["device_map"] = device  # of auto: over all GPUs, and the processor for what does not fit
+        elif best_device() == "mps":
+            given["device_map"] = "mps"
         return given
+
+
+def best_device() -> str:
+    """Return the device that `auto` stands for: a GPU (cuda), else an Apple chip (mps), else the processor (cpu)."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 DEFAULT = LoadingOptions()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -143,8 +142,6 @@ def packaged_model(name: str) -> Path:
 
 def dequantised(path: Path, reporter: Reporter) -> Path:
     """Return the directory, named by the file's digest, of a GGUF file's model in float32 with its tokenizer."""
-    if find_spec("gguf") is None:
-        raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
     state = path.stat()
     digest = _digest(path, state.st_size, state.st_mtime_ns)
     unchecked = "-unchecked" if os.environ.get(UNCHECKED_VARIABLE) else ""

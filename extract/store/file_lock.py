@@ -1,21 +1,29 @@
 """Advisory file locks, released when their process ends.
 
 They are exclusive `flock`s, also against a second writer in one process, and across machines where the file system has
-them (as NFS). The holder unlinks the file; who locks a file that was unlinked meanwhile tries again.
+them (as NFS); on Windows a locked byte far behind the text. The holder unlinks the file; who locks a file that was
+unlinked meanwhile tries again.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from extract.atomic_write import make_folder, unwritable
 from extract.errors import UserError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCKED_BYTE = 2**30  # on Windows, where nobody else can read what is locked
 
 
 class FileLock:
@@ -31,7 +39,7 @@ class FileLock:
         self._owner = os.getpid()
         while True:
             try:
-                fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
                 raise unwritable(self.path, error) from None
             if not _flock(fd, self.path):
@@ -47,16 +55,21 @@ class FileLock:
         """Release the lock and unlink its file; in a forked child the parent's lock stays."""
         if self._fd is None:
             return
+        windows = sys.platform == "win32"  # there an open file stays, so it is closed first, and kept if another has it
+        if windows:
+            os.close(self._fd)
         if self._owner == os.getpid():
-            self.path.unlink(missing_ok=True)
-        os.close(self._fd)
+            with suppress(PermissionError if windows else FileNotFoundError):
+                self.path.unlink()
+        if not windows:
+            os.close(self._fd)
         self._fd = None
 
     @property
     def held(self) -> bool:
         """Whether some process holds the lock now; writes nothing, and is False where the file cannot be read."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY)
         except OSError:
             return False
         try:
@@ -71,7 +84,8 @@ class FileLock:
         assert self._fd is not None
         try:
             os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, text.encode(), 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, text.encode())
         except OSError as error:
             raise unwritable(self.path, error) from None
 
@@ -101,7 +115,11 @@ def shard_folder(store: Path) -> Path:
 
 def _flock(fd: int, path: Path) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if sys.platform == "win32":
+            os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False

@@ -10,7 +10,6 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +94,6 @@ def teach(spec_path: Path, out: Path, reporter: Reporter, device: str = "auto") 
 
 def _check(taught: Sequence[Prompt], held_out: Sequence[Prompt], spec: TeachSpec) -> None:
     """Refuse before any work what would fail after it."""
-    if find_spec("peft") is None:
-        raise UserError("teaching needs the extra `models`: pip install 'refusal-probes[models]'")
     steps = n_steps(len(repeated(taught, spec)), spec)
     if not held_out or not steps:
         raise UserError(

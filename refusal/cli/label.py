@@ -207,7 +207,9 @@ class LabellingSession:
 @contextmanager
 def keys() -> Iterator[Callable[[], str]]:
     """Yield a function that waits for a key, of an arrow several characters; EOFError: the terminal closed."""
-    import termios  # not on Windows, where the other commands work without it
+    if sys.platform == "win32":
+        raise UserError("refusal label reads single keys as Linux and macOS give them: use it there, or in WSL")
+    import termios
 
     terminal, waiting = sys.stdin.fileno(), deque[str]()
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from extract.errors import UserError
+from extract.errors import UserError, missing_package
 from extract.run_directory import file_to_write
 from refusal.cli import options
 from refusal.cli.attack import attack
@@ -121,6 +121,11 @@ def main() -> None:
         raise SystemExit(2) from None
     except typer.Abort:
         raise SystemExit(1) from None
+    except ModuleNotFoundError as error:
+        if (line := missing_package(error)) is None:
+            raise
+        typer.echo(f"refusal: {line}", err=True)
+        raise SystemExit(2) from None
     except Exception as error:
         if (line := usage_line(error, name)) is None:
             raise

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -163,9 +162,8 @@ def runnable() -> list[Runnable]:
     listed += [Runnable("organism", str(Path(name).parent), path.stat().st_size, "") for name, path in weights]
     for name, path in sorted(shipped("organisms/taught/*/adapter_config.json").items()):
         base = str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
-        needs = f"of {base}" if find_spec("peft") else "needs: pip install 'refusal-probes[models]'"
         size = path.with_name("adapter_model.safetensors").stat().st_size
-        listed.append(Runnable("taught", str(Path(name).parent), size, needs))
+        listed.append(Runnable("taught", str(Path(name).parent), size, f"of {base}"))
     for known in known_models().values():
         here = known.path.is_file()
         needs = f"{known.about}, {known.licence}, {known.memory:g} GB of memory, "

@@ -77,16 +77,13 @@ def serve(
     Example: refusal serve organisms/zoo/two-knobs --dials runs/quickstart --alarms 0.02 --log asked.jsonl
     """
     from extract.model.adapter import is_adapter
+    from serving.app import Address, serve_forever
+    from serving.engine import Engine
+    from serving.limits import Limits
+    from serving.watch import check_log
     from steering.conversation import open_with_dials
     from steering.dial import alarming
 
-    try:
-        from serving.app import Address, serve_forever
-        from serving.engine import Engine
-        from serving.limits import Limits
-        from serving.watch import check_log
-    except ImportError as error:
-        raise UserError(f"serving needs the extra serve ({error}): pip install 'refusal-probes[serve]'") from None
     address = Address(host, port, api_key)
     if dials is None and (alarms is not None or log is not None):
         raise UserError(f"--{'log' if alarms is None else 'alarms'} needs dials: give --dials FILE")

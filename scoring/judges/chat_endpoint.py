@@ -23,11 +23,6 @@ from scoring.judges import RefusedBy
 from scoring.judges.config import Connection
 from scoring.judges.structured_refusal import is_filtered, structured_refusal
 
-try:
-    import openai
-except ImportError:  # reported when an endpoint is opened; everything else works without it
-    openai = None
-
 T = TypeVar("T")
 R = TypeVar("R")
 Message = dict[str, str]
@@ -60,12 +55,12 @@ class Reply:
 
 
 class ChatEndpoint:
-    """A thread-safe client of one model behind an endpoint; without the openai package or the key, a UserError."""
+    """A thread-safe client of one model behind an endpoint; without its key, a UserError."""
 
     def __init__(self, config: Connection) -> None:
-        if openai is None:
-            raise UserError("the endpoint judge needs the openai package: pip install 'refusal-probes[judge]'")
-        self.config = config
+        import openai  # an extra; everything else works without it
+
+        self.config, self._openai = config, openai
         self.requests = 0  # sent, including the client's retries
         self.json_mode = config.json_mode  # until the server refuses it
         self._json_works = self._reached = False
@@ -84,12 +79,12 @@ class ChatEndpoint:
             self._reach()
         try:
             answer = self._post_with_json_mode(asked)
-        except openai.APIStatusError as error:
+        except self._openai.APIStatusError as error:
             self._reached = True
             raise self._explained(error) from None
-        except openai.APITimeoutError:
+        except self._openai.APITimeoutError:
             raise RequestFailedError("timeout", f"no answer within {self.config.timeout_s:g} s") from None
-        except openai.APIConnectionError as error:
+        except self._openai.APIConnectionError as error:
             if not self._reached:
                 raise self._unreachable(error.__cause__ or error) from None
             raise RequestFailedError("connection", _line(error.__cause__ or error)) from None
@@ -101,7 +96,7 @@ class ChatEndpoint:
         wanted = self.json_mode
         try:
             answer = self._post(asked, wanted)
-        except (openai.BadRequestError, openai.UnprocessableEntityError):
+        except (self._openai.BadRequestError, self._openai.UnprocessableEntityError):
             if not wanted or self._json_works:
                 raise
             answer = self._post(asked, False)  # fails again if JSON mode was not the reason

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from huggingface_hub import snapshot_download
 
+from extract.backoff import empty_cache
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
 from extract.model.source import made_once, resolve
@@ -63,8 +64,7 @@ class VllmEngine:
         if dials:
             DialBank(dials, model.n_layers, model.d_model, n_slots=2, n_tokens=2)  # says here what does not fit
         model.model.to("meta")  # vLLM loads the weights itself
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        empty_cache()
         self._running: dict[int, Future[None]] = {}
         self._begun: set[int] = set()
         self._lock, self._closing = Lock(), False

@@ -83,11 +83,12 @@ def test_an_endpoint_loads_no_model_library_and_without_openai_says_what_to_inst
     script = """
 import sys
 sys.modules["openai"] = None  # as if it were not installed
+from extract.errors import missing_package
 from judging.judge_by_name import open_judge
 try:
     open_judge("endpoint")
-except ValueError as error:
-    print(error, [name for name in ("torch", "transformers") if name in sys.modules])
+except ModuleNotFoundError as error:
+    print(missing_package(error), [name for name in ("torch", "transformers") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("pip install 'refusal-probes[judge]' []\n")
