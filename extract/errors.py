@@ -40,4 +40,4 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
     extras = sorted({extra for name, extra in wanted if name == package}, key=lambda extra: sizes[extra])
     if not extras:
         return None
-    return f"this needs the package {package}, which is not installed: pip install 'refusal-probes[{extras[0]}]'"
+    return f"this needs the extra {extras[0]} ({package} is not installed): pip install 'refusal-probes[{extras[0]}]'"

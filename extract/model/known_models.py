@@ -16,8 +16,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from extract.errors import UserError, in_one_line, shortened
 from extract.keyed_file import file_hash
 from extract.progress import Reporter
@@ -91,6 +89,8 @@ def fetch(name: str, reporter: Reporter | None = None) -> Path:
     path = model.path
     if path.is_file():
         return path
+    from filelock import FileLock, Timeout
+
     lock = FileLock(path.with_suffix(".lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

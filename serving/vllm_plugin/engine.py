@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-import torch
 from huggingface_hub import snapshot_download
 
 from extract.backoff import empty_cache
