@@ -20,7 +20,7 @@ COPY refusal_probes ./refusal_probes
 FROM source AS cpu
 ARG TORCH_INDEX
 RUN pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} --constraint constraints.txt \
-    '.[models,serve]'
+    '.[serve]'
 RUN useradd --uid 10001 --create-home reader && mkdir /data && chown reader /data
 USER 10001
 WORKDIR /data
@@ -29,7 +29,7 @@ ENTRYPOINT ["refusal"]
 
 # The wheel of torch brings CUDA's libraries; the host needs NVIDIA's driver and container toolkit (--gpus all).
 FROM source AS cuda
-RUN pip install --no-cache-dir --constraint constraints.txt '.[models,serve]'
+RUN pip install --no-cache-dir --constraint constraints.txt '.[serve]'
 RUN useradd --uid 10001 --create-home reader && mkdir /data && chown reader /data
 USER 10001
 WORKDIR /data
