@@ -121,9 +121,12 @@ def _work(
     inputs: dict[str, str],
 ) -> list[str]:
     """Run the stages that are not done, in order; return their names."""
-    from experiments.pipeline.stage_functions import FUNCTIONS, describe
+    from experiments.pipeline.stage_functions import FUNCTIONS, describe, first_rates
 
     manifest, worked = Manifest(loaded.file("manifest.json")), []
+    if {"extract", "respond"} <= {stage.name for stage in wanted if not is_done(stage)}:
+        with reporter.stage("first answers") as loaded.reporter:
+            first_rates(loaded)
     for place, stage in enumerate(wanted, 1):
         if is_done(stage):
             continue
