@@ -4,8 +4,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from experiments.pipeline.stage_functions import first_rates
 from experiments.responses.loaded_run import LoadedRun
 from experiments.run.config import load_config
