@@ -124,7 +124,8 @@ def _work(
     from experiments.pipeline.stage_functions import FUNCTIONS, describe, first_rates
 
     manifest, worked = Manifest(loaded.file("manifest.json")), []
-    if {"extract", "respond"} <= {stage.name for stage in wanted if not is_done(stage)}:
+    left, budget = {stage.name for stage in wanted if not is_done(stage)}, loaded.config.budget
+    if "extract" in left and ("respond" in left or (budget is not None and not budget.answered)):
         with reporter.stage("first answers") as loaded.reporter:
             first_rates(loaded)
     for place, stage in enumerate(wanted, 1):
