@@ -30,7 +30,7 @@ from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
-from probes.direction import Direction, Locus
+from probes.direction import Direction, Locus, Provenance
 from steering.direction_file import load_directions as own_directions
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _of_safetensors(path: Path) -> Iterator[Direction]:
     yield from _numbered(path, tensors, {"made_with": "control vector", **metadata})
 
 
-def _numbered(path: Path, tensors: Mapping[str, np.ndarray], provenance: Mapping[str, object]) -> Iterator[Direction]:
+def _numbered(path: Path, tensors: Mapping[str, np.ndarray], provenance: Provenance) -> Iterator[Direction]:
     if strange := [name for name in tensors if not TENSOR.fullmatch(name)]:
         raise UserError(f"{path}: a control vector's tensors are named direction.N; got {strange[0]!r}")
     layers = {int(name.rpartition(".")[2]): tensor for name, tensor in tensors.items()}

@@ -88,8 +88,9 @@ def vectors_export(
     vectors = added_vectors(chosen, scale, layers)
     save_control_vector(vectors, out, model_hint or _model_hint(chosen))
     record = {f"direction.{layer}": float((vector @ vector) ** 0.5) for layer, vector in vectors.items()}
-    lines = [f"direction.{layer}: norm {norm:.4g}" for layer, norm in zip(vectors, record.values(), strict=True)]
-    print_result({"written": str(out), "norms": record}, [*lines, f"{out}: scale {scale:g}"], as_json=as_json)
+    lines = [f"{name}: norm {norm:.4g}, added to the output of block {name[10:]}" for name, norm in record.items()]
+    use = "; llama.cpp: --control-vector FILE" if out.suffix == ".gguf" else ""
+    print_result({"written": str(out), "norms": record}, [*lines, f"{out}: scale {scale:g}{use}"], as_json=as_json)
 
 
 def _model_hint(directions: Sequence[Direction]) -> str:

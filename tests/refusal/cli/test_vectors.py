@@ -18,7 +18,9 @@ def test_a_runs_direction_goes_out_for_llama_cpp_and_comes_back(cli, tmp_path: P
     out, back = tmp_path / "less.gguf", tmp_path / "back.safetensors"
     written = load_directions(RUN / "directions.safetensors")["normative_write"]
     said = printed(cli("vectors", "export", str(RUN), "--direction", "normative", "--scale", "-1", "--out", str(out)))
-    assert said == f"direction.4: norm {written.gap:.4g}\n{out}: scale -1\n"
+    first, last = said.splitlines()
+    assert first == f"direction.4: norm {written.gap:.4g}, added to the output of block 4"
+    assert last == f"{out}: scale -1; llama.cpp: --control-vector FILE"
     file = gguf.GGUFReader(out)
     assert {key: file.fields[key].contents() for key in file.fields if "." in key and not key.startswith("GGUF")} == {
         "general.architecture": "controlvector", "controlvector.model_hint": "llama", "controlvector.layer_count": 1,
