@@ -34,7 +34,8 @@ from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt
 from extract.shipped import ROOT
 from probes.direction import Direction, Locus
-from probes.statistics.intervals import tango
+from probes.statistics.intervals import Estimate, tango
+from scoring.actions import DECLINED
 from steering.control_vectors import added_vectors, load_directions, save_control_vector
 from tests.support.tiny_gguf import WORDS, write_gguf
 
@@ -109,7 +110,7 @@ def _exact(folder: Path) -> dict[str, float]:
     model = refusal.Model(weights, AutoTokenizer.from_pretrained(ORGANISM), "random")
     rng = np.random.default_rng(0)
     tokens = rng.integers(5, len(WORDS), 20).tolist()
-    same, elsewhere = [], []
+    same, elsewhere = list[float](), list[float]()
     for layer in range(1, config.num_hidden_layers):
         drawn = rng.normal(size=config.hidden_size)
         unit = (drawn / np.linalg.norm(drawn)).astype(np.float32)
@@ -149,29 +150,28 @@ def _figures(
     model: refusal.Model, test: Sequence[Prompt], answers: Mapping[tuple[str, str], list[list[int]]]
 ) -> dict[str, float]:
     judge = refusal.Judge()
-    judged = {key: judge([model.decode(row) for row in rows], test) for key, rows in answers.items()}
+    actions = {
+        key: judge([model.decode(row) for row in rows], test)["action"].to_numpy() for key, rows in answers.items()
+    }
+    declined = {key: np.isin(found, list(DECLINED)) for key, found in actions.items()}
     figures, agree = {}, dict[tuple[str, str], np.ndarray]()
     for way in ("plain", "steered"):
-        ours, theirs = (judged[program, way] for program in ("ours", "llama"))
-        agree["actions", way] = np.array(ours["action"] == theirs["action"])
+        agree["actions", way] = actions["ours", way] == actions["llama", way]
         pairs = zip(answers["ours", way], answers["llama", way], strict=True)
         agree["first8", way] = np.array([a[:FIRST] == b[:FIRST] for a, b in pairs])
-        for program, table in (("ours", ours), ("llama", theirs)):
-            figures[f"over_refusal_{program}_{way}"] = float(table["declined"].mean())
+        for program in ("ours", "llama"):
+            figures[f"over_refusal_{program}_{way}"] = float(declined[program, way].mean())
     for what in ("actions", "first8"):
         figures |= {f"{what}_{way}": float(agree[what, way].mean()) for way in ("plain", "steered")}
-        change = tango(agree[what, "steered"], agree[what, "plain"])
-        figures |= {f"{what}_change": change.estimate}
-        figures |= {f"{what}_change_low": change.low, f"{what}_change_high": change.high}
+        figures |= _named(f"{what}_change", tango(agree[what, "steered"], agree[what, "plain"]))
     for program in ("ours", "llama"):
-        after, before = (np.array(judged[program, way]["declined"], dtype=bool) for way in ("steered", "plain"))
-        change = tango(after, before)
-        figures |= {f"over_refusal_{program}_change": change.estimate}
-        figures |= {
-            f"over_refusal_{program}_change_low": change.low,
-            f"over_refusal_{program}_change_high": change.high,
-        }
+        change = tango(declined[program, "steered"], declined[program, "plain"])
+        figures |= _named(f"over_refusal_{program}_change", change)
     return figures
+
+
+def _named(key: str, change: Estimate) -> dict[str, float]:
+    return {key: change.estimate, f"{key}_low": change.low, f"{key}_high": change.high}
 
 
 def _prompts(n_fit: int, n_test: int) -> tuple[list[Prompt], list[Prompt]]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -128,7 +128,7 @@ def _numbered(path: Path, tensors: Mapping[str, np.ndarray], provenance: Provena
         yield from _direction(f"{path.stem}_{layer}", layers[layer], "resid_post", layer, **provenance)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _SteeringVector:
     """Takes the place of steering_vectors' class of the same fields, so that the library is not needed."""
 
@@ -303,7 +303,8 @@ def _write_gguf(tensors: Mapping[str, Vector], path: Path, model_hint: str) -> N
     writer.close()
 
 
-def _gguf(path: Path):  # type: ignore[no-untyped-def]
+def _gguf(path: Path) -> Any:
+    """Return the package gguf; `path` is named where it is not installed."""
     if find_spec("gguf") is None:
         raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
     import gguf
