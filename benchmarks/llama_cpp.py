@@ -7,7 +7,8 @@ prompts' groups. Of the other half one benign prompt a group is answered, both p
 
 `actions_…` is the share of prompts whose answers have the same action by the judge's rules, `first8_…` the share whose
 first eight tokens are the same; `…_change` is with the vector minus without it, paired (Tango 1998), in shares.
-`over_refusal_…` is the share declined. `exact_difference` is the largest difference of logits on a random float32 model
+`over_refusal_…` is the share declined; `missed_harm_…` is what it costs, the share of as many held-out harmful prompts
+that are not declined, by our program. `exact_difference` is the largest difference of logits on a random float32 model
 between llama.cpp with a vector at block N and ours at block N; `exact_elsewhere` the least with ours at a neighbour.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 import refusal
@@ -131,7 +132,7 @@ def _answers(folder: Path, quick: bool) -> dict[str, float]:
     model = refusal.load_model(MODEL)
     path = locate(MODEL)
     assert path is not None
-    fit, test = _prompts(*((24, 6) if quick else (N_FIT, N_TEST)))
+    fit, test, harmful = _prompts(*((24, 6) if quick else (N_FIT, N_TEST)))
     direction = _direction(model, fit)
     save_control_vector(added_vectors([direction], SCALE), folder / "less.gguf", "qwen2")
     rows = [render(model.tokenizer, prompt) for prompt in test]
@@ -143,7 +144,20 @@ def _answers(folder: Path, quick: bool) -> dict[str, float]:
         answers["ours", "steered"] = _ours(model, rows)
     answers["llama", "steered"] = _theirs(program, model, rows, "steered")
     program.close()
-    return {"prompts": len(test), "same_prompt_tokens": float(np.mean(same_tokens))} | _figures(model, test, answers)
+    figures = {"prompts": len(test), "same_prompt_tokens": float(np.mean(same_tokens))}
+    return figures | _figures(model, test, answers) | _price(model, direction, harmful)
+
+
+def _price(model: refusal.Model, direction: Direction, harmful: Sequence[Prompt]) -> dict[str, float]:
+    """Return the share of harmful prompts that our program does not decline, without the vector and with it."""
+
+    def missed() -> float:
+        answers = model.chat(harmful, max_new_tokens=ANSWER_TOKENS)
+        return float(np.mean(~np.isin(refusal.Judge()(answers, harmful)["action"], list(DECLINED))))
+
+    plain = missed()
+    with model.steer(direction, SCALE, tokens="all"):
+        return {"missed_harm_plain": plain, "missed_harm_steered": missed()}
 
 
 def _figures(
@@ -174,19 +188,24 @@ def _named(key: str, change: Estimate) -> dict[str, float]:
     return {key: change.estimate, f"{key}_low": change.low, f"{key}_high": change.high}
 
 
-def _prompts(n_fit: int, n_test: int) -> tuple[list[Prompt], list[Prompt]]:
-    """Draw benign prompts with a trigger word: to fit on of half of the groups, to test of the others one a group."""
+def _prompts(n_fit: int, n_test: int) -> tuple[list[Prompt], list[Prompt], list[Prompt]]:
+    """Draw benign prompts of half of the groups to fit on; of the others one benign, and one harmful, prompt a group.
+
+    All have a trigger word.
+    """
     every = refusal.load_prompts(ROOT / "configs/prompts/core.jsonl")
     prompts = [prompt for prompt in every if prompt.trigger and prompt.label in ("benign", "harmful")]
-    groups = groups_of(prompts)
-    benign = np.array([prompt.label == "benign" for prompt in prompts])
+    groups, benign = groups_of(prompts), np.array([prompt.label == "benign" for prompt in prompts])
     order = np.random.default_rng(0).permutation(np.unique(groups))
     half = np.isin(groups, order[: len(order) // 2])
-    fit = np.random.default_rng(1).permutation(np.flatnonzero(half & benign))[:n_fit]
-    held_out = np.random.default_rng(1).permutation(np.flatnonzero(~half & benign))
-    _, first = np.unique(groups[held_out], return_index=True)
-    test = held_out[np.sort(first)][:n_test]
-    return [prompts[i] for i in fit], [prompts[i] for i in test]
+
+    def drawn(among: Bool[np.ndarray, " prompts"], n: int, *, one_a_group: bool) -> list[Prompt]:
+        rows = np.random.default_rng(1).permutation(np.flatnonzero(among))
+        first = np.sort(np.unique(groups[rows], return_index=True)[1])
+        return [prompts[i] for i in (rows[first] if one_a_group else rows)[:n]]
+
+    fit = drawn(half & benign, n_fit, one_a_group=False)
+    return fit, drawn(~half & benign, n_test, one_a_group=True), drawn(~half & ~benign, n_test, one_a_group=True)
 
 
 def _direction(model: refusal.Model, fit: Sequence[Prompt]) -> Direction:

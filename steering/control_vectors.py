@@ -30,7 +30,7 @@ from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
-from probes.direction import Direction, Locus, Provenance
+from probes.direction import VANISHED, Direction, Locus, Provenance
 from steering.direction_file import load_directions as own_directions
 
 if TYPE_CHECKING:
@@ -179,10 +179,12 @@ def _of_layers(path: Path, held: _SteeringVector) -> Iterator[Direction]:
 
 
 def _of_mean_diffs(path: Path, means: Float[np.ndarray, "tokens layers d_model"]) -> Iterator[Direction]:
+    lengths = np.linalg.norm(means, axis=-1)
     for layer in range(means.shape[1]):
         for token in range(-len(means), 0):  # counted from the prompt's end
-            made = {"made_with": "refusal-direction", "read_at_token": token}
-            yield from _direction(f"{path.stem}_{layer}_{token}", means[token, layer], "resid_pre", layer, **made)
+            if lengths[token, layer] > VANISHED * lengths.max():  # at layer 0 equal tokens differ by rounding alone
+                made = {"made_with": "refusal-direction", "read_at_token": token}
+                yield from _direction(f"{path.stem}_{layer}_{token}", means[token, layer], "resid_pre", layer, **made)
 
 
 def _chosen_at(path: Path, layer: int | None) -> tuple[int | None, int]:

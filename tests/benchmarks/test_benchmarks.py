@@ -71,7 +71,8 @@ KEYS = {
                      "transformer_lens", "transformer_lens_plain")
     },
     "llama_cpp": {
-        "exact_difference", "exact_elsewhere", "prompts", "same_prompt_tokens",
+        "exact_difference", "exact_elsewhere", "prompts", "same_prompt_tokens", "missed_harm_plain",
+        "missed_harm_steered",
         *(f"{what}_{way}" for what in ("actions", "first8") for way in ("plain", "steered")),
         *(f"over_refusal_{program}_{way}" for program in ("ours", "llama") for way in ("plain", "steered")),
         *(f"{what}_change{part}" for what in ("actions", "first8", "over_refusal_ours", "over_refusal_llama")
@@ -111,7 +112,9 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
     if name != "validity":
         signed = [key for key in record["figures"] if key.endswith("_difference") or key.startswith("extra_ms")]
-        signed += [key for key in record["figures"] if "_change" in key or "over_refusal" in key]
+        signed += [
+            key for key in record["figures"] if "_change" in key or "over_refusal" in key or "missed_harm" in key
+        ]
         signed += ["largest_auroc_change"]  # none, where every prompt keeps its rank
         # of the few partial refusals in a quick run none may be found, and the rules judge English alone
         signed += [key for key in record["figures"] if "partial" in key or "language" in key]

@@ -131,7 +131,7 @@ def test_a_vector_of_layer_n_is_added_to_the_output_of_block_n(model, vectors, t
 
 def test_refusal_directions_are_of_the_input_of_a_block(model, tmp_path: Path) -> None:
     means = np.random.default_rng(1).normal(size=(2, model.n_layers, D_MODEL))
-    means[:, 0] = 0  # the difference of equal tokens' embeddings
+    means[:, 0] = 1e-16  # the difference of equal tokens' embeddings, but for rounding
     torch.save(torch.tensor(means), tmp_path / "mean_diffs.pt")
     read = load_directions(tmp_path / "mean_diffs.pt")
     assert list(read)[:3] == ["mean_diffs_1_-2", "mean_diffs_1_-1", "mean_diffs_2_-2"]
