@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,16 +27,18 @@ class Direction:
     """A unit vector whose positive end is the declining class.
 
     `mean_positive` and `mean_negative` are the classes' mean projections onto it, in residual-stream units;
-    `later_means` are the same, (positive, negative), at later layers, where they were asked for.
+    `later_means` are the same, (positive, negative), at later layers, where they were asked for. A vector of another
+    tool has no class means (NaN); `length` is its norm there, and which end declines is what that tool made of it.
     """
 
     name: str
     vector: Float[np.ndarray, ...]  # (features,) float32, unit norm; checked below
     locus: Locus
-    mean_positive: float
-    mean_negative: float
+    mean_positive: float = math.nan
+    mean_negative: float = math.nan
     provenance: Provenance = field(default_factory=dict)
     later_means: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    length: float = math.nan
 
     def __post_init__(self) -> None:
         norm = float(np.linalg.norm(self.vector))
@@ -43,6 +46,18 @@ class Direction:
             raise ValueError(
                 f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, norm {norm:.4g}"
             )
+        if self.has_means == math.isfinite(self.length):
+            raise ValueError(f"direction {self.name!r} needs either both class means or a length")
+
+    @property
+    def has_means(self) -> bool:
+        """Whether the class means are known."""
+        return math.isfinite(self.mean_positive) and math.isfinite(self.mean_negative)
+
+    @property
+    def gap(self) -> float:
+        """What adding it once adds, in residual-stream units: the distance of the class means, or its length."""
+        return self.mean_positive - self.mean_negative if self.has_means else self.length
 
     def __eq__(self, other: object) -> bool:
         """Equal directions have the same name, locus, means and provenance, and the same vector, number by number."""
@@ -57,6 +72,7 @@ class Direction:
     def __repr__(self) -> str:
         at = f"{self.locus.site} layer {self.locus.layer} {self.locus.position}"
         means = f"class means {self.mean_negative:.2f} and {self.mean_positive:.2f}"
+        means = means if self.has_means else f"length {self.length:.2f}, no class means"
         return f"Direction({self.name!r}, {at}, d_model {len(self.vector)}, {means})"
 
     def project(self, X: Real[np.ndarray, "samples features"]) -> Float[np.ndarray, " samples"]:

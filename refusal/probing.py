@@ -19,7 +19,8 @@ from probes.estimators import DifferenceInMeans
 from probes.grid.baselines import bag_of_words_auroc
 from probes.grid.probe_grid import LOGISTIC, LocusScores, ProbeGrid, choose_locus, choose_locus_by_fold
 from probes.statistics.metrics import Discrimination
-from steering.direction_file import load_directions, save_directions
+from steering.control_vectors import load_directions
+from steering.direction_file import save_directions
 
 if TYPE_CHECKING:
     from extract.in_memory import Activations

@@ -40,6 +40,11 @@ class SteeredBlock:
             raise UserError(f"no such scope of tokens: {self.tokens!r}; expected one of {', '.join(get_args(Scope))}")
         if self.form not in get_args(Form):
             raise UserError(f"no such form: {self.form!r}; expected add, zero or affine")
+        if self.form == "affine" and not self.direction.has_means:
+            raise UserError(
+                f"form='affine' sets a projection between two class means, which the direction {self.direction.name!r} "
+                "has not; use form='add' or form='zero'"
+            )
         if self.form == "zero" and self.scale is not None:
             raise UserError("directional ablation (form='zero') takes no scale")
         if self.form != "zero" and (self.scale is None or not math.isfinite(self.scale)):
@@ -49,9 +54,8 @@ class SteeredBlock:
     @property
     def amount(self) -> float:
         """How much is added, or where the projection is set, in residual-stream units."""
-        low, high = self.direction.mean_negative, self.direction.mean_positive
-        along = (high - low) * float(self.scale or 0.0)
-        return along if self.form == "add" else low + along if self.form == "affine" else 0.0
+        along = self.direction.gap * float(self.scale or 0.0)
+        return along if self.form == "add" else self.direction.mean_negative + along if self.form == "affine" else 0.0
 
     def edits(self, blocks: Callable[[], Sequence[SteeredBlock]]) -> list[Edit]:
         """Return the edits of this block; `blocks` returns the open ones, of which those open now surround it."""

@@ -1,11 +1,11 @@
 from .ablation import subspace_ablation as subspace_ablation
 from .ablation import subspace_addition as subspace_addition
+from .control_vectors import load_directions as load_directions
 from .controller import steering as steering
 from .conversation import Conversation as Conversation
 from .dial import Dial as Dial
 from .dial_file import load_dials as load_dials
 from .dial_file import save_dials as save_dials
-from .direction_file import load_directions as load_directions
 from .direction_file import save_directions as save_directions
 from .interventions import add as add
 from .interventions import affine as affine

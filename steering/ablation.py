@@ -37,7 +37,7 @@ def ablation(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
 
 def addition(direction: Direction, variant: Variant = DEFAULT) -> list[Edit]:
     """Contrastive activation addition (arXiv 2312.06681): add the class-mean difference at the direction's layer."""
-    gap = direction.mean_positive - direction.mean_negative
+    gap = direction.gap
     return [_edit(direction, direction.locus.layer, variant.tokens, adding(direction.vector, gap), f"add {gap!r}")]
 
 
@@ -64,7 +64,7 @@ def amounts(direction: Direction, variant: Variant) -> dict[int, float]:
         case "zero":
             return dict.fromkeys([own, *later], 0.0)
         case "additive":
-            return {own: direction.mean_negative - direction.mean_positive}
+            return {own: -direction.gap}
 
 
 def subspace_ablation(subspace: Subspace, variant: Variant = DEFAULT) -> list[Edit]:

@@ -80,7 +80,7 @@ def effect(actuator: StreamActuator, direction: Direction, gate: int) -> GateEff
     """Return what a gate does with an actuator along a direction."""
     if not gate:
         return GateEffect()
-    gap = direction.mean_positive - direction.mean_negative
+    gap = direction.gap
     mean, rise = (direction.mean_positive, gap) if gate > 0 else (direction.mean_negative, 0.0)
     match actuator:
         case Addition(strength):

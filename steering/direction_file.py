@@ -25,7 +25,10 @@ def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str
         raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
     tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
     metadata = {
-        d.name: json.dumps({k: v for k, v in asdict(d).items() if k not in ("name", "vector")}, default=_plain)
+        d.name: json.dumps(
+            {k: v for k, v in asdict(d).items() if k not in ("name", "vector") and v == v},  # NaN: not known
+            default=_plain,
+        )
         for d in directions
     }
     with atomic_path(Path(path)) as partial:

@@ -59,6 +59,8 @@ class Writer:
     def __post_init__(self) -> None:
         if (self.direction is None) != isinstance(self.actuator, OnsetBias):
             raise ValueError("a dial writes along a direction, unless its actuator is an onset bias, which has none")
+        if without := [d.name for d in (self.direction, *self.opening) if d is not None and not d.has_means]:
+            raise ValueError(f"a dial writes relative to class means, which the direction {without[0]!r} has not")
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"a dial writes at {self.steps} steps; expected 1 (the prefill) or more, or None for all")
         if self.later and isinstance(self.actuator, OnsetBias | Addition):

@@ -33,6 +33,7 @@ from refusal.cli.status import status
 from refusal.cli.store import store_app
 from refusal.cli.sweep import sweep, transfer
 from refusal.cli.talk import chat, generate
+from refusal.cli.vectors import vectors_app
 
 OWN = ("ask", "contrast", "by", "local_disks")  # options of one stage command each
 STAGES = """
@@ -104,7 +105,13 @@ app = typer.Typer(
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
     "Example: refusal run configs/quickstart.yaml",
 )
-for name, sub in (("store", store_app), ("prompts", prompts_app), ("organism", organism_app), ("models", models_app)):
+for name, sub in (
+    ("store", store_app),
+    ("prompts", prompts_app),
+    ("organism", organism_app),
+    ("models", models_app),
+    ("vectors", vectors_app),
+):
     app.add_typer(sub, name=name)
 
 

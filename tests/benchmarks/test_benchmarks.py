@@ -4,11 +4,14 @@ import json
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import llama_cpp
+from benchmarks.llama_cpp import MISSING
 from benchmarks.training.labelled import COMPLETIONS
 from extract.shipped import ROOT
 from tests.support.browser import CHROMIUM
@@ -67,6 +70,14 @@ KEYS = {
         for name in ("overhead", "wall", "control", "first_token", "extra_ms", "alarms", "nnsight", "nnsight_plain",
                      "transformer_lens", "transformer_lens_plain")
     },
+    "llama_cpp": {
+        "exact_difference", "exact_elsewhere", "prompts", "same_prompt_tokens", "missed_harm_plain",
+        "missed_harm_steered",
+        *(f"{what}_{way}" for what in ("actions", "first8") for way in ("plain", "steered")),
+        *(f"over_refusal_{program}_{way}" for program in ("ours", "llama") for way in ("plain", "steered")),
+        *(f"{what}_change{part}" for what in ("actions", "first8", "over_refusal_ours", "over_refusal_llama")
+          for part in ("", "_low", "_high")),
+    },
     "extraction": {
         "tokens_per_s", "ratio_vs_bare_forward", "ratio_vs_hidden_states", "ratio_vs_transformer_lens",
         "ratio_vs_nnsight", "fraction_of_matmul",
@@ -89,6 +100,8 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
         pytest.skip(f"needs {DATA}, which is not committed")
     if name == "page" and CHROMIUM is None:
         pytest.skip("no Chromium here: apt install chromium")
+    if name == "llama_cpp" and find_spec("llama_cpp") is None:
+        pytest.skip(MISSING)
     out = tmp_path / "figures.json"
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--quick", "--json", str(out)],
@@ -99,6 +112,9 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     assert set(record["figures"]) - IF_INSTALLED == KEYS[name]
     if name != "validity":
         signed = [key for key in record["figures"] if key.endswith("_difference") or key.startswith("extra_ms")]
+        signed += [
+            key for key in record["figures"] if "_change" in key or "over_refusal" in key or "missed_harm" in key
+        ]
         signed += ["largest_auroc_change"]  # none, where every prompt keeps its rank
         # of the few partial refusals in a quick run none may be found, and the rules judge English alone
         signed += [key for key in record["figures"] if "partial" in key or "language" in key]
@@ -110,6 +126,8 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "probe_grid":
         assert record["figures"]["max_auroc_difference"] <= 1e-3
         assert record["figures"]["max_decision_difference"] <= 1e-3
+    if name == "llama_cpp":
+        assert record["figures"]["exact_difference"] < 0.02 < record["figures"]["exact_elsewhere"]
     if name == "scale":
         assert record["figures"]["driver_mb_few"] > 100
         more = record["figures"]["driver_mb_many"] - record["figures"]["driver_mb_few"]
@@ -125,6 +143,12 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
 def test_every_benchmark_is_tested() -> None:
     parts = {"__init__", "table", "shapes", "bench", "gpu", "memory"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - parts == set(KEYS)
+
+
+@pytest.mark.skipif(find_spec("llama_cpp") is not None, reason="llama-cpp-python is installed")
+def test_without_llama_cpp_its_benchmark_is_one_line() -> None:
+    with pytest.raises(SystemExit, match=r"llama-cpp-python is not installed; pip install 'refusal-probes\[llama\]'"):
+        llama_cpp.measure(quick=True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

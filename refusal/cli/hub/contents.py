@@ -218,7 +218,11 @@ def _tables(shared: Shared, results: RunResults | None) -> dict[str, Table]:
         written = _at(dial.write.locus if dial.write else None)
         dials.append([dial.kind, _at(dial.read), written, f"{dial.threshold:.3f}", f"{dial.band:.3f}"])
     directions = [
-        [direction.name, _at(direction.locus), f"{direction.mean_positive:.2f}", f"{direction.mean_negative:.2f}"]
+        [
+            direction.name,
+            _at(direction.locus),
+            *(f"{m:.2f}" if direction.has_means else "-" for m in (direction.mean_positive, direction.mean_negative)),
+        ]
         for direction in shared.directions
     ]
     locus = ["direction", "locus", "mean of the declining class", "mean of the other class"]
