@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Int, Shaped
 
 from extract.errors import UserError
+from extract.html_table import html_table
 from extract.progress import Reporter
 from extract.prompts.groups import groups_of
 from probes.contrast import Contrast
@@ -39,6 +40,14 @@ class LayerProbes:
     in every fold by itself, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same
     folds: a probe that does not exceed it has not been shown to read more than words. Positions that some prompts lack
     are scored on the others, and are never the best one; `left_out` are those at which a class has too few groups.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:60]
+    >>> activations = model.activations(prompts, positions="post_last", layers=[0, 3], progress=False)
+    >>> probes = refusal.probe_layers(activations, activations.labels, positive="harmful", progress=False)
+    >>> probes.best.layer, probes.auroc.auroc.estimate > probes.bag_of_words
+    (3, True)
     """
 
     scores: tuple[LocusScores, ...]
@@ -55,6 +64,15 @@ class LayerProbes:
             f"{at.position}, AUROC {auroc.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
             f"{auroc.n_positive} + {auroc.n_negative} prompts)"
         )
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        logistic = frame[frame["probe"] == LOGISTIC]
+        best = logistic.loc[logistic.groupby("position", sort=False)["auroc"].idxmax()]
+        columns = ["position", "layer", "auroc", "auroc_low", "auroc_high"]
+        rows = best[columns].astype(object).to_numpy().tolist()
+        caption = f"{self!r}. The layer of each position with the highest test AUROC; .plot() draws all layers"
+        return html_table(caption, ["position", "layer", "AUROC", "low", "high"], rows)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a layer, position and kind of probe: AUROC with its 95 % limits over groups, counts."""

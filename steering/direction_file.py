@@ -19,7 +19,12 @@ from probes.direction import Direction, Locus
 
 
 def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str]) -> None:
-    """Write a tensor each, with the rest as JSON metadata, to one safetensors file; ValueError if names repeat."""
+    """Write a tensor each, with the rest as JSON metadata, to one safetensors file; ValueError if names repeat.
+
+    >>> import refusal
+    >>> directions = refusal.load_directions("runs/quickstart/directions.safetensors")
+    >>> refusal.save_directions([directions["normative_write"]], "normative.safetensors")
+    """
     names = [d.name for d in directions]
     if len(set(names)) < len(names):
         raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
@@ -39,7 +44,12 @@ def _plain(value: object) -> object:
 
 
 def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
-    """Read directions written by `save_directions`, by name, in the order of names (the file has none)."""
+    """Read directions written by `save_directions`, by name, in the order of names (the file has none).
+
+    >>> import refusal
+    >>> [name for name in refusal.load_directions("runs/quickstart/directions.safetensors") if "write" in name]
+    ['epistemic_write', 'normative_write']
+    """
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
         if set(metadata) != set(file.keys()):

@@ -1,4 +1,4 @@
-"""The guides, the API page, the page on limits and the README's example run as written; their output is compared.
+"""The guides, three pages of docs and the README's example run as written and print what they show.
 
 Each page is run in a directory laid out like the repository's root after `make demo`: `organisms/`, `configs/`, the
 commands of `.venv/bin`, and a copy of the finished run at `runs/quickstart`. Its blocks are run from top to bottom:
@@ -31,7 +31,10 @@ import pytest
 from extract.shipped import ROOT
 from tests.support.shown_output import absent
 
-PAGES = (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "api.md", ROOT / "docs" / "limits.md")
+PAGES = (
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("api", "limits", "viewers")),
+)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"`((?:extract|probes|steering|scoring|judging|experiments|organisms|serving)(?:\.\w+)+)`")
 EXPORTED = ("refusal", "extract", "probes", "steering", "scoring", "judging", "experiments", "organisms", "serving")

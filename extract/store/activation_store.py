@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
+from extract.html_table import present_table
 from extract.prompts.prompt import Prompt
 from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
@@ -58,6 +59,13 @@ class ActivationStore:
     """Read access to a finished store; UserError if it or a shard is missing, damaged, foreign or of another schema.
 
     `open_shards=False` leaves shards to be noticed when they are read.
+
+    >>> import refusal, tempfile
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with refusal.extract(model, ["who is anna novak?"], f"{folder}/activations.h5", layers=[3]) as store:
+    ...         store.layers, "post_last" in store.positions, store.read(3, "post_last").shape
+    ((3,), True, (1, 128))
     """
 
     def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
@@ -117,6 +125,11 @@ class ActivationStore:
             f"ActivationStore({str(self.path)!r}, {self.identity.model!r}, {n} prompts, {self.site}, "
             f"{n_layers} layers, {n_positions} positions, d_model {d_model})"
         )
+
+    def _repr_html_(self) -> str:
+        labels = [prompt.label for prompt in self.prompts]
+        read = labels if self._rows is None else [labels[row] for row in self._rows]
+        return present_table(repr(self), self.positions, self.present, read)
 
     @property
     def is_virtual(self) -> bool:

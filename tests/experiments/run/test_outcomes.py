@@ -14,7 +14,8 @@ IDS = [f"p{i}" for i in range(6)]
 
 def some() -> Outcomes:
     outcomes = Outcomes.of(np.array([4, 0, 2]), ["refuse", None, "answer"], np.array([False, False, True]), [3, 0, 9])
-    return replace(outcomes, onset=np.array([np.nan, np.inf, 1.5]))
+    texts = np.array(["No.", None, "It is a “cat”.\n"], dtype=object)  # in the order of rows: 0, 2, 4
+    return replace(outcomes, onset=np.array([np.nan, np.inf, 1.5]), completion=texts)
 
 
 def test_the_file_holds_every_row_and_what_is_not_known_stays_unknown(tmp_path: Path) -> None:
