@@ -69,21 +69,23 @@ class ActivationStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
-        self.path = path = Path(path)
+        self.path: Path = Path(path)
+        path = self.path
         self._shards: dict[int, h5py.Dataset] = {}
         self._rows: Int[np.ndarray, " prompts"] | None = None  # that are read; None: all
         self._lock = threading.Lock()
-        self.file = open_sealed(path)
+        self.file: h5py.File = open_sealed(path)
         try:
             refuse_schema(path, self.file, f"delete it with its shards and {REMEDY}")
-            self.identity = Identity.model_validate_json(read_identity(self.file))
+            self.identity: Identity = Identity.model_validate_json(read_identity(self.file))
             self.site: str = self.identity.site
             self.data: h5py.Dataset = self.file["activations"][self.site]
-            self.layers, self.positions = self.identity.layers, self.identity.positions
+            self.layers: tuple[int, ...] = self.identity.layers
+            self.positions: tuple[str, ...] = self.identity.positions
             self.present: Bool[np.ndarray, "positions prompts"] = self.file["present"][:]
-            self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
+            self.files: ShardFiles = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
             self.sums: np.ndarray = self.file["shards/crc32"][:]
-            self.digests = tuple(digest.decode() for digest in self.file["shards/digest"][:])
+            self.digests: tuple[str, ...] = tuple(digest.decode() for digest in self.file["shards/digest"][:])
             if self.is_virtual and open_shards:
                 for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
                     self._open_shard(shard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,6 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 
@@ -22,9 +22,12 @@ from experiments.report.results import RunResults
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Outcomes, write_outcomes
-from refusal_probes.run_logs import BEFORE, WITH_DIALS, write_run_logs
+from refusal_probes.run_logs import BEFORE, WITH_DIALS, answered_conditions, write_run_logs
+from scoring.judges import CompletionToJudge
+from scoring.judges.rules import RuleJudge
 from scoring.rates import RATES
 from scoring.score_file import score_file
+from tests.support.browser import needs_browser, started
 
 SMALL_RUN = Path(__file__).resolve().parents[1] / "fixtures" / "small_run"
 UNDER = {f"{how}_{kind}" for how in ("ablate", "add", "ablate_random") for kind in ("normative", "epistemic")}
@@ -70,11 +73,11 @@ def test_the_rates_of_the_run_come_out_of_its_logs_again(folder: Path, tmp_path:
 
 
 def test_a_log_of_an_intervention_counts_what_it_changed(tmp_path: Path) -> None:
-    """Of five prompts: two refusals of which one stops, an answer that becomes one, and two that stay."""
+    """Of six prompts: three refusals of which one stops, an answer that becomes one, and two that stay."""
     run = copied(tmp_path)
     inputs = run_in(run)
     declined, answered = (inputs.behaviour.did("refuse"), inputs.behaviour.did("answer"))
-    rows = np.sort([*np.flatnonzero(declined)[:2], *np.flatnonzero(answered)[:3]])
+    rows = np.sort([*np.flatnonzero(declined)[:3], *np.flatnonzero(answered)[:3]])
     now = ["answer" if row == np.flatnonzero(declined)[0] else "refuse" if declined[row] else "answer" for row in rows]
     now[int(np.flatnonzero(answered[rows])[0])] = "refuse"
     under = Outcomes.of(rows, now, completion=[f"said {row}" for row in rows])
@@ -82,7 +85,7 @@ def test_a_log_of_an_intervention_counts_what_it_changed(tmp_path: Path) -> None
     write_outcomes(run / "outcomes.parquet" / "effects.parquet", [one.id for one in inputs.prompts], effects)
     assert exported(run, tmp_path / "logs").keys() == {BEFORE, WITH_DIALS, "ablate_normative"}
     log = read_eval_log(str(tmp_path / "logs" / "ablate_normative.eval"))
-    counted = {"declined_before": 2, "declined_now": 2, "declined_before_not_now": 1, "prompts": 5}
+    counted = {"declined_before": 3, "declined_now": 3, "declined_before_not_now": 1, "prompts": 6}
     assert figures(log) == counted
     assert [sample.output.completion for sample in log.samples or []] == [f"said {row}" for row in rows]
     assert [(sample.scores or {})["action"].value for sample in log.samples or []] == now
@@ -90,16 +93,15 @@ def test_a_log_of_an_intervention_counts_what_it_changed(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_answers_under_each_intervention_are_judged_again_as_in_the_run(quickstart: Path, tmp_path: Path) -> None:
-    logs = exported(quickstart, tmp_path)
-    assert logs.keys() == {BEFORE, WITH_DIALS} | UNDER
-    effects = pd.read_parquet(quickstart / "outcomes.parquet" / "effects.parquet")
+def test_the_answers_under_each_intervention_are_those_that_were_judged(quickstart: Path) -> None:
+    conditions = {condition.name: condition for condition in answered_conditions(run_in(quickstart))}
+    assert conditions.keys() == {BEFORE, WITH_DIALS} | UNDER
+    prompts = run_in(quickstart).prompts
     for name in UNDER:
-        rows = effects[(effects["condition"] == "plain") & (effects["intervention"] == name)]
-        score_file(tmp_path / f"{name}.eval", tmp_path / name)
-        scored = pd.read_json(tmp_path / name / "scored.jsonl", lines=True, dtype={"id": str})
-        assert scored.set_index("id")["action"].to_dict() == rows.set_index("prompt")["action"].to_dict()
-        assert logs[name] == len(rows) > 100
+        rows, said = conditions[name].rows, conditions[name].said
+        asked = [CompletionToJudge(one.completion, prompts[row].text) for row, one in zip(rows, said, strict=True)]
+        assert [judged.action for judged in RuleJudge().judge_all(asked)] == [one.action for one in said]
+        assert len(rows) > 100
 
 
 def test_samples_have_what_the_viewer_filters_by(folder: Path) -> None:
@@ -156,33 +158,34 @@ def test_a_mistake_is_one_line(cli, arguments: list[str], line: str) -> None:
     assert err.startswith(line)
 
 
+@needs_browser
 @pytest.mark.slow
-def test_the_report_links_to_a_sample_that_the_viewer_shows(tmp_path: Path) -> None:
-    """The address that the report has, at a free port, in a browser, with a filter."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if (chromium := shutil.which("chromium")) is None:
-        pytest.skip("no chromium")
-    run = copied(tmp_path)
-    assert "--inspect && inspect view --log-dir" in inspect_logs(run)["command"]
+def test_the_viewer_opens_a_sample_at_the_reports_address_and_filters(tmp_path: Path) -> None:
+    run, port = copied(tmp_path), free_port()
     exported(run, run / "inspect")
-    logs = inspect_logs(run)["logs"]
-    viewer = [sys.executable, "-m", "inspect_ai", "view", "--log-dir", str(run / "inspect"), "--port", "7588"]
+    answered = json.loads((run / "completions_steered.jsonl").read_text().splitlines()[0])
+    address = inspect_logs(run)["logs"][WITH_DIALS].replace("7575", str(port))
+    viewer = [sys.executable, "-m", "inspect_ai", "view", "--log-dir", str(run / "inspect"), "--port", str(port)]
     serving = subprocess.Popen(viewer, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for("http://127.0.0.1:7588/")
-        with sync_api.sync_playwright() as play:
-            page = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"]).new_page()
-            answered = json.loads((run / "completions_steered.jsonl").read_text().splitlines()[0])
-            address = logs[WITH_DIALS].replace("7575", "7588")
+        wait_for(f"http://127.0.0.1:{port}/")
+        with started() as browser:
+            page = browser.new_page()
             page.goto(f"{address}/samples/sample/{answered['id']}/1")
-            page.get_by_text(answered["completion"]).first.wait_for(timeout=20_000)
+            page.get_by_text(answered["completion"]).first.wait_for()
             page.goto(address)
             page.locator(".cm-content").first.click()
             page.keyboard.type('metadata.label == "uncertain" and overconfidence == 1')
-            page.get_by_text("7 / 342 Samples").wait_for(timeout=20_000)
+            page.get_by_text("7 / 342 Samples").wait_for()
     finally:
         serving.terminate()
         serving.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
 
 
 def wait_for(address: str) -> None:
