@@ -10,15 +10,13 @@ from jaxtyping import Bool
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table with a caption; the first cell of a row is its head. Floats have three decimals."""
+    """Return a table under a line that names it; the first cell of a row is its head. Floats have three decimals."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     body = "".join(
         f'<tr><th scope="row">{_cell(first)}</th>{"".join(f"<td>{_cell(value)}</td>" for value in rest)}</tr>'
         for first, *rest in rows
     )
-    style = "text-align: left; caption-side: top; color: inherit; white-space: normal"
-    named = f'<caption style="{style}">{escape(caption)}</caption>'
-    return f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def present_table(

@@ -11,6 +11,7 @@ MADE_BY = {
     "activations.h5": "refusal extract CONFIG",
     "completions.jsonl": "refusal run CONFIG",
     "dials.safetensors": "refusal steer CONFIG",
+    "directions.safetensors": "refusal probe CONFIG",
 }
 
 

@@ -107,6 +107,8 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
 
 
 def _of_run(directory: Path, model: Model) -> Onsets:
+    if not (directory / "completions.jsonl").is_file():
+        raise UserError(f"{directory} is no run: it has no completions.jsonl; a run is made by: refusal run CONFIG")
     if (directory / "results.json").is_file():
         ran = RunResults.read(directory / "results.json").model
         if ran.weights and ran.weights != model.fingerprint():

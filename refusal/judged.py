@@ -105,7 +105,7 @@ class ScoredCompletions:
         return f"ScoredCompletions({self.card.n} completions; {'; '.join(rates)})"
 
     def _repr_html_(self) -> str:
-        return rates_html(f"{self.card.n} completions scored", {"rate": self.card.rates or NO_RATES})
+        return rates_html(f"{self.card.n} completions scored", {"value": self.card.rates or NO_RATES})
 
 
 def score(

@@ -142,6 +142,7 @@ def probe_layers(
     >>> list(probes.to_frame())[:5]
     ['layer', 'position', 'probe', 'auroc', 'auroc_low']
     """
+    _refuse_bare(activations)
     prompts = list(activations.prompts)
     rows, classes = _classes(y, len(prompts), positive, negative)
     grouped = groups_of(prompts) if groups is None else _column(groups, len(prompts), "group")
@@ -194,6 +195,7 @@ def fit_direction(
     >>> refusal.fit_direction(activations, activations.labels, layer=3, positive="harmful", negative="benign")
     Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.59 and 8.67)
     """
+    _refuse_bare(activations)
     rows, classes = _classes(y, len(activations.prompts), positive, negative)
     there = activations.positions
     position = position or (there[0] if len(there) == 1 else "post_last")
@@ -210,6 +212,14 @@ def fit_direction(
     named = {"fitted_on": len(rows), "positive_class": positive, "negative_class": negative}
     fitted = {key: value for key, value in named.items() if value is not None}
     return probe.direction(called, Locus(activations.site, int(layer), position), fitted)
+
+
+def _refuse_bare(activations: object) -> None:
+    if not hasattr(activations, "prompts"):
+        raise UserError(
+            f"give the Activations of Model.activations, or a store; got {type(activations).__name__} (bare arrays: "
+            "probes.ProbeGrid, probes.DifferenceInMeans)"
+        )
 
 
 def _grids(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from extract.errors import UserError, in_one_line
-from refusal.finished_run import Run
+from refusal.finished_run import Run, load_run
 
 if TYPE_CHECKING:
     import wandb
@@ -18,13 +18,20 @@ STATES = {"before": "before", "with dials": "with_dials"}  # columns of `Run.rat
 ENDS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
-def log_run(run: Run, *, project: str = "refusal-probes", name: str | None = None, offline: bool = False) -> str:
+def log_run(
+    run: Run | str | os.PathLike[str],
+    *,
+    project: str = "refusal-probes",
+    name: str | None = None,
+    offline: bool = False,
+) -> str:
     """Log a run's rates with 95 % limits, verdicts, AUROCs and figures to Weights & Biases.
 
     No prompt and no answer is sent. What is summarised has the names of results.json, such as `before/missed_harm` and
     `with_dials/missed_harm_high`.
 
     Args:
+        run: as of `load_run`, or its directory.
         name: of the run there; that of the run's configuration if none is given.
         offline: write files under the run's directory alone, which `wandb sync` sends later.
 
@@ -35,14 +42,14 @@ def log_run(run: Run, *, project: str = "refusal-probes", name: str | None = Non
         UserError: wandb is not installed, is not logged in, or cannot be reached.
 
     >>> import refusal
-    >>> run = refusal.load_run("runs/quickstart")
-    >>> "quickstart/wandb/offline-run-" in refusal.log_run(run, project="upgrades", offline=True)
+    >>> "quickstart/wandb/offline-run-" in refusal.log_run("runs/quickstart", project="upgrades", offline=True)
     True
     """
     try:
         import wandb
     except ModuleNotFoundError:
         raise UserError("wandb is not installed; install it: pip install wandb") from None
+    run = run if isinstance(run, Run) else load_run(run)
     os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # which traces calls of models, with their prompts
     settings = wandb.Settings(
         silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True,

@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 import refusal
+from extract.errors import UserError
 from extract.html_table import html_table
 from extract.shipped import ROOT
 
@@ -90,6 +91,26 @@ def test_a_bar_is_shown_while_it_works_and_gone_at_the_end(kernel: Kernel) -> No
 def test_a_mistake_is_one_line_without_a_traceback(kernel: Kernel, cell: int, line: str) -> None:
     [error] = [output for output in kernel.nb.cells[cell].outputs if output.output_type == "error"]
     assert error.traceback == [line]
+
+
+def test_other_mistakes_are_named(model, found, harm, notebook: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.safetensors").write_text("no tensors in here, but enough of them to have a length")
+    weights = "organisms/zoo/two-knobs/model.safetensors"
+    for call, line in (
+        (lambda: refusal.load_directions(tmp_path / "none"), "directions not found: .*none; give a file that"),
+        (lambda: refusal.load_directions(tmp_path), "is a directory without directions.safetensors; make it with"),
+        (lambda: refusal.load_directions(tmp_path / "text.safetensors"), "is no safetensors file: "),
+        (lambda: refusal.load_directions(weights), "was not written by save_directions"),
+        (lambda: refusal.save_directions([harm, harm], tmp_path / "x"), "must have different names, got harmful, harm"),
+        (lambda: refusal.save_directions({"a": harm}, tmp_path / "x"), "give a list of Directions, .*; got str"),
+        (lambda: refusal.save_directions([harm], tmp_path / "no" / "x"), "there is no folder .*; make it first"),
+        (lambda: refusal.fit_direction(found.values, found.labels, layer=3), "give the Activations of .* got ndarray"),
+        (lambda: refusal.probe_layers(found.values, found.labels), "give the Activations of .* got ndarray"),
+        (lambda: refusal.attribute(model, "hi", run=tmp_path), "is no run: it has no completions.jsonl"),
+    ):
+        with pytest.raises(UserError, match=line):
+            call()
+    assert set(refusal.load_directions(notebook / "runs" / "quickstart")) >= {"normative_write", "epistemic_write"}
 
 
 def test_what_a_table_shows_is_escaped() -> None:

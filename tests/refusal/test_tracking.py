@@ -7,6 +7,7 @@ import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,26 +28,27 @@ def run(tmp_path: Path) -> refusal.Run:
     return refusal.load_run(tmp_path / "run")
 
 
-def records(file: Path) -> Iterator[object]:
+def records(file: Path) -> Iterator[Any]:
     """Yield the records of an offline run's file."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    data, at, whole = file.read_bytes(), HEADER, b""
+    data, at, record = file.read_bytes(), HEADER, b""
     while at < len(data):
         if BLOCK - at % BLOCK < HEADER:
             at += BLOCK - at % BLOCK
             continue
         length, kind = struct.unpack("<HB", data[at + 4 : at + HEADER])
-        whole += data[at + HEADER : at + HEADER + length]
+        record += data[at + HEADER : at + HEADER + length]
         at += HEADER + length
         if kind in (1, 4):  # a whole record, or the last part of one
-            yield Record.FromString(whole)
-            whole = b""
+            yield Record.FromString(record)
+            record = b""
 
 
 def test_it_holds_the_figures_of_the_run_and_none_of_its_prompts(cli, run: refusal.Run) -> None:
     code, out, err = cli("export", str(run.path), "--wandb", "--offline", "--project", "upgrades", "--json")
     assert (code, err) == (0, "")
+    wandb.teardown()  # its service may write the file after the run has finished
     directory = Path(json.loads(out)["wandb"])
     assert directory.parent == run.path / "wandb"
     logged, summary = next(iter(directory.glob("*.wandb"))), {}
