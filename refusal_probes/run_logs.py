@@ -49,13 +49,15 @@ from scoring.score_file import entry_of
 
 BEFORE, WITH_DIALS = "before", "with_dials"  # names of logs
 MEASURED = ("effects", "elicit", "elicited")  # files of outcomes.parquet whose prompts are the run's, or under a line
+NULL = "add_permuted_"  # interventions along null directions begin so; they are many
 ABOUT = {
     BEFORE: "The plain model on all test prompts; the metrics are the run's rates.",
     WITH_DIALS: "The model under the run's dials on all test prompts; the metrics are the run's rates.",
 }
 DRAWN = (
-    "The model under the intervention {name}. The prompts are those on which it was measured: those that the plain "
-    "model declines, and a draw of the others; rates of such a draw are not those of all prompts."
+    "The model under {name}, on the prompts on which this was measured: mainly those that are declined without it, and "
+    "a draw of the others; rates of such a draw are not those of all prompts. `before` is what the model does without "
+    "an intervention, under the same system line if there is one."
 )
 SHOWN, HIDDEN = ("sampleId", "input", "answer"), ("target", "tokens", "duration")  # columns of the viewer
 
@@ -67,6 +69,7 @@ class AnsweredCondition:
     name: str  # of its log
     rows: list[int]  # of the run's prompts
     said: list[Completion]
+    before: list[str | None]  # the actions without the intervention
     line: str = ""  # the system line before each prompt
 
     @property
@@ -88,22 +91,34 @@ def write_run_logs(inputs: RunInputs, results: RunResults, folder: Path) -> dict
 
 def answered_conditions(inputs: RunInputs) -> Iterator[AnsweredCondition]:
     """Yield the conditions: plain and with dials on test prompts, interventions on the prompts they were tried on."""
-    place = {prompt.id: row for row, prompt in enumerate(inputs.prompts)}
+    plain = inputs.behaviour.actions.tolist()
     test = np.flatnonzero(inputs.corpus.within("test")).tolist()
-    yield AnsweredCondition(BEFORE, test, [inputs.completions[row] for row in test])
+    yield AnsweredCondition(BEFORE, test, [inputs.completions[row] for row in test], [plain[row] for row in test])
     if (steered := inputs.file("completions_steered.jsonl")).is_file():
-        said = read_completions(steered)
-        yield AnsweredCondition(WITH_DIALS, [place[one.id] for one in said], said)
-    lines, names = {PLAIN: ""} | _lines(inputs), {BEFORE, WITH_DIALS}
+        place, said = {prompt.id: row for row, prompt in enumerate(inputs.prompts)}, read_completions(steered)
+        steered_rows = [place[one.id] for one in said]
+        yield AnsweredCondition(WITH_DIALS, steered_rows, said, [plain[row] for row in steered_rows])
+    yield from _under_interventions(inputs, plain)
+
+
+def _under_interventions(inputs: RunInputs, plain: list[str | None]) -> Iterator[AnsweredCondition]:
+    ids, lines, names = [prompt.id for prompt in inputs.prompts], {PLAIN: ""} | _lines(inputs), set[str]()
+    without = {PLAIN: dict(enumerate(plain))}  # what the model does in each condition, by row
     for stage in MEASURED:
         path = inputs.file(f"outcomes.parquet/{stage}.parquet")
-        for (condition, intervention), measured in read_outcomes(path, list(place)).items() if path.is_file() else ():
+        for (condition, intervention), measured in read_outcomes(path, ids).items() if path.is_file() else ():
             prefix = "" if stage == "effects" else f"{condition}-"
             name = f"{prefix}{intervention}".removesuffix(f"-{NOTHING}")
-            plain = (condition, intervention) == (PLAIN, NOTHING)
-            if condition in lines and not plain and name not in names and (kept := _kept(inputs, measured)):
+            plainly = (condition, intervention) == (PLAIN, NOTHING)
+            if condition not in lines or plainly or intervention.startswith(NULL) or name in names:
+                continue
+            if kept := _kept(inputs, measured):
                 names.add(name)
-                yield AnsweredCondition(name, list(kept), list(kept.values()), lines[condition])
+                compared = without.get(condition, without[PLAIN])
+                before = [compared.get(row) for row in kept]
+                yield AnsweredCondition(name, list(kept), list(kept.values()), before, lines[condition])
+            if intervention == NOTHING:
+                without[condition] = dict(zip(measured.rows.tolist(), measured.action.tolist(), strict=True))
 
 
 def _lines(inputs: RunInputs) -> dict[str, str]:
@@ -130,11 +145,10 @@ def _log(inputs: RunInputs, results: RunResults, condition: AnsweredCondition) -
     finished = max((stage["finished"] for stage in stages), default="")
     key = content_key(results.model.name, results.model.weights, finished, condition.name)[:22]
     entries, adjacency, model = _entries(inputs, condition), load_adjacency(), results.model.name
-    answered = zip(condition.rows, entries, strict=True)
     samples = [
-        _sample(inputs, model, condition.line, row, entry, score_of(entry, adjacency)) for row, entry in answered
+        _sample(inputs, model, condition, i, entry, score_of(entry, adjacency)) for i, entry in enumerate(entries)
     ]
-    metrics = {name: EvalMetric(name=name, value=value) for name, value in _figures(inputs, condition, entries).items()}
+    metrics = {name: EvalMetric(name=name, value=value) for name, value in _figures(condition, entries).items()}
     score = EvalScore(name="joint", scorer="joint", scored_samples=len(samples), metrics=metrics)
     about = {"run": results.name, "condition": condition.about, "judge": results.judge}
     spec = EvalSpec(
@@ -176,12 +190,11 @@ def _entries(inputs: RunInputs, condition: AnsweredCondition) -> list[Entry]:
     ]
 
 
-def _figures(inputs: RunInputs, condition: AnsweredCondition, entries: list[Entry]) -> dict[str, float]:
-    """Return the rates where the prompts are all test prompts; else how many are declined, plainly and so."""
+def _figures(condition: AnsweredCondition, entries: list[Entry]) -> dict[str, float]:
+    """Return the rates where the prompts are all test prompts; else how many are declined, before and so."""
     if condition.name in ABOUT:
         return figures_of(entries)
-    before = [inputs.completions[row].action for row in condition.rows]
-    now = [one.action for one in condition.said]
+    before, now = condition.before, [one.action for one in condition.said]
     declined = {
         "declined_before": [did in DECLINED for did in before],
         "declined_now": [did in DECLINED for did in now],
@@ -190,10 +203,12 @@ def _figures(inputs: RunInputs, condition: AnsweredCondition, entries: list[Entr
     return {name: float(sum(each)) for name, each in declined.items()} | {"prompts": float(len(now))}
 
 
-def _sample(inputs: RunInputs, model: str, line: str, row: int, entry: Entry, score: Score) -> EvalSample:
-    prompt, before = inputs.prompts[row], inputs.completions[row].action
-    turns = chat_messages(with_line(prompt, line) if line else prompt)
-    answer = entry.completion or ""
+def _sample(
+    inputs: RunInputs, model: str, condition: AnsweredCondition, i: int, entry: Entry, score: Score
+) -> EvalSample:
+    row, answer = condition.rows[i], entry.completion or ""
+    prompt = inputs.prompts[row]
+    turns = chat_messages(with_line(prompt, condition.line) if condition.line else prompt)
     return EvalSample(
         id=prompt.id,
         epoch=1,
@@ -203,5 +218,5 @@ def _sample(inputs: RunInputs, model: str, line: str, row: int, entry: Entry, sc
         output=ModelOutput.from_content(model, answer),
         scores={"action": Score(value=entry.action or "unjudged", answer=answer), "joint": score},
         metadata=dict(attributes_of(prompt, entry.case.group))
-        | {"part": str(inputs.corpus.part[row]), "before": before or "unjudged"},
+        | {"part": str(inputs.corpus.part[row]), "before": condition.before[i] or "unjudged"},
     )

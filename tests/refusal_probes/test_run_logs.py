@@ -127,14 +127,21 @@ def test_a_line_is_in_the_conversation_of_answers_under_it(tmp_path: Path) -> No
     run = copied(tmp_path)
     inputs = run_in(run)
     Elicitation(line="Say so if you do not know.", control="Be brief.").write(run / "stages" / "elicit.json")
-    answers = Outcomes.of([0, 1], ["abstain", "answer"], completion=["i cannot say.", "it is a cat."])  # type: ignore[arg-type]
     ids = [prompt.id for prompt in inputs.prompts]
+    answers = Outcomes.of(np.arange(2), ["abstain", "answer"], completion=["i cannot say.", "it is a cat."])
+    stopped = Outcomes.of(np.arange(2), ["answer", "answer"], completion=["it is a dog.", "it is a cat."])
     write_outcomes(run / "outcomes.parquet" / "elicit.parquet", ids, {(LINE, NOTHING): answers})
-    assert exported(run, tmp_path / "logs")["line"] == 2
+    under = {(LINE, "ablate_elicited"): stopped, (PLAIN, "add_permuted_0"): stopped}
+    write_outcomes(run / "outcomes.parquet" / "elicited.parquet", ids, under)
+    assert exported(run, tmp_path / "logs").keys() == {BEFORE, WITH_DIALS, "line", "line-ablate_elicited"}
     log = read_eval_log(str(tmp_path / "logs" / "line.eval"))
     said = [[message.text for message in sample.messages] for sample in log.samples or []]
-    line = "Say so if you do not know."
+    line, plain = "Say so if you do not know.", [inputs.completions[row].action for row in range(2)]
     assert said == [[line, inputs.prompts[0].text, "i cannot say."], [line, inputs.prompts[1].text, "it is a cat."]]
+    assert [sample.metadata["before"] for sample in log.samples or []] == plain
+    ablated = read_eval_log(str(tmp_path / "logs" / "line-ablate_elicited.eval"))
+    assert [sample.metadata["before"] for sample in ablated.samples or []] == ["abstain", "answer"]
+    assert figures(ablated)["declined_before_not_now"] == 1
 
 
 def test_a_run_that_keeps_no_answers_under_interventions_says_so(cli, tmp_path: Path) -> None:
