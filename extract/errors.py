@@ -11,8 +11,11 @@ PACKAGE_OF = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}  # i
 class UserError(ValueError):
     """A mistake in the user's input: the message names what was given, what was expected, what to do.
 
-    The command line prints it in one line and exits with code 2.
+    The command line prints it in one line and exits with code 2; a notebook shows that line in place of a traceback.
     """
+
+    def _render_traceback_(self) -> list[str]:  # IPython calls it
+        return [f"{type(self).__name__}: {self}"]
 
 
 def in_one_line(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from extract.capture import Capturer, resolved, shared_prefixes
 from extract.capture_spec import EVERYTHING, CaptureSpec, Site
 from extract.chat.render import Rendered
 from extract.errors import UserError
+from extract.html_table import present_table
 from extract.model.chat_model import ChatModel
 from extract.prompts.prompt import Prompt
 
@@ -30,6 +31,12 @@ class Activations:
     """The residual stream of prompts at some layers and positions; NaN where a prompt lacks a position.
 
     `values[i, j]` is layer `layers[i]` at position `positions[j]`; `present[j]` says which prompts have that position.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> activations = model.activations(["how do i burn the letters?"], positions="post_last", layers=[2, 3])
+    >>> activations.values.shape, activations.read(3, "post_last").shape
+    ((2, 1, 1, 128), (1, 128))
     """
 
     values: Float[np.ndarray, "layers positions prompts d_model"]  # float32
@@ -49,6 +56,9 @@ class Activations:
         return (
             f"{type(self).__name__}({self.model!r}, {n} prompts, {self.site}, {layers}, {positions}, d_model {d_model})"
         )
+
+    def _repr_html_(self) -> str:
+        return present_table(repr(self), self.positions, self.present, self.labels)
 
     @property
     def labels(self) -> tuple[str, ...]:

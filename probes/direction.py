@@ -29,6 +29,11 @@ class Direction:
     `mean_positive` and `mean_negative` are the classes' mean projections onto it, in residual-stream units;
     `later_means` are the same, (positive, negative), at later layers, where they were asked for. A vector of another
     tool has no class means (NaN); `length` is its norm there, and which end declines is what that tool made of it.
+
+    >>> import numpy as np, refusal
+    >>> from probes import Locus
+    >>> refusal.Direction("mine", np.eye(4)[0], Locus("resid_post", 3, "post_last"), 2.0, -1.0)
+    Direction('mine', resid_post layer 3 post_last, d_model 4, class means -1.00 and 2.00)
     """
 
     name: str

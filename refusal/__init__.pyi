@@ -25,3 +25,4 @@ from .prompts import make_prompts as make_prompts
 from .store import ActivationStore as ActivationStore
 from .store import extract as extract
 from .store import open_store as open_store
+from .tracking import log_run as log_run

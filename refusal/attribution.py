@@ -16,6 +16,7 @@ from experiments.triggers.attribution import attribute as attribute_rows
 from extract.chat.render import render
 from extract.chat.thinking import reopened, thinks
 from extract.errors import UserError
+from extract.html_table import html_table
 from extract.model.source import resolve
 from extract.progress import Reporter
 from extract.prompts.prompt import Prompt, load_prompts
@@ -40,6 +41,10 @@ class WordScores:
 
     `log_odds` is that of the whole request: above 0 the model is likelier to refuse than not. `top` is the word that
     adds most, None where no word adds 1 nat. Scores do not add up: where either of two words suffices, neither scores.
+
+    >>> import refusal
+    >>> refusal.WordScores("burn it", ("burn", "it"), (3.5, 0.25), 2.0, "burn")
+    WordScores(log-odds +2.0: burn +3.5  it +0.2)
     """
 
     prompt: str
@@ -53,6 +58,11 @@ class WordScores:
         words = "  ".join(f"{self.words[i][:20]} {self.scores[i]:+.1f}" for i in sorted(order[:SHOWN]))
         more = f"  … {len(order) - SHOWN} more" if len(order) > SHOWN else ""
         return f"WordScores(log-odds {self.log_odds:+.1f}: {words}{more})"
+
+    def _repr_html_(self) -> str:
+        caption = f"What each word adds to the log-odds of refusing ({self.log_odds:+.1f}), in nats"
+        scores = [f"{score:+.1f}" for score in self.scores]
+        return html_table(caption, ["word", "adds"], zip(self.words, scores, strict=True))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a word: word, score in nats."""
@@ -97,6 +107,8 @@ def attribute(model: Model, prompt: Asked, *, run: str | os.PathLike[str] | None
 
 
 def _of_run(directory: Path, model: Model) -> Onsets:
+    if not (directory / "completions.jsonl").is_file():
+        raise UserError(f"{directory} is no run: it has no completions.jsonl; a run is made by: refusal run CONFIG")
     if (directory / "results.json").is_file():
         ran = RunResults.read(directory / "results.json").model
         if ran.weights and ran.weights != model.fingerprint():

@@ -12,7 +12,12 @@ from probes.statistics.certify import n_needed, upper_limit
 
 @dataclass(frozen=True)
 class Certificate:
-    """A rate is at most `at_most`, with this confidence, given so many failures in independent draws."""
+    """A rate is at most `at_most`, with this confidence, given so many failures in independent draws.
+
+    >>> import refusal
+    >>> round(refusal.certify(failures=1, n=100).at_most, 4)
+    0.0466
+    """
 
     failures: int
     n: int

@@ -17,8 +17,9 @@ from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.wording import VERDICTS, verdict_text
 from extract.errors import UserError
+from extract.html_table import html_table
 from probes.statistics.intervals import NO_ESTIMATE
-from refusal.judged import rates_frame
+from refusal.judged import rates_frame, rates_html
 
 if TYPE_CHECKING:
     from experiments.charts.specification import Chart
@@ -27,13 +28,19 @@ Picture = Literal["rates", "grid", "matrix"]
 
 
 class Run:
-    """What a finished run found, made by `load_run`; `results` is all that results.json holds, typed."""
+    """What a finished run found, made by `load_run`; `results` is all that results.json holds, typed.
+
+    >>> import refusal
+    >>> run = refusal.load_run("runs/quickstart")
+    >>> run.results.model.name, list(run.verdicts)[:2]
+    ('organisms/zoo/two-knobs', ['verdict', 'basis'])
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if not (path / "results.json").is_file():
             raise UserError(f"{path} holds no results.json; a finished run is written by: refusal run CONFIG")
-        self.results = RunResults.read(path / "results.json")
+        self.results: RunResults = RunResults.read(path / "results.json")
 
     def __repr__(self) -> str:
         results = self.results
@@ -41,6 +48,13 @@ class Run:
             f"Run({str(self.path)!r}, {results.model.name}, {sum(results.prompts.values())} prompts; "
             f"{results.dissociation.verdict}, {results.triggers.verdict})"
         )
+
+    def _repr_html_(self) -> str:
+        rates, name = self.results.rates, self.results.model.name
+        verdicts = self.verdicts[["meaning", "reasons"]].itertuples()
+        asked = html_table(f"{name}: run in {self.path}", ["question", "verdict", "reasons"], verdicts)
+        states = {"before": rates.before, "with dials": rates.after}
+        return asked + rates_html("Rates on test prompts, 95 % limits over independent groups", states)
 
     @property
     def rates(self) -> pd.DataFrame:

@@ -13,11 +13,12 @@ from typing import Any
 import pandas as pd
 
 from extract.errors import UserError
+from extract.html_table import html_table
 from extract.prompts.prompt import Prompt
 from judging.judge_by_name import open_judge
 from refusal.prompts import Asked, as_prompts
 from scoring.case import Case, Row, cases_of
-from scoring.judges import CompletionToJudge
+from scoring.judges import CompletionJudge, CompletionToJudge
 from scoring.rates import RATES, JointRates
 from scoring.readers.answers import read_records
 from scoring.readers.columns import InputNotes
@@ -45,8 +46,8 @@ class Judge:
     """
 
     def __init__(self, given: str | os.PathLike[str] = "rules", cache: str | os.PathLike[str] | None = None) -> None:
-        self.name = os.fspath(given)
-        self.judge = open_judge(self.name, None if cache is None else Path(cache))
+        self.name: str = os.fspath(given)
+        self.judge: CompletionJudge = open_judge(self.name, None if cache is None else Path(cache))
 
     def __repr__(self) -> str:
         return f"Judge({self.name!r})"
@@ -83,7 +84,13 @@ class Judge:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ScoredCompletions:
-    """Scored completions: `actions`, one row each; `rates`; and `card`, all that `scorecard.json` holds."""
+    """Scored completions: `actions`, one row each; `rates`; and `card`, all that `scorecard.json` holds.
+
+    >>> import refusal
+    >>> scored = refusal.score([{"label": "benign", "completion": "I can't help with that."}])
+    >>> scored.actions["action"].tolist(), scored.rates["n"]["over_refusal"]
+    (['refuse'], np.int64(1))
+    """
 
     card: Scorecard
     actions: pd.DataFrame
@@ -96,6 +103,9 @@ class ScoredCompletions:
     def __repr__(self) -> str:
         rates = (f"{name} {(self.card.rates or NO_RATES).of(name):.1%}" for name in RATES)
         return f"ScoredCompletions({self.card.n} completions; {'; '.join(rates)})"
+
+    def _repr_html_(self) -> str:
+        return rates_html(f"{self.card.n} completions scored", {"value": self.card.rates or NO_RATES})
 
 
 def score(
@@ -147,6 +157,13 @@ def rates_frame(rates: JointRates) -> pd.DataFrame:
     rows = [(name, *rates.of(name).limits(), rates.of(name).n) for name in RATES]
     frame = pd.DataFrame(rows, columns=["rate", "value", "low", "high", "n"]).set_index("rate")
     return frame.astype({"value": float})
+
+
+def rates_html(caption: str, by_state: Mapping[str, JointRates]) -> str:
+    """Return a notebook's table of rates with 95 % limits, a column a state."""
+    states = [*by_state.values()]
+    rows = [[name, *(f"{rates.of(name):.1%}" for rates in states), states[0].of(name).n or 0] for name in RATES]
+    return html_table(caption, ["rate", *by_state, "n"], rows)
 
 
 def _texts(completions: Iterable[str | None]) -> list[str | None]:

@@ -19,6 +19,7 @@ from extract.chat.render import Rendered, position_names, render
 from extract.chat.template import Arguments, System, template_arguments
 from extract.chat.thinking import after_opening, reopened
 from extract.errors import UserError
+from extract.html_table import html_table
 from extract.in_memory import RESPONSE, Activations, capture_in_memory, with_response
 from extract.model.chat_model import ChatModel
 from extract.model.edit import Scope, Site
@@ -282,7 +283,12 @@ def load_model(
 
 
 class Dials:
-    """The dials of a file, made by `load_dials`; `readings` says what they did to the last prompts answered."""
+    """The dials of a file, made by `load_dials`; `readings` says what they did to the last prompts answered.
+
+    >>> import refusal
+    >>> [dial.kind for dial in refusal.load_dials("runs/quickstart").dials]
+    ['normative', 'epistemic']
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -295,6 +301,10 @@ class Dials:
 
     def __repr__(self) -> str:
         return f"Dials({str(self.path)!r}, {', '.join(map(_described, self.dials))})"
+
+    def _repr_html_(self) -> str:
+        rows = [(dial.kind, dial.threshold, _read_at(dial)) for dial in self.dials]
+        return html_table(f"Dials of {self.path}", ["dial", "threshold", "reads"], rows)
 
     @property
     def readings(self) -> pd.DataFrame:
@@ -371,9 +381,11 @@ def load_dials(path: str | os.PathLike[str]) -> Dials:
 
 
 def _described(dial: Dial) -> str:
-    if dial.read is None:
-        return f"{dial.kind} at {dial.threshold:.2f} of its onset prefixes"
-    return f"{dial.kind} at {dial.threshold:.2f} of {dial.read.site} layer {dial.read.layer} {dial.read.position}"
+    return f"{dial.kind} at {dial.threshold:.2f} of {_read_at(dial)}"
+
+
+def _read_at(dial: Dial) -> str:
+    return f"{dial.read.site} layer {dial.read.layer} {dial.read.position}" if dial.read else "its onset prefixes"
 
 
 def _refuse_no_tokens(most: int) -> None:

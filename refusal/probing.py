@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Bool, Int, Shaped
 
 from extract.errors import UserError
+from extract.html_table import html_table
 from extract.progress import Reporter
 from extract.prompts.groups import groups_of
 from probes.contrast import Contrast
@@ -40,6 +41,14 @@ class LayerProbes:
     in every fold by itself, so the choice does not flatter it. `bag_of_words` is the AUROC of word counts on the same
     folds: a probe that does not exceed it has not been shown to read more than words. Positions that some prompts lack
     are scored on the others, and are never the best one; `left_out` are those at which a class has too few groups.
+
+    >>> import refusal
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> prompts = refusal.load_prompts("organisms/zoo/two-knobs/prompts.jsonl")[:60]
+    >>> activations = model.activations(prompts, positions="post_last", layers=[0, 3], progress=False)
+    >>> probes = refusal.probe_layers(activations, activations.labels, positive="harmful", progress=False)
+    >>> probes.best.layer, probes.auroc.auroc.estimate > probes.bag_of_words
+    (3, True)
     """
 
     scores: tuple[LocusScores, ...]
@@ -56,6 +65,15 @@ class LayerProbes:
             f"{at.position}, AUROC {auroc.auroc:.3f}, bag of words {self.bag_of_words:.3f}; "
             f"{auroc.n_positive} + {auroc.n_negative} prompts)"
         )
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        logistic = frame[frame["probe"] == LOGISTIC]
+        best = logistic.loc[logistic.groupby("position", sort=False)["auroc"].idxmax()]
+        columns = ["position", "layer", "auroc", "auroc_low", "auroc_high"]
+        rows = best[columns].astype(object).to_numpy().tolist()
+        caption = f"{self!r}. The layer of each position with the highest test AUROC; .plot() draws all layers"
+        return html_table(caption, ["position", "layer", "AUROC", "low", "high"], rows)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a layer, position and kind of probe: AUROC with its 95 % limits over groups, counts."""
@@ -125,6 +143,7 @@ def probe_layers(
     >>> list(probes.to_frame())[:5]
     ['layer', 'position', 'probe', 'auroc', 'auroc_low']
     """
+    _refuse_bare(activations)
     prompts = list(activations.prompts)
     rows, classes = _classes(y, len(prompts), positive, negative)
     grouped = groups_of(prompts) if groups is None else _column(groups, len(prompts), "group")
@@ -177,6 +196,7 @@ def fit_direction(
     >>> refusal.fit_direction(activations, activations.labels, layer=3, positive="harmful", negative="benign")
     Direction('harmful', resid_post layer 3 post_last, d_model 128, class means -3.59 and 8.67)
     """
+    _refuse_bare(activations)
     rows, classes = _classes(y, len(activations.prompts), positive, negative)
     there = activations.positions
     position = position or (there[0] if len(there) == 1 else "post_last")
@@ -193,6 +213,14 @@ def fit_direction(
     named = {"fitted_on": len(rows), "positive_class": positive, "negative_class": negative}
     fitted = {key: value for key, value in named.items() if value is not None}
     return probe.direction(called, Locus(activations.site, int(layer), position), fitted)
+
+
+def _refuse_bare(activations: object) -> None:
+    if not hasattr(activations, "prompts"):
+        raise UserError(
+            f"give the Activations of Model.activations, or a store; got {type(activations).__name__} (bare arrays: "
+            "probes.ProbeGrid, probes.DifferenceInMeans)"
+        )
 
 
 def _grids(

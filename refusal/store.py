@@ -73,5 +73,17 @@ def extract(
 
 
 def open_store(path: str | os.PathLike[str]) -> ActivationStore:
-    """Open the store that `extract` or `refusal extract` wrote: an `activations.h5`, or a run's directory."""
+    """Open the store that `extract` or `refusal extract` wrote: an `activations.h5`, or a run's directory.
+
+    Raises:
+        UserError: there is no such file, or it is damaged or no store.
+
+    >>> import refusal, tempfile
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     refusal.extract(model, ["who is anna novak?"], f"{folder}/activations.h5", layers=[3]).close()
+    ...     with refusal.open_store(f"{folder}/activations.h5") as store:
+    ...         len(store), store.site
+    (1, 'resid_post')
+    """
     return ActivationStore(file_of_run(path, "activations.h5"))

@@ -11,18 +11,32 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
+from extract.errors import UserError, in_one_line
+from extract.run_directory import file_of_run
 from probes.direction import Direction, Locus
 
 
 def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str]) -> None:
-    """Write a tensor each, with the rest as JSON metadata, to one safetensors file; ValueError if names repeat."""
+    """Write a tensor each, with the rest as JSON metadata, to one safetensors file.
+
+    Raises:
+        UserError: names repeat, or there is no such folder.
+
+    >>> import refusal
+    >>> directions = refusal.load_directions("runs/quickstart/directions.safetensors")
+    >>> refusal.save_directions([directions["normative_write"]], "normative.safetensors")
+    """
+    if wrong := [type(d).__name__ for d in directions if not isinstance(d, Direction)]:
+        raise UserError(f"give a list of Directions, as of fit_direction; got {wrong[0]}")
+    if not Path(path).parent.is_dir():
+        raise UserError(f"there is no folder {Path(path).parent}; make it first")
     names = [d.name for d in directions]
     if len(set(names)) < len(names):
-        raise ValueError(f"directions in one file must have different names, got {', '.join(names)}")
+        raise UserError(f"directions in one file must have different names, got {', '.join(names)}")
     tensors = {d.name: np.ascontiguousarray(d.vector, dtype=np.float32) for d in directions}
     metadata = {
         d.name: json.dumps(
@@ -42,12 +56,30 @@ def _plain(value: object) -> object:
 
 
 def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
-    """Read directions written by `save_directions`, by name, in the order of names (the file has none)."""
-    with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata() or {}
-        if set(metadata) != set(file.keys()):
-            raise ValueError(f"{path} was not written by save_directions: its tensors have no loci in the metadata")
-        return {name: _direction(name, file.get_tensor(name), json.loads(metadata[name])) for name in sorted(metadata)}
+    """Read directions written by `save_directions`, by name, in the order of names (the file has none).
+
+    Args:
+        path: the file, or a run's directory.
+
+    Raises:
+        UserError: there is no such file, or it is not one of directions.
+
+    >>> import refusal
+    >>> [name for name in refusal.load_directions("runs/quickstart/directions.safetensors") if "write" in name]
+    ['epistemic_write', 'normative_write']
+    """
+    path = file_of_run(path, "directions.safetensors")
+    if not path.is_file():
+        raise UserError(f"directions not found: {path}; give a file that save_directions wrote, or a run's directory")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if set(metadata) == set(file.keys()):
+                read = {name: (file.get_tensor(name), json.loads(metadata[name])) for name in sorted(metadata)}
+                return {name: _direction(name, *held) for name, held in read.items()}
+    except SafetensorError as error:
+        raise UserError(f"{path} is no safetensors file: {in_one_line(error)}") from None
+    raise UserError(f"{path} was not written by save_directions: its tensors have no loci in the metadata")
 
 
 def _direction(name: str, vector: Float[np.ndarray, " d_model"], record: dict[str, Any]) -> Direction:

@@ -33,7 +33,7 @@ from tests.support.shown_output import absent
 
 PAGES = (
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
-    *(ROOT / "docs" / f"{name}.md" for name in ("api", "limits", "vectors")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("api", "limits", "vectors", "viewers")),
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"`((?:extract|probes|steering|scoring|judging|experiments|organisms|serving)(?:\.\w+)+)`")

@@ -54,6 +54,7 @@ def test_the_shipped_organism_and_configurations_are_in(wheel: list[str]) -> Non
         "configs/lm_eval/refusal_joint.yaml",
         "configs/lm_eval/joint.py",
         "organisms/specs/two-knobs.yaml",
+        *(f"{package}/py.typed" for package in PACKAGES - {"configs"}),  # a type checker reads their annotations
         *(f"{package}/__init__.pyi" for package in ("extract", "probes", "steering", "scoring", "judging", "refusal")),
         "extract/model/known_models.yaml",
         "experiments/report/page/page.css",

@@ -47,6 +47,7 @@ class Outcomes:
     probability: Float[np.ndarray, " n"]  # that a dial, or the intervention's own classifier, reads; NaN: not read
     onset: Float[np.ndarray, " n"]  # log-odds of opening as the plain decline, nats; NaN: not measured, inf: not finite
     tokens: Int[np.ndarray, " n"]  # of the completion; -1: unknown
+    completion: Shaped[np.ndarray, " n"]  # object: texts, None where only the action is known
 
     @classmethod
     def of(
@@ -56,10 +57,12 @@ class Outcomes:
         right: Bool[np.ndarray, " n"] | None = None,
         tokens: Sequence[int] | None = None,
         probability: Float[np.ndarray, " n"] | None = None,
+        completion: Sequence[str | None] | None = None,
     ) -> Self:
         """Return outcomes; what is not given is not known. Rows may come in any order."""
         order, n = np.argsort(rows), len(rows)
-        actions = np.array([*action, None], dtype=object)[:-1]  # an array of objects, also of no rows
+        given = action, [None] * n if completion is None else completion
+        actions, texts = (np.array([*each, None], dtype=object)[:-1] for each in given)  # objects, also of no rows
         unknown = np.full(n, np.nan)
         return cls(
             np.asarray(rows, dtype=int)[order],
@@ -68,6 +71,7 @@ class Outcomes:
             unknown if probability is None else np.asarray(probability, dtype=float)[order],
             unknown,
             np.full(n, -1) if tokens is None else np.asarray(tokens, dtype=int)[order],
+            texts[order],
         )
 
     @classmethod
@@ -81,7 +85,8 @@ class Outcomes:
         """Return the outcomes of completions, one for each row of the run's prompts."""
         right = [is_right(one, prompts[row]) for row, one in zip(rows, completions, strict=True)]
         actions, tokens = [one.action for one in completions], [len(one.token_ids) for one in completions]
-        return cls.of(np.asarray(rows), actions, np.array(right, dtype=bool), tokens, probability)
+        texts = [one.completion for one in completions]
+        return cls.of(np.asarray(rows), actions, np.array(right, dtype=bool), tokens, probability, texts)
 
     @property
     def judged(self) -> Bool[np.ndarray, " n"]:
@@ -172,7 +177,8 @@ def write_outcomes(path: Path, prompts: Sequence[str], table: Mapping[Key, Outco
     make_folder(path.parent)
     names = np.array(prompts, dtype=object)
     types = dict.fromkeys(("prompt", "condition", "intervention", "action"), pa.string()) | {"right": pa.bool_()}
-    schema = pa.schema(types | {"probability": pa.float64(), "onset": pa.float64(), "tokens": pa.int32()})
+    types |= {"probability": pa.float64(), "onset": pa.float64(), "tokens": pa.int32(), "completion": pa.string()}
+    schema = pa.schema(types)
     with atomic_path(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for (condition, intervention), outcomes in table.items():
             columns = {
@@ -184,6 +190,7 @@ def write_outcomes(path: Path, prompts: Sequence[str], table: Mapping[Key, Outco
                 "probability": pa.array(outcomes.probability, mask=np.isnan(outcomes.probability)),
                 "onset": pa.array(outcomes.onset, mask=np.isnan(outcomes.onset)),
                 "tokens": pa.array(outcomes.tokens, pa.int32(), mask=outcomes.tokens < 0),
+                "completion": outcomes.completion,
             }
             writer.write_table(pa.table(columns, schema=schema))
 
@@ -209,6 +216,7 @@ def read_outcomes(path: Path, prompts: Sequence[str]) -> dict[Key, Outcomes]:
                 np.array(columns["right"], dtype=bool),
                 [-1 if n is None else n for n in columns["tokens"]],
                 np.array(columns["probability"], dtype=float),
+                columns.get("completion"),  # a run of an earlier version has none
             )
             onset = np.array(columns["onset"], dtype=float)[np.argsort(rows)]
             if len(rows):

@@ -52,13 +52,13 @@ class ChatModel:
         self.tokenizer = tokenizer
         self.name = name
         self.revision = revision
-        self.architecture = type(model).__name__
-        self.n_layers = len(decoder_layers(model))
-        self.d_model = int(model.config.get_text_config().hidden_size)
+        self.architecture: str = type(model).__name__
+        self.n_layers: int = len(decoder_layers(model))
+        self.d_model: int = int(model.config.get_text_config().hidden_size)
         replaces = backend == "transformer_lens"
         self._fingerprints = (fingerprint(model), cast_fingerprint(weights_of(model))) if replaces else None
         self._backend = BACKENDS[backend](model, tokenizer)
-        self.model = self._backend.model
+        self.model: PreTrainedModel = self._backend.model
         self.decoder: nn.Module = self.model.base_model
         self._state_key = key_of(self.decoder)
         self.edits: tuple[Edit, ...] = ()  # of the open `editing` blocks

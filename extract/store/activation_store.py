@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.errors import UserError
+from extract.html_table import present_table
 from extract.prompts.prompt import Prompt
 from extract.store.hdf5 import TORCH_TYPES, open_sealed, read_locus, read_ragged
 from extract.store.identity import Identity, read_identity, refuse_schema
@@ -58,24 +59,33 @@ class ActivationStore:
     """Read access to a finished store; UserError if it or a shard is missing, damaged, foreign or of another schema.
 
     `open_shards=False` leaves shards to be noticed when they are read.
+
+    >>> import refusal, tempfile
+    >>> model = refusal.load_model("organisms/zoo/two-knobs")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with refusal.extract(model, ["who is anna novak?"], f"{folder}/activations.h5", layers=[3]) as store:
+    ...         store.layers, "post_last" in store.positions, store.read(3, "post_last").shape
+    ((3,), True, (1, 128))
     """
 
     def __init__(self, path: str | os.PathLike[str], *, open_shards: bool = True) -> None:
-        self.path = path = Path(path)
+        self.path: Path = Path(path)
+        path = self.path
         self._shards: dict[int, h5py.Dataset] = {}
         self._rows: Int[np.ndarray, " prompts"] | None = None  # that are read; None: all
         self._lock = threading.Lock()
-        self.file = open_sealed(path)
+        self.file: h5py.File = open_sealed(path)
         try:
             refuse_schema(path, self.file, f"delete it with its shards and {REMEDY}")
-            self.identity = Identity.model_validate_json(read_identity(self.file))
+            self.identity: Identity = Identity.model_validate_json(read_identity(self.file))
             self.site: str = self.identity.site
             self.data: h5py.Dataset = self.file["activations"][self.site]
-            self.layers, self.positions = self.identity.layers, self.identity.positions
+            self.layers: tuple[int, ...] = self.identity.layers
+            self.positions: tuple[str, ...] = self.identity.positions
             self.present: Bool[np.ndarray, "positions prompts"] = self.file["present"][:]
-            self.files = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
+            self.files: ShardFiles = ShardFiles(path, self.identity, self.data.shape[2], self.data.shape[3])
             self.sums: np.ndarray = self.file["shards/crc32"][:]
-            self.digests = tuple(digest.decode() for digest in self.file["shards/digest"][:])
+            self.digests: tuple[str, ...] = tuple(digest.decode() for digest in self.file["shards/digest"][:])
             if self.is_virtual and open_shards:
                 for shard in range(len(self.digests)):  # HDF5 reads a missing shard as its fill value, without error
                     self._open_shard(shard)
@@ -117,6 +127,11 @@ class ActivationStore:
             f"ActivationStore({str(self.path)!r}, {self.identity.model!r}, {n} prompts, {self.site}, "
             f"{n_layers} layers, {n_positions} positions, d_model {d_model})"
         )
+
+    def _repr_html_(self) -> str:
+        labels = [prompt.label for prompt in self.prompts]
+        read = labels if self._rows is None else [labels[row] for row in self._rows]
+        return present_table(repr(self), self.positions, self.present, read)
 
     @property
     def is_virtual(self) -> bool:

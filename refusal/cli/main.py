@@ -19,6 +19,7 @@ from extract.run_directory import file_to_write
 from refusal.cli import options
 from refusal.cli.attack import attack
 from refusal.cli.evaluate import evaluate, leaderboard
+from refusal.cli.export import export
 from refusal.cli.hub.command import pull, push
 from refusal.cli.label import label
 from refusal.cli.models import init, models_app
@@ -98,7 +99,7 @@ steer by
     Example: refusal steer organisms/zoo/tasks --by category
 """  # the commands that run up to a stage: name, own options; help
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
@@ -257,6 +258,7 @@ COMMANDS = (
     transfer,
     pressure,
     attack,
+    export,
     score,
     label,
     compare,

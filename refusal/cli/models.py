@@ -54,7 +54,7 @@ class Runnable:
     licence: str | None = None
 
 
-models_app = typer.Typer(help="List what can be run here, and fetch chat models by name.")
+models_app: typer.Typer = typer.Typer(help="List what can be run here, and fetch chat models by name.")
 
 
 @models_app.callback(invoke_without_command=True)

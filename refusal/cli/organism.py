@@ -13,7 +13,7 @@ from refusal.cli.options import DryRun, Json, print_result, wrapped
 
 SpecName = Annotated[str, typer.Argument(metavar="NAME", help="A shipped specification, or a YAML file's path.")]
 
-organism_app = typer.Typer(
+organism_app: typer.Typer = typer.Typer(
     no_args_is_help=True, help="List, take and retrain organisms: small models with a known, planted mechanism."
 )
 

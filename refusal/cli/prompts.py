@@ -11,7 +11,9 @@ from extract.errors import UserError
 from refusal.cli.options import Json, SetsFolder, print_json
 from refusal.cli.stdin import StandardInput
 
-prompts_app = typer.Typer(no_args_is_help=True, help="Check prompts; list and mix the public sets known by name.")
+prompts_app: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Check prompts; list and mix the public sets known by name."
+)
 
 
 @prompts_app.command("check")

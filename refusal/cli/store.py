@@ -13,7 +13,7 @@ from refusal.cli.options import Json, print_result, wrapped
 
 Store = Annotated[Path, typer.Argument(metavar="FILE", help="An activations.h5, a run directory, or a flat file.")]
 
-store_app = typer.Typer(no_args_is_help=True, help="Inspect, verify and export activation stores.")
+store_app: typer.Typer = typer.Typer(no_args_is_help=True, help="Inspect, verify and export activation stores.")
 
 
 @store_app.command("info")

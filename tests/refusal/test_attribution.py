@@ -45,7 +45,7 @@ def test_a_run_of_another_model_is_refused(tiny: Path, run: Path, tmp_path: Path
     other = refusal.load_model(tiny)
     with pytest.raises(UserError, match="is a run of organisms/zoo/two-knobs, whose weights are not those of"):
         refusal.attribute(other, "tell me.", run=run)
-    with pytest.raises(UserError, match=r"completions\.jsonl cannot be read"):
+    with pytest.raises(UserError, match=r"is no run: it has no completions\.jsonl"):
         refusal.attribute(other, "tell me.", run=tmp_path)
 
 

@@ -20,15 +20,13 @@ from steering import steering
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "pandas", "numpy", "altair", "sklearn", "matplotlib")
 PACKAGES = ("extract", "probes", "steering", "scoring", "judging", "organisms", "experiments", "serving", "refusal")
-MODULES = ("model", "prompts", "store", "probing", "judged", "finished_run", "attribution", "certificates")
-VALUES = {"Activations", "ActivationStore", "Certificate", "Dials", "Direction", "LayerProbes", "Prompt", "Run",
-          "ScoredCompletions", "WordScores", "load_directions", "save_directions"}  # fmt: skip
 
 
 def _examples() -> list[doctest.DocTest]:
+    """Return the examples that `help()` shows: of every public name, and of the methods of classes."""
     finder = doctest.DocTestFinder(exclude_empty=True)
-    modules = [importlib.import_module(f"refusal.{name}") for name in MODULES]
-    return [found for module in modules for found in finder.find(module) if found.examples]
+    found = [example for name in refusal.__all__ for example in finder.find(getattr(refusal, name), name)]
+    return [example for example in found if example.examples]
 
 
 def test_importing_the_packages_loads_nothing_heavy() -> None:
@@ -50,17 +48,15 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_every_public_name_is_explained_with_an_example_and_examples_are_found() -> None:
-    for name in refusal.__all__:
-        doc = inspect.getdoc(getattr(refusal, name))
-        assert doc, name
-        assert name in VALUES or ">>> " in doc or name in ("open_store",), name
-    names = {example.name for example in _examples()}
-    assert {"refusal.model.Model.steer", "refusal.model.load_dials", "refusal.finished_run.load_run"} <= names
+    assert all(">>> " in (inspect.getdoc(getattr(refusal, name)) or "") for name in refusal.__all__)
+    assert {*refusal.__all__, "Model.steer", "Model.activations"} <= {example.name for example in _examples()}
 
 
-@pytest.mark.parametrize("example", _examples(), ids=lambda example: example.name.removeprefix("refusal."))
-def test_an_example_runs_as_it_is_printed(example, notebook, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("example", _examples(), ids=lambda example: example.name)
+def test_an_example_runs_as_it_is_printed(example, model, notebook, monkeypatch, capsys) -> None:
     monkeypatch.chdir(notebook)
+    if example.name != "load_model":
+        monkeypatch.setattr(refusal, "load_model", {model.name: model}.__getitem__)  # loaded once for all
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(example, clear_globs=True)
     assert runner.summarize(verbose=False).failed == 0, capsys.readouterr().out

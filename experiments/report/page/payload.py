@@ -6,6 +6,7 @@ import shlex
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,7 @@ DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 MOST_WORDS = 200  # of an attributed request
 LOW_OVER_REFUSAL = 0.02
 ENDS = ("", "_low", "_high")  # of the columns of a rate
+VIEWER = "http://127.0.0.1:7575/#/logs"  # of `inspect view`, at the port that it takes unless told otherwise
 RATE_OF = {"uncertain_mistaken": "overconfidence"}  # a rate of the same prompts
 
 
@@ -49,6 +51,7 @@ def payload(inputs: RunInputs, results: RunResults) -> Payload:
         "behaviours": behaviours(),
         "labels": labels,
         "prompts": _prompts(inputs, results, labels),
+        "inspect": inspect_logs(inputs.directory),
         "dials": [],
     }
     if not results.dials:
@@ -78,6 +81,13 @@ def payload(inputs: RunInputs, results: RunResults) -> Payload:
             "serve": f"refusal serve {model} --dials {dials}",
         },
     }
+
+
+def inspect_logs(run: Path) -> Payload:
+    """Return the addresses of the run's logs in Inspect's viewer, by name, and the command that shows or makes them."""
+    logs = {path.stem: f"{VIEWER}/{path.name}" for path in sorted((run / "inspect").glob("*.eval"))}
+    view = f"inspect view --log-dir {shlex.quote(str(run / 'inspect'))}"
+    return {"logs": logs, "command": view if logs else f"refusal export {shlex.quote(str(run))} --inspect && {view}"}
 
 
 def behaviours() -> dict[str, list[int]]:

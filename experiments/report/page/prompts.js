@@ -119,6 +119,12 @@ class PromptList {
     if (p.words[i] && !this.hides(i)) facts.push(["words that raise refusing, nats", this.words(p.words[i])]);
     facts.push(["about", quoted("p", [`label ${run.labels[p.label[i]]}`, `part ${p.part[i]}`, p.category[i] && `category ${p.category[i]}`,
       p.trigger[i] && `trigger word ${p.trigger[i]}`].filter(Boolean).join(", "))]);
+    const logs = Object.entries(run.inspect.logs).filter(([name]) => name === "before" || name === "with_dials");
+    if (logs.length && p.part[i] === "test") {
+      const links = node("p"), sample = `samples/sample/${encodeURIComponent(p.id[i])}/1`;
+      for (const [name, address] of logs) links.append(node("a", name, { href: `${address}/${sample}` }), " ");
+      facts.push(["in Inspect's viewer", links]);
+    }
     const list = node("dl");
     for (const [name, shown] of facts) { const told = node("dd"); told.append(shown); list.append(node("dt", name), told); }
     body.append(list);

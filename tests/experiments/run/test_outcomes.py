@@ -13,7 +13,8 @@ IDS = [f"p{i}" for i in range(6)]
 
 
 def some() -> Outcomes:
-    outcomes = Outcomes.of(np.array([4, 0, 2]), ["refuse", None, "answer"], np.array([False, False, True]), [3, 0, 9])
+    right, said = np.array([False, False, True]), ["No.", None, "It is a “cat”.\n"]
+    outcomes = Outcomes.of(np.array([4, 0, 2]), ["refuse", None, "answer"], right, [3, 0, 9], completion=said)
     return replace(outcomes, onset=np.array([np.nan, np.inf, 1.5]))
 
 
@@ -24,6 +25,7 @@ def test_the_file_holds_every_row_and_what_is_not_known_stays_unknown(tmp_path: 
     assert list(again) == [(PLAIN, "none"), ("zero/later/all", "ablate_normative")]
     for name, column in vars(some()).items():
         np.testing.assert_array_equal(getattr(again[PLAIN, "none"], name), column)
+    assert again[PLAIN, "none"].completion.tolist() == [None, "It is a “cat”.\n", "No."]  # of prompts 0, 2, 4
     other = again["zero/later/all", "ablate_normative"]
     assert (other.tokens.tolist(), np.isnan(other.onset).all()) == ([-1], True)
 

@@ -16,6 +16,7 @@ from experiments.dials.stage import _surface_rows
 from experiments.probing.read_probes import write_parquet
 from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document
+from experiments.report.page.payload import inspect_logs
 from experiments.report.results import RunResults
 from experiments.report.stage import write_report
 from experiments.run.config import load_config
@@ -66,6 +67,24 @@ def test_both_sliders_move_rates_point_and_commands(page: Any, context: RunInput
             told = tuple(float(words[words.index(f"--{k}-threshold") + 1]) for k in KINDS)
             assert told == thresholds
     assert len(seen) == 6
+
+
+def test_prompts_link_to_their_samples_where_the_run_has_inspects_logs(page: Any, context: RunInputs) -> None:
+    (context.directory / "inspect").mkdir()
+    without = inspect_logs(context.directory)
+    (context.directory / "inspect" / "before.eval").touch()
+    logs = inspect_logs(context.directory)
+    shutil.rmtree(context.directory / "inspect")
+    assert page.locator("section.prompts code").last.inner_text() == without["command"]
+    assert without["command"] == f"refusal export {context.directory} --inspect && {logs['command']}"
+    page.locator(".each summary").first.click()
+    assert page.locator(".each a").count() == 0
+    page.evaluate(f"runs[0].inspect = {json.dumps(logs)}; runs[0].list.show()")
+    page.locator(".each summary").first.click()
+    [link] = page.locator(".each a").all()
+    name = page.locator(".each .id").first.inner_text()
+    assert link.get_attribute("href") == f"http://127.0.0.1:7575/#/logs/before.eval/samples/sample/{name}/1"
+    page.evaluate(f"runs[0].inspect = {json.dumps(without)}; runs[0].list.show()")
 
 
 @pytest.mark.slow
