@@ -20,6 +20,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 RENAMED = {ROOT / "README.md": "index.md", DOCS / "README.md": "pages.md"}
 LINK = re.compile(r"(\]\(|\b(?:src|href)=\")([^)\"\s#]*)(#[^)\"\s]*)?(?=[)\"])")
+ENTRY = re.compile(r"^- \[(.+?)\]\(((?!\.\.).+?)\)", re.MULTILINE)  # of the menu, but for the README, its home
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
@@ -36,14 +37,16 @@ class Examples(griffe.Extension):
 def on_config(config: MkDocsConfig) -> None:
     """Make the menu out of docs/README.md: a part for each heading, an entry for each link."""
     parts = (DOCS / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    menu = [{part.partition("\n")[0]: [{title: _place(DOCS / path)} for title, path in _entries(part)]} for part in parts]
+    menu = [
+        {part.partition("\n")[0]: [{title: _place(DOCS / path)} for title, path in _entries(part)]} for part in parts
+    ]
     config.nav = [{"Home": "index.md"}, {"All pages": "pages.md"}, *menu]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what lies outside docs/ and is linked to, and pages that have another name on the site."""
     files.remove(files.src_uris["README.md"])
-    waiting = [ROOT / "README.md", *DOCS.rglob("*.md"), DOCS / "tutorial.ipynb"]
+    waiting = [ROOT / "README.md", *DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]
     seen = set(waiting)
     while waiting:
         path = waiting.pop()
@@ -80,7 +83,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _entries(part: str) -> list[tuple[str, str]]:
-    return [(title, path) for title, path in re.findall(r"^- \[(.+?)\]\((.+?)\)", part, re.MULTILINE) if path != "../README.md"]
+    return [
+        (title, path)
+        for title, path in re.findall(r"^- \[(.+?)\]\((.+?)\)", part, re.MULTILINE)
+        if path != "../README.md"
+    ]
 
 
 def _names() -> str:
