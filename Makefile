@@ -5,6 +5,7 @@
 # make test-vllm: dials inside vLLM, in an environment of its own (VLLM, 3.9 GB), and what they cost; VLLM_TESTS="not slow"
 # VLLM_SIZE=--quick takes three minutes once the environment is there.
 # make bench: quick benchmarks against the last recorded run, naming what got worse; RECORD=1 records this one.
+# make site: the pages of docs/ as a site with search, into build/site; a link or an anchor that leads nowhere ends it.
 # make test: the tests but for whole runs, the rest of large matrices, and simulations; make test-all: those too, as CI
 # runs it. They are divided among WORKERS processes (python -m pytest runs any part of it in one). make shapes: the tests
 # of probes/ with the shapes of arrays checked against their annotations, which takes about half as long again.
@@ -17,7 +18,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 unexport PYTHONDONTWRITEBYTECODE # each process that tests start would compile everything it imports
 
-.PHONY: demo real untouched gpu bench test test-all test-vllm shapes check clean
+.PHONY: demo real untouched gpu bench site test test-all test-vllm shapes check clean
 
 demo: .venv/installed
 	$(BIN)/refusal run configs/quickstart.yaml
@@ -33,6 +34,9 @@ gpu: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks.bench $(if $(RECORD),--record)
+
+site: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not simulation"
@@ -66,4 +70,4 @@ $(VLLM)/installed: pyproject.toml constraints-vllm.txt
 	touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs build

@@ -23,12 +23,18 @@ def cache_folder() -> Path:
 
 
 def resolve_shipped(path: Path) -> Path:
-    """Return the path if it exists, else the shipped file with this path: installed with us, or in the cache."""
+    """Return the path if it exists, else the shipped file with this path: installed with us, or in the cache.
+
+    A path may begin with an organism's name: `two-knobs/prompts.jsonl` is `organisms/zoo/two-knobs/prompts.jsonl`.
+    """
     if path.exists() or path.is_absolute():
         return path
     if (ROOT / path).exists():
         return ROOT / path
-    homes = {name: {*files, *(p.parent for p in files)} for name, files in organism_files().items()}
+    organisms = organism_files()
+    if path.parts and path.parts[0] in organisms:
+        return resolve_shipped(next(iter(organisms[path.parts[0]])).parent.joinpath(*path.parts[1:]))
+    homes = {name: {*files, *(p.parent for p in files)} for name, files in organisms.items()}
     organism = next((name for name, paths in homes.items() if path in paths), None)
     if organism is None:
         return path

@@ -324,8 +324,9 @@ class Dials:
         """Let the dials act on `model.chat` inside the block.
 
         Args:
-            normative, epistemic: thresholds in place of the dials' own, probabilities from 0 to 1: at or above its
-                threshold a dial declines, below it permits.
+            normative: threshold in place of the dial's own, a probability from 0 to 1: at or above it the dial
+                declines, below it permits.
+            epistemic: the same for the epistemic dial.
 
         Raises:
             UserError: the dials are of other weights or template arguments, there is no such dial, a threshold is no

@@ -123,7 +123,8 @@ def probe_layers(
         y: one a prompt: True for the positive class; or labels, of which `positive` is one. Where `negative` is given
             too, prompts of other labels, or of none, are left out.
         groups: what no fold may separate. None: prompts that share a pair, an entity, a template or all their words.
-        positive, negative: labels of the two classes; without `negative` it is all the others.
+        positive: label of the positive class.
+        negative: label of the other class; None: all other labels.
         n_folds: outer folds; each tests once.
 
     Raises:
@@ -182,7 +183,8 @@ def fit_direction(
 
     Args:
         y: one a prompt: True for the positive class; or labels, of which `positive` is one.
-        positive, negative: labels of the two classes; without `negative` it is all the others.
+        positive: label of the positive class.
+        negative: label of the other class; None: all other labels.
         position: `post_last` where it was captured, or the only one captured, if none is given.
         name: of the direction; the positive label if none is given.
 

@@ -35,7 +35,9 @@ def extract(
     """Write the residual stream of prompts to an HDF5 store and open it; a store half written is finished.
 
     Args:
-        positions, layers, site: as of `Model.activations`; None for all.
+        positions: as of `Model.activations`; None for all.
+        layers: likewise.
+        site: likewise.
         response_tokens: with k > 0 the model also answers, and `response_1` … `response_k` are captured.
         thought_tokens: with n > 0, `think_first` and `think_last` too, the first and the last token of its thought
             where that ends within n tokens.

@@ -59,7 +59,7 @@ def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row
     """Return a rate with its Clopper-Pearson interval at the effective number of groups, not of rows.
 
     Prompts of one group (a pair, an entity) are not independent. Counting a group as one prompt is conservative: right
-    if all prompts of a group are the same, too wide otherwise. Coverage in simulations: docs/limits.md.
+    if all prompts of a group are the same, too wide otherwise. Coverage in simulations: docs/coverage.md.
     """
     sizes = np.unique(groups, return_counts=True)[1]
     return mean_of_groups(float(hit.sum()), len(hit), effective_number(sizes), alpha)

@@ -49,7 +49,7 @@ class DialState(BaseModel):
 
 
 class Watch:
-    """Counts the reads and gates of served requests. All detectors together keep the run length (docs/shift.md)."""
+    """Counts the reads and gates of served requests. All detectors together keep the run length (docs/watch.md)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Variants of ablating a direction: form, layers and tokens (docs/dissociation.md).
+"""Variants of ablating a direction: form, layers and tokens (docs/ablating.md).
 
 The default edits the direction's own layer only, where Arditi et al. edit all, because a verdict on two mechanisms
 depends on which layer carries which. An additive ablation is at its own layer only: what it subtracts is gone from all

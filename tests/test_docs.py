@@ -1,4 +1,4 @@
-"""README.md is short and its tree true, links lead somewhere, the index lists every page, CITATION.cff agrees."""
+"""Pages are short, links lead somewhere, the index lists every page, code names pages that exist, figures agree."""
 
 import re
 import subprocess
@@ -70,15 +70,33 @@ def test_every_image_is_shown() -> None:
     assert [path.name for path in tracked("docs/images/*") if path not in shown] == []
 
 
-def test_the_readme_is_short_and_its_tree_is_true() -> None:
+def test_the_tree_of_the_readme_is_true() -> None:
     text = README.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 200
     tree = FENCED.findall(text)[-1].splitlines()[1:-1]
     assert len(tree) <= 25
     folders = named(tree)
     assert [name for name in folders if not (ROOT / name).is_dir()] == []
     top = {path.relative_to(ROOT).parts[0] for path in tracked("*/*")}
     assert {name for name in top if not name.startswith(".")} == {name for name in folders if "/" not in name}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_short(page: Path) -> None:
+    """At most 150 lines of at most 160 characters; tables, images and what a program prints are as wide as they are."""
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 150
+    lines = [line for line in prose(page).splitlines() if not line.lstrip().startswith(("|", "<img", "!["))]
+    assert [line for line in lines if len(line) > 160] == []
+
+
+def test_the_pages_that_code_names_exist() -> None:
+    named_in = {
+        path: re.findall(r"\bdocs/[\w/.-]+\.(?:md|ipynb)\b", path.read_text(encoding="utf-8"))
+        for pattern in ("*.py", "*.yaml", "*.toml", "*.txt", "*.html", "*.jinja", "Makefile", "Dockerfile")
+        for path in tracked(pattern)
+    }
+    names = [(name, str(path.relative_to(ROOT))) for path, pages in named_in.items() for name in pages]
+    assert len(names) > 50
+    assert [(name, where) for name, where in names if not (ROOT / name).is_file()] == []
 
 
 def named(tree: list[str]) -> list[str]:
@@ -116,7 +134,7 @@ def test_the_dockerfile_copies_every_package() -> None:
 
 
 def test_the_example_of_a_workflow_is_one_and_its_conditions_are_known() -> None:
-    text = (ROOT / "docs" / "scoring.md").read_text()
+    text = (ROOT / "docs" / "compare.md").read_text()
     workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", text, flags=re.S)[-1])
     steps = workflow["jobs"]["compare"]["steps"]
     commands = "\n".join(step.get("run", "") for step in steps)
@@ -180,15 +198,15 @@ FIGURES = {
     ),
     "public sets": (
         lambda: len(yaml.safe_load((ROOT / "configs/suites/public.yaml").read_text())["datasets"]),
-        {"docs/scoring.md": r"`public` \| (\w+) \[public sets"},
+        {"docs/evaluate.md": r"`public` \| (\w+) \[public sets"},
     ),
     "the judge on XSTest": (
         lambda: result("XSTest, complied or not"),
-        {"docs/scoring.md": r"(\d+) % on compliance or not"},
+        {"docs/judge.md": r"(\d+) % on compliance or not"},
     ),
     "the judge on models that it was not written for": (
         lambda: unseen("XSTest"),
-        {"README.md": r"with people on (\d+) % of XSTest", "docs/scoring.md": r"not in this repository it was (\d+) %"},
+        {"README.md": r"with people on (\d+) % of XSTest", "docs/judge.md": r"not in this repository it was (\d+) %"},
     ),
     "refusals and abstentions of models that it was not written for": (
         lambda: unseen("refuse against abstain"),
@@ -196,11 +214,11 @@ FIGURES = {
     ),
     "two people on XSTest": (
         lambda: result("two annotators agree"),
-        {"README.md": r"agree on (\d+) %\)", "docs/scoring.md": r"two people agree on (\d+) %"},
+        {"README.md": r"agree on (\d+) %\)", "docs/judge.md": r"two people agree on (\d+) %"},
     ),
     "refusals and abstentions": (
         lambda: result("refuse or abstain"),
-        {"docs/scoring.md": r"abstentions are separated in (\d+) %"},
+        {"docs/judge.md": r"abstentions are separated in (\d+) %"},
     ),
 }  # fmt: skip
 

@@ -23,7 +23,12 @@ def cells() -> list[nbformat.NotebookNode]:
 
 def test_every_cell_was_executed_once_from_top_to_bottom(cells: list[nbformat.NotebookNode]) -> None:
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert [cell.source for cell in cells[1:] if not cell.outputs] == []
+    quiet = [cell.source for cell in cells if not cell.outputs]
+    assert [source.split()[1] for source in quiet] == [
+        "importlib.util",
+        "os",
+        "sys",
+    ]  # installs, sets up, makes the run
 
 
 def test_outputs_hold_no_warnings_errors_bars_or_machine_paths(cells: list[nbformat.NotebookNode]) -> None:

@@ -1,17 +1,23 @@
-"""Writes a language's rule table as a Markdown page: the meaning of each kind, and an example for every rule.
+"""Writes a language's rule table as Markdown: the meaning of each kind, and an example for every rule.
 
-`python -m benchmarks.training.rules_page > docs/judge-rules.md` writes the English page.
+`python -m benchmarks.training.rules_page` writes the English pages, docs/judge-rules.md and
+docs/judge-rules-other.md.
 """
 
 from __future__ import annotations
 
+from textwrap import wrap
+
+from extract.shipped import ROOT
 from scoring.judges.english import ENGLISH
 from scoring.judges.table import RuleTable
 
-SECTIONS = {
+DECLINES = {
     "Normative refusal": "refuse no decline scope silent",
     "Epistemic abstention": "abstain unknown unable disclaimer limit",
     "Refusal or abstention, depending on the prompt": "lack omit",
+}
+OTHERS = {
     "Corrected premise": "premise unfound",
     "Hedge": "hedge",
     "Clarification": "clarify",
@@ -19,18 +25,23 @@ SECTIONS = {
     "Moralising": "rebuke verdict moral",
     "Similar in wording, but none of these": "idiom fiction courtesy frame",
 }
+PAGES = {
+    "judge-rules.md": ("The judge's rules for declines", DECLINES),
+    "judge-rules-other.md": ("The judge's other rules", OTHERS),
+}
 
 
-def as_markdown(table: RuleTable) -> str:
-    """Return the Markdown page of a table."""
+def as_markdown(table: RuleTable, title: str, sections: dict[str, str]) -> str:
+    """Return a page with these sections of a table."""
     lines = [
-        f"# The judge's rules ({table.language})",
+        f"# {title} ({table.language})",
         "",
         "Generated from `scoring/judges/english/` by `python -m benchmarks.training.rules_page`;",
-        "[scoring.md](scoring.md) explains the decision. A clause takes the first kind with a matching rule:",
-        ", ".join(dict.fromkeys(kind for kind, _ in table.rules)) + ".",
+        "[judge.md](judge.md) explains the decision. A clause takes the first kind with a matching rule:",
+        *wrap(", ".join(dict.fromkeys(kind for kind, _ in table.rules)) + ".", 120),
+        "Declines are in [judge-rules.md](judge-rules.md), all others in [judge-rules-other.md](judge-rules-other.md).",
     ]
-    for section, names in SECTIONS.items():
+    for section, names in sections.items():
         kinds = names.split()
         lines += ["", f"## {section}", ""]
         lines += [f"- `{kind}`: {table.meanings[kind]}" for kind in kinds]
@@ -42,4 +53,5 @@ def as_markdown(table: RuleTable) -> str:
 
 
 if __name__ == "__main__":
-    print(as_markdown(ENGLISH), end="")
+    for name, (title, sections) in PAGES.items():
+        (ROOT / "docs" / name).write_text(as_markdown(ENGLISH, title, sections), encoding="utf-8")

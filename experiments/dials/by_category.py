@@ -1,4 +1,4 @@
-"""Thresholds for each category of prompts, certified on calibration prompts recognised as it (docs/dials.md).
+"""Thresholds for each category of prompts, certified on calibration prompts recognised as it (docs/thresholds.md).
 
 A probe recognises the category at decode time, where nobody says it. Categories divide the prompts, so each one's
 thresholds change its own outcomes only, and are chosen and certified like those of all prompts, on fewer of them.

@@ -3,7 +3,7 @@
 The order of the settings on the choice prompts is the path of the certification (`certify`): it does not depend on the
 certification prompts and stops at the first setting that fails, so the certificate holds with the given confidence. If
 the first one fails, no limits are certified together; the setting that is used was fixed without the certification
-prompts, so each limit is certified alone at it. The rules are in docs/dials.md.
+prompts, so each limit is certified alone at it. The rules are in docs/thresholds.md.
 """
 
 from __future__ import annotations

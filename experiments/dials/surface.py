@@ -2,7 +2,7 @@
 
 A frontier holds the Pareto-optimal settings on the choice prompts, measured on test. Its hypervolume is no test: each
 further point can only add to it. Policies are compared by least expected costs: at each of COST_RATIOS a policy gets
-the cheapest setting on the choice prompts, so it gains nothing from the number of its settings (docs/dials.md).
+the cheapest setting on the choice prompts, so it gains nothing from the number of its settings (docs/two-dials.md).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ CUTS_OF_ANSWERS = """
     generate.limit=90 generate.limit=60 generate.limit=40 generate.limit=28 generate.limit=20
 """
 # Fewer layers come last: of those tried, the null tries the `KEPT` best alone, so that they save little, and the 0.5B's
-# direction at layer 18 does what those at every third layer do not (docs/untouched-models.md).
+# direction at layer 18 does what those at every third layer do not (docs/untouched-one-or-two.md).
 CUTS_OF_QUESTIONS = """
     dissociate.variants=false triggers.attributed=8 triggers.patched=16 triggers.erased=20
     dissociate.n_null_generation=5 dissociate.positions=["post_last"] dissociate.n_null_onset=99

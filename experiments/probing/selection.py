@@ -1,4 +1,4 @@
-"""Selection of the write direction by bypass, induce and KL of every candidate (docs/probing.md; arXiv 2406.11717).
+"""Selection of the write direction by bypass, induce and KL of every candidate (docs/directions.md; arXiv 2406.11717).
 
 Induce counts either way of declining: with one shared knob, adding a direction refuses requests and abstains from
 questions, and requiring one of the two would decide beforehand what the dissociation tests. Real and null directions

@@ -122,7 +122,7 @@ def silent_share(
 
     The threshold is a quantile of the right answers, whose exact limits are two of them; with fewer than 51 it has no
     upper one, so that the share's lower limit is 0. The two are joined as in `combination` (MOVER): simulated coverage
-    is 95 to 98 % with 15 to 200 right answers (docs/probing.md).
+    is 95 to 98 % with 15 to 200 right answers (docs/unspoken.md).
     """
     share = grouped_rate(silent(reads, firm, right)[among], reads.contrast.groups[among])
     if not (share.known and right.any()):

@@ -2,7 +2,7 @@
 
 The training part finds the directions, the validation part decides when to stop; the effects are counted on the test
 part (`measure.py`), of which the search knows nothing. Why directions are fitted again within their span, and in three
-ways, of which each may miss what another finds: docs/dissociation.md.
+ways, of which each may miss what another finds: docs/ablating.md.
 """
 
 from __future__ import annotations

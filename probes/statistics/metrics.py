@@ -89,7 +89,7 @@ def auroc_within(
     """Return the AUROC of samples compared within their strata only, such as folds, whose scores are on other scales.
 
     It is the mean over pairs of a positive and a negative sample of one stratum; NaN where a class has too few. The
-    interval is over groups of all strata; of nested folds it is checked by simulation (docs/probing.md).
+    interval is over groups of all strata; of nested folds it is checked by simulation (docs/unspoken.md).
     """
     y = np.asarray(y, dtype=bool)
     if not enough(int(y.sum()), int((~y).sum())):

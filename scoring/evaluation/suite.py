@@ -55,7 +55,7 @@ def prompts_of(suite: Suite, folder: Path | None = None, limit: int | None = Non
         if not (made := variants(prompts)):
             pairs = "pairs of a question with right_action correct_premise and one with answer no"
             raise UserError(
-                f"the suite asks for variants of {pairs}, and has none; leave variants out, or see docs/scoring.md"
+                f"the suite asks for variants of {pairs}, has none; leave variants out, or see docs/accommodation.md"
             )
         prompts += made
     if not prompts:

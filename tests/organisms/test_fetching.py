@@ -45,7 +45,7 @@ def test_the_manifest_names_every_file_with_its_checksum() -> None:
 
 
 def test_a_missing_one_is_a_line_with_the_command_wherever_it_is_named(cache) -> None:
-    for name in ("organisms/zoo/xor", "organisms/zoo/xor/prompts.jsonl"):
+    for name in ("xor", "organisms/zoo/xor", "organisms/zoo/xor/prompts.jsonl"):
         with pytest.raises(UserError, match=r"^organisms/zoo/xor\S* is not installed; .*refusal organism get xor$"):
             resolve_shipped(Path(name))
     with pytest.raises(UserError, match="refusal organism get xor"):
@@ -60,6 +60,8 @@ def test_it_is_taken_from_a_clone_and_then_found_by_its_name(cache) -> None:
     assert installed("xor") is None
     assert fetch("xor", str(ROOT)) == cache / XOR == installed("xor") == locate(str(XOR))
     assert resolve_shipped(XOR / "prompts.jsonl").read_bytes() == (ROOT / XOR / "prompts.jsonl").read_bytes()
+    assert locate("xor") == cache / XOR
+    assert resolve_shipped(Path("xor/prompts.jsonl")) == cache / XOR / "prompts.jsonl"
     assert sorted(path.name for path in cache.rglob("*/zoo/*")) == ["xor"]
     assert {one.name: one.megabytes for one in shipped_organisms()}["xor"] == 2.8
 

@@ -1,6 +1,6 @@
 """Each architecture at three scales of its weights: batches, captures, interventions and continuations are exact.
 
-The table of docs/own-model.md holds what is found here, row by row.
+The table of docs/architectures.md holds what is found here, row by row.
 """
 
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_the_table_says_how_it_goes_on_and_which_backends_serve_it(name: str, sc
     others: tuple[BackendName, ...] = ("nnsight", "transformer_lens")
     cells = [way_of(model), *(serves(scaled, name, backend) for backend in others)]
     row = " | ".join([f"| `{name}`", *cells]) + " |"
-    assert row in (ROOT / "docs" / "own-model.md").read_text().splitlines()
+    assert row in (ROOT / "docs" / "architectures.md").read_text().splitlines()
 
 
 def test_edits_act_at_every_token_where_the_state_counts_none(scaled: Scaled) -> None:

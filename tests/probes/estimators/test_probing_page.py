@@ -11,7 +11,7 @@ import probes
 import probes.estimators
 
 ROOT = Path(probes.__file__).parent.parent
-PAGE = (ROOT / "docs" / "probing.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs_and_writes_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Coverage of every interval that reports print, over clustered outcomes: at least 93 % where 95 % is stated.
 
 Outcomes are binary. A prompt takes its group's outcome with probability sqrt(r), so two prompts of a group correlate by
-r. The table in docs/limits.md holds the lowest coverage over the true rates 0, .05 and .5 (`lowest`).
+r. The table in docs/coverage.md holds the lowest coverage over the true rates 0, .05 and .5 (`lowest`).
 """
 
 from collections.abc import Callable, Iterator
