@@ -19,9 +19,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -97,9 +96,10 @@ def _direction(name: str, vector: object, site: str, layer: int, **provenance: o
 
 
 def _of_gguf(path: Path) -> Iterator[Direction]:
-    reader = _gguf(path).GGUFReader
+    import gguf
+
     try:
-        file = reader(path)
+        file = gguf.GGUFReader(path)
     except Exception as error:  # gguf raises classes of its own
         raise UserError(f"{path} cannot be read as a GGUF file: {in_one_line(error)}") from None
     fields = {key: held.contents() for key, held in file.fields.items() if not key.startswith("tokenizer")}
@@ -294,7 +294,9 @@ def save_control_vector(vectors: Mapping[int, Vector], path: Path, model_hint: s
 
 
 def _write_gguf(tensors: Mapping[str, Vector], path: Path, model_hint: str) -> None:
-    writer = _gguf(path).GGUFWriter(path, ARCHITECTURE)
+    import gguf
+
+    writer = gguf.GGUFWriter(path, ARCHITECTURE)
     writer.add_string(f"{ARCHITECTURE}.model_hint", model_hint)
     writer.add_uint32(f"{ARCHITECTURE}.layer_count", len(tensors))
     for name, tensor in tensors.items():
@@ -303,12 +305,3 @@ def _write_gguf(tensors: Mapping[str, Vector], path: Path, model_hint: str) -> N
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def _gguf(path: Path) -> Any:
-    """Return the package gguf; `path` is named where it is not installed."""
-    if find_spec("gguf") is None:
-        raise UserError(f"{path}: GGUF files need the extra `models`: pip install 'refusal-probes[models]'")
-    import gguf
-
-    return gguf

@@ -45,14 +45,9 @@ def export(
     finished = load_run(run)
     lines, logs, logged, folder = list[str](), dict[str, int](), None, out or run / "inspect"
     if inspect:
-        try:
-            from refusal_probes.run_logs import BEFORE, WITH_DIALS, write_run_logs
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "inspect_ai":
-                raise
-            raise UserError("--inspect needs inspect_ai; install it: pip install inspect_ai") from None
         from experiments.run.config import load_config
         from experiments.run.inputs import RunInputs
+        from refusal_probes.run_logs import BEFORE, WITH_DIALS, write_run_logs
 
         logs = write_run_logs(RunInputs(load_config(run / "config.yaml"), run), finished.results, folder)
         lines += [f"{name:<28} {n:>6,} answers" for name, n in logs.items()]
