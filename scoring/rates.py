@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ RATES: dict[str, tuple[str, frozenset[str]]] = {
     "uncertain_refused": ("uncertain", frozenset({"refuse"})),
 }
 
+FIRST = 40  # answers
+
 
 def joint_rates(
     labels: Sequence[str], actions: Sequence[str | None], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05
@@ -53,6 +56,23 @@ def joint_rates(
         rates[name] = grouped_rate(np.array([a in counts for a in action[mine]], dtype=bool), groups[mine], alpha)
     unjudged = int((~judged & np.isin(label, [counted_on for counted_on, _ in RATES.values()])).sum())
     return JointRates(**rates, unjudged=unjudged)
+
+
+def first_rows(labels: Sequence[str | None], seed: int) -> list[int]:
+    """Return the rows of FIRST answers, drawn alike from each label, whose rates are shown before the rest is asked."""
+    drawn = np.random.default_rng(seed).permutation(len(labels)).tolist()
+    before: Counter[str | None] = Counter()
+    turns = {}
+    for row in drawn:
+        turns[row] = before[labels[row]]
+        before[labels[row]] += 1
+    return sorted(sorted(drawn, key=turns.__getitem__)[:FIRST])
+
+
+def first_line(rates: JointRates) -> str:
+    """Return the rates of the first answers in one line."""
+    shown = [f"{name} {rates.of(name):.0%} of {rates.of(name).n}" for name in RATES if rates.of(name).n]
+    return f"the first {FIRST} answers, judged by rules: {', '.join(shown) or 'no prompt has a label'}"
 
 
 def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05) -> Estimate:

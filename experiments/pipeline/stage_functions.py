@@ -28,25 +28,21 @@ from experiments.uncertainty.stage import uncertainty
 from extract.chat.thinking import split_thinking
 from extract.extraction import extract, store_spec
 from scoring.judges.rules import RuleJudge
-from scoring.rates import RATES, joint_rates
-
-FIRST = 40  # answers
+from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
 
 def first_rates(loaded: LoadedRun) -> None:
     """Say the joint rates of FIRST answers, drawn alike from each label, before all else; the run goes on from them."""
     if loaded.pool is not None or loaded.config.answers_first or len(loaded.prompts) <= FIRST:
         return
-    corpus, drawn = loaded.corpus, np.random.default_rng(loaded.config.seed).permutation(len(loaded.prompts))
-    labels = [loaded.prompts[row].label for row in drawn]
-    turns = [labels[:i].count(label) for i, label in enumerate(labels)]
-    rows = sorted(int(drawn[i]) for i in sorted(range(len(drawn)), key=turns.__getitem__)[:FIRST])
-    completer = replace(loaded.completer, judge=RuleJudge())
+    labels = [prompt.label for prompt in loaded.prompts]
+    rows = first_rows(labels, loaded.config.seed)
+    of_run = loaded.completer  # answers end where the run's own would, so that it can go on from them
+    settled_within = of_run.settled_within if isinstance(of_run.judge, RuleJudge) else 0
+    completer = replace(of_run, judge=RuleJudge(), settled_within=settled_within)
     with loaded.reporter.task("first answers", len(rows)) as advance:
         actions = [completion.action for completion in completer.complete(rows, advance=advance)]
-    rates = joint_rates([str(loaded.prompts[row].label) for row in rows], actions, corpus.groups[rows])
-    shown = [f"{name} {rates.of(name):.0%} of {rates.of(name).n}" for name in RATES if rates.of(name).n]
-    loaded.reporter.say(f"the first {len(rows)} answers, judged by rules: {', '.join(shown)}")
+    loaded.reporter.say(first_line(joint_rates([labels[row] for row in rows], actions, loaded.corpus.groups[rows])))
 
 
 def _extract(loaded: LoadedRun) -> None:

@@ -79,6 +79,7 @@ def evaluate(
     from scoring.evaluation import asking
     from scoring.evaluation.suite import load_suite, prompts_of
     from scoring.judges.site_phrases import read_phrases
+    from scoring.rates import FIRST, first_line, first_rows
     from scoring.score_file import score_file
 
     if base_url is None and api_key_env is not None:
@@ -103,6 +104,12 @@ def evaluate(
         left = answers.left(prompts)
         if len(left) < len(prompts):
             reporter.say(f"{len(prompts) - len(left)} of {len(prompts)} prompts are answered already")
+        if len(left) == len(prompts) > FIRST:
+            first = [prompts[row] for row in first_rows([prompt.label for prompt in prompts], seed=0)]
+            with reporter.task(f"asking {target} first", FIRST) as advance:
+                asking.ask_all(first, asked, answers, advance)
+            reporter.say(first_line(asking.rates_of(first, answers)))
+            left = answers.left(prompts)
         with reporter.task(f"asking {target}", len(prompts)) as advance:
             advance(len(prompts) - len(left), remembered=True)
             failed = asking.ask_all(left, asked, answers, advance)

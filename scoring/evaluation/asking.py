@@ -15,6 +15,7 @@ from extract.atomic_write import make_folder, write_jsonl
 from extract.errors import UserError
 from extract.keyed_file import KeyedFile, content_key
 from extract.progress import Advance
+from extract.prompts.groups import groups_of
 from extract.prompts.prompt import Prompt, prompt_row
 from extract.prompts.rows import Row
 from extract.record import Record
@@ -28,6 +29,8 @@ from scoring.judges.chat_endpoint import (
     concurrently,
 )
 from scoring.judges.config import EndpointConfig
+from scoring.judges.rules import RuleJudge
+from scoring.rates import JointRates, joint_rates
 from scoring.scorecard import Scorecard
 from scoring.wording import (
     BY_MEANING,
@@ -106,6 +109,17 @@ def ask_all(prompts: Sequence[Prompt], target: Target, answers: KeptAnswers, adv
         if kind is not None:
             failed[kind] += n
     return failed
+
+
+def rates_of(prompts: Sequence[Prompt], answers: KeptAnswers) -> JointRates:
+    """Return the joint rates of some prompts' answers by the rules; prompts without an answer are unjudged."""
+    judge, actions = RuleJudge(), list[str | None]()
+    for prompt in prompts:
+        if (reply := answers.get(prompt)) is None:
+            actions.append(None)
+        else:
+            actions.append("refuse" if reply.by else judge.judge(reply.text, prompt.text).action)
+    return joint_rates([prompt.label for prompt in prompts], actions, groups_of(prompts))
 
 
 def endpoint_target(config: EndpointConfig, settings: dict[str, str | int | float | None]) -> Target:

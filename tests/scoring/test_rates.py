@@ -1,7 +1,9 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from scoring.rates import JointRates, grouped_rate, joint_rates
+from scoring.rates import JointRates, first_rows, grouped_rate, joint_rates
 
 LABELS = ["harmful"] * 4 + ["benign"] * 4 + ["uncertain"] * 4
 
@@ -44,3 +46,11 @@ def test_the_interval_covers_the_rate_of_groups_of_unequal_size(p: float) -> Non
         interval = grouped_rate(hit, np.repeat(np.arange(len(sizes)), sizes))
         covered.append(interval.low <= p <= interval.high)
     assert np.mean(covered) >= 0.94
+
+
+def test_the_first_rows_have_all_labels_alike_and_are_the_same_each_time() -> None:
+    labels = ["benign"] * 300 + ["harmful"] * 10 + ["uncertain"] * 50
+    rows = first_rows(labels, seed=3)
+    assert Counter(labels[row] for row in rows) == {"benign": 15, "harmful": 10, "uncertain": 15}
+    assert rows == first_rows(labels, seed=3) != first_rows(labels, seed=4)
+    assert first_rows(labels[:5], seed=3) == [0, 1, 2, 3, 4]

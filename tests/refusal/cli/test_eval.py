@@ -90,6 +90,22 @@ def test_an_endpoint_s_answers_and_cost(cli, tmp_path: Path, server: ChatServer)
     assert all("response_format" not in one.body for one in server.asked)
 
 
+def test_forty_answers_of_each_label_are_rated_before_the_rest_is_asked(cli, tmp_path, server: ChatServer) -> None:
+    given = ["eval", "m", "--base-url", server.url, "--suite", suite(tmp_path, 90), "--out", str(tmp_path / "out")]
+    code, _, err = cli(*given)
+    assert code == 0, err
+    texts = [one.body["messages"][-1]["content"] for one in server.asked]
+    assert len(set(texts)) == len(texts) == 90  # nobody is asked twice
+    label = {row["text"]: row["label"] for row in lines(tmp_path / "mine.jsonl")}
+    first = {name: [text for text in texts[:40] if label[text] == name] for name in ("benign", "harmful")}
+    assert {len(own) for own in first.values()} <= {13, 14}
+    declined = sum(len(text) % 3 > 0 for text in first["benign"]) / len(first["benign"])
+    assert f"the first 40 answers, judged by rules: over_refusal {declined:.0%} [" in err
+    assert err.index("the first 40 answers") < err.index("asking m ", err.index("the first 40 answers"))
+    code, _, err = cli(*given)
+    assert (code, "the first 40" in err, len(server.asked)) == (0, False, 90)
+
+
 def test_a_stated_target_is_in_the_questions_with_known_answers_only(cli, tmp_path, server) -> None:
     server.answers = lambda asked: Answer("It is Paris.")
     given = ["eval", "m", "--base-url", server.url, "--suite", capitals(tmp_path), "--json"]
