@@ -29,6 +29,7 @@ from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
+from extract.run_directory import file_of_run
 from probes.direction import VANISHED, Direction, Locus, Provenance
 from steering.direction_file import load_directions as own_directions
 
@@ -51,14 +52,21 @@ def load_directions(path: str | os.PathLike[str], *, layer: int | None = None) -
     of zeros are left out.
 
     Args:
+        path: the file, a run's directory, or heretic's directory of an adapter.
         layer: the block of a refusal-direction `direction.pt` that has no direction_metadata.json next to it.
 
     Raises:
-        UserError: the file is none of these, or holds more than tensors.
+        UserError: there is no such file, it is none of these, or it holds more than tensors.
+
+    >>> import refusal
+    >>> [name for name in refusal.load_directions("runs/quickstart") if "write" in name]
+    ['epistemic_write', 'normative_write']
     """
     path = Path(path)
+    if not (path / ADAPTER).is_file():
+        path = file_of_run(path, "directions.safetensors")
     if not path.exists():
-        raise UserError(f"no such file: {path}")
+        raise UserError(f"directions not found: {path}; give a file of directions, or a run's directory")
     try:
         read = list(_read(path, layer))
     except UserError:
@@ -203,8 +211,6 @@ def _chosen_at(path: Path, layer: int | None) -> tuple[int | None, int]:
 
 def _of_heretic(path: Path) -> Iterator[Direction]:
     """Yield the direction of each block out of an adapter whose change of a weight W is -w v (vᵀ W)."""
-    if not path.is_file():
-        raise UserError(f"{path.parent} is no adapter: it has no {ADAPTER}")
     remedy = "heretic keeps its directions apart from the weights only with row_normalization = none"
     columns: dict[int, list[Vector]] = {}
     with safe_open(path, framework="pt") as file:

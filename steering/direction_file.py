@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
-from extract.run_directory import file_of_run
 from probes.direction import Direction, Locus
 
 
@@ -56,21 +55,7 @@ def _plain(value: object) -> object:
 
 
 def load_directions(path: str | os.PathLike[str]) -> dict[str, Direction]:
-    """Read directions written by `save_directions`, by name, in the order of names (the file has none).
-
-    Args:
-        path: the file, or a run's directory.
-
-    Raises:
-        UserError: there is no such file, or it is not one of directions.
-
-    >>> import refusal
-    >>> [name for name in refusal.load_directions("runs/quickstart/directions.safetensors") if "write" in name]
-    ['epistemic_write', 'normative_write']
-    """
-    path = file_of_run(path, "directions.safetensors")
-    if not path.is_file():
-        raise UserError(f"directions not found: {path}; give a file that save_directions wrote, or a run's directory")
+    """Read directions written by `save_directions`, by name, in the order of names; UserError: it is another file."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

@@ -34,7 +34,9 @@ def export(
 
     Inspect's logs hold test prompts plainly and with the dials, and the prompts of each intervention under it.
 
-    Example: refusal export runs/quickstart --inspect && inspect view --log-dir runs/quickstart/inspect
+    Example: refusal export runs/quickstart --inspect
+
+    Then: inspect view --log-dir runs/quickstart/inspect
 
     Example: refusal export runs/quickstart --wandb --offline
     """

@@ -97,9 +97,9 @@ def test_other_mistakes_are_named(model, found, harm, notebook: Path, tmp_path: 
     (tmp_path / "text.safetensors").write_text("no tensors in here, but enough of them to have a length")
     weights = "organisms/zoo/two-knobs/model.safetensors"
     for call, line in (
-        (lambda: refusal.load_directions(tmp_path / "none"), "directions not found: .*none; give a file that"),
+        (lambda: refusal.load_directions(tmp_path / "none"), "directions not found: .*none; give a file of"),
         (lambda: refusal.load_directions(tmp_path), "is a directory without directions.safetensors; make it with"),
-        (lambda: refusal.load_directions(tmp_path / "text.safetensors"), "is no safetensors file: "),
+        (lambda: refusal.load_directions(tmp_path / "text.safetensors"), "cannot be read as directions: "),
         (lambda: refusal.load_directions(weights), "was not written by save_directions"),
         (lambda: refusal.save_directions([harm, harm], tmp_path / "x"), "must have different names, got harmful, harm"),
         (lambda: refusal.save_directions({"a": harm}, tmp_path / "x"), "give a list of Directions, .*; got str"),

@@ -248,7 +248,7 @@ def not_direction(folder: Path) -> Path:
 
 NAN = {1: np.full(4, np.nan, np.float32)}
 WRONG = {
-    "absent": (lambda folder: folder / "no.gguf", "no such file: "),
+    "absent": (lambda folder: folder / "no.gguf", "directions not found: "),
     "a name": (lambda folder: saved(folder / "v.npy", 1), "expected .safetensors, .gguf, .pt"),
     "a model": (lambda folder: write_gguf(folder / "v.gguf", {}, architecture="llama"), "is a GGUF file of 'llama'"),
     "no GGUF": (lambda folder: saved(folder / "v.gguf", 1), "cannot be read as a GGUF file: "),
@@ -257,7 +257,7 @@ WRONG = {
     "shape": (lambda folder: saved(folder / "v.pt", torch.ones(2, 2)), "holds (2, 2); expected a tensor by layer"),
     "negative": (lambda folder: saved(folder / "v.pt", {-1: torch.ones(2)}), "numbered from 0; got -1"),
     "attention": (lambda folder: write_steering_vector(folder / "v.pt", {}, "self_attn"), "of 'self_attn'; only"),
-    "no adapter": (lambda folder: folder, "it has no adapter_model.safetensors"),
+    "no adapter": (lambda folder: folder, "is a directory without directions.safetensors"),
     "weights": (not_direction, "was not written by save_directions"),
     "damaged": (lambda folder: saved(folder / "v.safetensors", 1), "cannot be read as directions: "),
 }

@@ -98,10 +98,11 @@ def test_a_decoded_token_waits_for_nothing(name, dtype) -> None:
     """The direction and the gates are sent at the prefill, once; a token after it sends and asks nothing."""
     edits = edits_of(name)
     prefill, tokens = Pass(0, 4, 4), [Pass(4 + i, 1, 4) for i in range(3)]
-    with Operations() as first:
-        for edit in edits:
-            edit.function(stream_of(prefill, dtype), prefill)
-    assert first.waits  # the control: the vector is cast here, and seen to be
+    with Operations() as control:
+        DeviceCopies(R).on(torch.device("cpu"), torch.float64)
+    assert control.waits  # a vector that is copied is seen
+    for edit in edits:
+        edit.function(stream_of(prefill, dtype), prefill)
     with Operations() as later:
         for pass_ in tokens:
             for edit in edits:

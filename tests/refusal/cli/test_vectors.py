@@ -55,5 +55,5 @@ def test_mistakes_are_one_line(cli, tmp_path: Path) -> None:
     chosen = ("--direction", "normative", "--layer", "0")
     one_line(cli("vectors", "export", str(RUN), *chosen, *out), "adds nothing to the output of block 0")
     one_line(cli("vectors", "import", str(RUN), *out), "give a name that ends in .safetensors")
-    one_line(cli("vectors", "import", str(tmp_path / "no.pt"), "--out", "x.safetensors"), "no such file: ")
+    one_line(cli("vectors", "import", str(tmp_path / "no.pt"), "--out", "x.safetensors"), "directions not found: ")
     assert list(tmp_path.iterdir()) == []
