@@ -180,7 +180,8 @@ def _head(row: Rendered, positions: Sequence[str]) -> tuple[int, ...]:
 
 def tokens_to_read(rendered: Sequence[Rendered], spec: CaptureSpec) -> int:
     """Return the tokens that capturing these prompts computes, where the model can go on from what they share."""
-    heads = [_head(row, spec.positions or position_names(rendered)) for row in rendered]
+    positions = spec.positions or position_names(rendered)
+    heads = [_head(row, positions) for row in rendered]
     prefixes = [] if spec.generated else worthwhile_prefixes(heads)
     shared = (next((len(prefix) for prefix in prefixes if head[: len(prefix)] == prefix), 0) for head in heads)
     return sum(len(row.token_ids) - n for row, n in zip(rendered, shared, strict=True)) + sum(map(len, prefixes))

@@ -30,16 +30,19 @@ from extract.extraction import extract, store_spec
 from scoring.judges.rules import RuleJudge
 from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
+FIRST_TOKENS = 24  # of each of the first answers: enough to see whether it declines, and soon there
+
 
 def first_rates(loaded: LoadedRun) -> None:
-    """Say the joint rates of FIRST answers, drawn alike from each label, before all else; the run goes on from them."""
+    """Say the joint rates of FIRST answers, drawn alike from each label, before all else."""
     if loaded.pool is not None or loaded.config.answers_first or len(loaded.prompts) <= FIRST:
         return
     labels = [prompt.label for prompt in loaded.prompts]
     rows = first_rows(labels, loaded.config.seed)
-    of_run = loaded.completer  # answers end where the run's own would, so that it can go on from them
+    of_run = loaded.completer  # answers end as the run's own do, which are then these, if they are that short
     settled_within = of_run.settled_within if isinstance(of_run.judge, RuleJudge) else 0
-    completer = replace(of_run, judge=RuleJudge(), settled_within=settled_within)
+    most = min(of_run.max_new_tokens, FIRST_TOKENS)
+    completer = replace(of_run, judge=RuleJudge(), settled_within=settled_within, max_new_tokens=most)
     with loaded.reporter.task("first answers", len(rows)) as advance:
         actions = [completion.action for completion in completer.complete(rows, advance=advance)]
     loaded.reporter.say(first_line(joint_rates([labels[row] for row in rows], actions, loaded.corpus.groups[rows])))
