@@ -41,8 +41,13 @@ def first_rates(loaded: LoadedRun) -> None:
     rows = first_rows(labels, loaded.config.seed)
     of_run = loaded.completer  # answers end as the run's own do, which are then these, if they are that short
     settled_within = of_run.settled_within if isinstance(of_run.judge, RuleJudge) else 0
-    most = min(of_run.max_new_tokens, FIRST_TOKENS)
-    completer = replace(of_run, judge=RuleJudge(), settled_within=settled_within, max_new_tokens=most)
+    completer = replace(
+        of_run,
+        judge=RuleJudge(),
+        settled_within=settled_within,
+        max_new_tokens=min(of_run.max_new_tokens, FIRST_TOKENS),
+        batch_size=min(of_run.batch_size, FIRST // 2),  # of prompts of about one length: less padding
+    )
     with loaded.reporter.task("first answers", len(rows)) as advance:
         actions = [completion.action for completion in completer.complete(rows, advance=advance)]
     loaded.reporter.say(first_line(joint_rates([labels[row] for row in rows], actions, loaded.corpus.groups[rows])))
