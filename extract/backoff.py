@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from extract.errors import UserError
 
 T = TypeVar("T")
+NO_FLOAT64 = {"mps"}  # types of devices
 TOKENS_ON_CPU, TOKENS_ON_GPU = 1024, 16384  # the smallest batches at which matrix products run at their full rate
 
 
@@ -62,6 +64,11 @@ class TokenBudget:
             return True
         empty_cache()  # outside the handler, because its traceback holds the tensors of the failed pass
         return False
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64, in float32 on a device that has no wider numbers."""
+    return tensor.float() if tensor.device.type in NO_FLOAT64 else tensor.double()
 
 
 def empty_cache() -> None:

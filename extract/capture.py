@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from extract.background import BackgroundThread
-from extract.backoff import TokenBudget
+from extract.backoff import TokenBudget, widened
 from extract.capture_spec import THOUGHT, CaptureSpec, ResolvedSpec
 from extract.chat.render import Rendered, position_names
 from extract.chat.thinking import answer_start, reopened, thought_tokens
@@ -225,7 +225,7 @@ def _holds(model: ChatModel, rows: tuple[Rendered, Rendered], prefix: CachedPref
         skipped = len(known.token_ids) if known else 0
         batch = model.pad([row.token_ids[skipped:] for row in some], "right")
         past = known.copies(len(some)) if known else None
-        model.capture(batch, spec.site, spec.layers[-1:], lambda _, s: streams.append(s.double()), past)
+        model.capture(batch, spec.site, spec.layers[-1:], lambda _, s: streams.append(widened(s)), past)
         stream, start = streams.pop(), len(prefix.token_ids) - skipped
         return [stream[i, start : len(row.token_ids) - skipped] for i, row in enumerate(some)]
 

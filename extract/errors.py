@@ -1,10 +1,12 @@
 """The error for a mistake in the user's input, and one line for an error of a library or a missing package."""
 
 import importlib.metadata
+import importlib.util
 import re
 from collections import Counter
 
 MOST_CHARS = 200
+NOT_FOR_USERS = {"bench", "llama", "docs", "dev"}  # extras
 PACKAGE_OF = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}  # imported by another name
 
 
@@ -33,14 +35,30 @@ def shortened(text: str, most: int = MOST_CHARS) -> str:
 def missing_package(error: ModuleNotFoundError) -> str | None:
     """Return one line that names the smallest extra with a missing package; None for a module of no extra."""
     module = (error.name or "").partition(".")[0]
+    if not module or _installed(module):  # a part of it is missing: another version
+        return None
     package = PACKAGE_OF.get(module, module).replace("_", "-").lower()
     wanted = [
         (part[1].lower(), part[2])
-        for requirement in importlib.metadata.requires("refusal-probes") or ()
-        if (part := re.match(r"([\w.-]+).*extra == '(\w+)'", requirement))
+        for requirement in _requirements()
+        if (part := re.match(r"([\w.-]+).*extra == '(\w+)'", requirement)) and part[2] not in NOT_FOR_USERS
     ]
     sizes = Counter(extra for _, extra in wanted)
     extras = sorted({extra for name, extra in wanted if name == package}, key=lambda extra: sizes[extra])
     if not extras:
         return None
     return f"this needs the extra {extras[0]} ({package} is not installed): pip install 'refusal-probes[{extras[0]}]'"
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # it was set to None, as if it were not
+        return False
+
+
+def _requirements() -> list[str]:
+    try:
+        return importlib.metadata.requires("refusal-probes") or []
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+        return []

@@ -12,6 +12,8 @@ from jaxtyping import Float, Real
 
 Provenance = Mapping[str, object]  # what JSON can hold
 
+MEANS = ("mean_positive", "mean_negative")
+
 
 @dataclass(frozen=True)
 class Locus:
@@ -43,7 +45,7 @@ class Direction:
     mean_negative: float = math.nan
     provenance: Provenance = field(default_factory=dict)
     later_means: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    length: float = math.nan
+    length: float | None = None
 
     def __post_init__(self) -> None:
         norm = float(np.linalg.norm(self.vector))
@@ -51,7 +53,7 @@ class Direction:
             raise ValueError(
                 f"direction {self.name!r} must be one unit vector, got shape {self.vector.shape}, norm {norm:.4g}"
             )
-        if self.has_means == math.isfinite(self.length):
+        if self.has_means == (self.length is not None) or not math.isfinite(self.length or 0):
             raise ValueError(f"direction {self.name!r} needs either both class means or a length")
 
     @property
@@ -62,13 +64,14 @@ class Direction:
     @property
     def gap(self) -> float:
         """What adding it once adds, in residual-stream units: the distance of the class means, or its length."""
-        return self.mean_positive - self.mean_negative if self.has_means else self.length
+        return self.mean_positive - self.mean_negative if self.length is None else self.length
 
     def __eq__(self, other: object) -> bool:
         """Equal directions have the same name, locus, means and provenance, and the same vector, number by number."""
         if not isinstance(other, Direction):
             return NotImplemented
-        mine, theirs = vars(self) | {"vector": None}, vars(other) | {"vector": None}
+        without = {"vector": None} | ({} if self.has_means or other.has_means else dict.fromkeys(MEANS))  # NaN
+        mine, theirs = vars(self) | without, vars(other) | without
         return mine == theirs and np.array_equal(self.vector, other.vector)
 
     def __hash__(self) -> int:

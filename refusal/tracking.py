@@ -65,8 +65,8 @@ def log_run(
             settings=settings,
         )
     except (wandb.Error, OSError) as error:
-        remedy = "log in with wandb login, or log offline (offline=True, --offline)"
-        raise UserError(f"Weights & Biases: {in_one_line(error)}; {remedy}") from None
+        remedy = "" if offline else "; log in with wandb login, or log offline (offline=True, --offline)"
+        raise UserError(f"Weights & Biases: {in_one_line(error)}{remedy}") from None
     with logged:
         logged.summary.update(summary(run))
         logged.log(_figures(run))
@@ -79,7 +79,7 @@ def summary(run: Run) -> dict[str, float | int | str]:
     figures: dict[str, float | int | str] = {}
     for state, named in STATES.items():
         table = run.rates[state]
-        for rate, row in table.iterrows():
+        for rate, row in table.dropna(subset=["value"]).iterrows():
             figures |= {f"{named}/{rate}{end}": float(row[column]) for column, end in ENDS.items()}
     results = run.results
     for kind, site in results.sites.items():

@@ -34,7 +34,8 @@ from experiments.run.completion_file import Completion, read_completions
 from experiments.run.inputs import RunInputs
 from experiments.run.manifest import Manifest
 from experiments.run.outcomes import NOTHING, PLAIN, Outcomes, read_outcomes
-from extract.atomic_write import make_folder
+from extract.atomic_write import make_folder, unwritable
+from extract.errors import UserError
 from extract.keyed_file import content_key
 from extract.prompts.prompt import with_line
 from refusal_probes.inspect_tasks import chat_messages, figures_of, score_of
@@ -80,11 +81,19 @@ class AnsweredCondition:
 
 def write_run_logs(inputs: RunInputs, results: RunResults, folder: Path) -> dict[str, int]:
     """Write NAME.eval of each condition of a finished run; return the number of answers by NAME."""
+    asked = [(prompt.id, prompt.text) for prompt in inputs.prompts]
+    if asked != [(said.id, said.text) for said in inputs.completions]:
+        given = inputs.config.prompts.described()
+        raise UserError(f"{given} differs from what the run in {inputs.directory} asked; put the former file back")
     make_folder(folder)
     conditions = list(answered_conditions(inputs))
     with inputs.reporter.task("writing Inspect's logs", sum(len(each.rows) for each in conditions)) as advance:
         for condition in conditions:
-            write_eval_log(_log(inputs, results, condition), folder / f"{condition.name}.eval")
+            path = folder / f"{condition.name}.eval"
+            try:
+                write_eval_log(_log(inputs, results, condition), path)
+            except OSError as error:
+                raise unwritable(path, error) from None
             advance(len(condition.rows))
     return {condition.name: len(condition.rows) for condition in conditions}
 

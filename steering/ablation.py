@@ -60,6 +60,8 @@ def amounts(direction: Direction, variant: Variant) -> dict[int, float]:
     later = direction.later_means if variant.layers == "later" else {}
     match variant.form:
         case "affine":
+            if not direction.has_means:
+                raise ValueError(f"direction {direction.name!r} has no class means to set its projection to")
             return {own: direction.mean_negative} | {layer: means[1] for layer, means in later.items()}
         case "zero":
             return dict.fromkeys([own, *later], 0.0)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
@@ -71,7 +71,7 @@ def load_directions(path: str | os.PathLike[str], *, layer: int | None = None) -
         read = list(_read(path, layer))
     except UserError:
         raise
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} cannot be read as directions: {in_one_line(error)}") from None
     if not read:
         raise UserError(f"{path} holds no direction: all its vectors are zero, or it has none")
@@ -114,7 +114,7 @@ def _of_gguf(path: Path) -> Iterator[Direction]:
     if (architecture := fields.get("general.architecture")) != ARCHITECTURE:
         raise UserError(f"{path} is a GGUF file of {architecture!r}; expected a control vector ({ARCHITECTURE!r})")
     hint = str(fields.get(f"{ARCHITECTURE}.model_hint", ""))
-    tensors = {tensor.name: tensor.data for tensor in file.tensors}
+    tensors = {tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
     yield from _numbered(path, tensors, {"made_with": "GGUF control vector", "model_hint": hint})
 
 
@@ -161,11 +161,11 @@ def _of_torch(path: Path, layer: int | None) -> Iterator[Direction]:
     if isinstance(held, _SteeringVector):
         yield from _of_layers(path, held)
     elif isinstance(held, torch.Tensor) and held.ndim == 3:
-        yield from _of_mean_diffs(path, held.double().numpy())
+        yield from _of_mean_diffs(path, held.detach().double().numpy())
     elif isinstance(held, torch.Tensor) and held.ndim == 1:
         token, layer = _chosen_at(path, layer)
         made = {"made_with": "refusal-direction", "read_at_token": token}
-        yield from _direction(path.stem, held.double().numpy(), "resid_pre", layer, **made)
+        yield from _direction(path.stem, held.detach().double().numpy(), "resid_pre", layer, **made)
     else:
         shape = tuple(held.shape) if isinstance(held, torch.Tensor) else type(held).__name__
         raise UserError(
@@ -179,18 +179,20 @@ def _of_layers(path: Path, held: _SteeringVector) -> Iterator[Direction]:
         raise UserError(
             f"{path} is a steering vector of {held.layer_type!r}; only 'decoder_block' is added to the residual stream"
         )
-    for layer, vector in sorted(held.layer_activations.items()):
-        if not isinstance(layer, int) or layer < 0 or not hasattr(vector, "double"):
+    for layer, vector in held.layer_activations.items():
+        if type(layer) is not int or layer < 0 or not hasattr(vector, "double"):
             raise UserError(f"{path}: expected a tensor by layer, numbered from 0; got {layer!r}")
+    for layer, vector in sorted(held.layer_activations.items()):
         made = {"made_with": "steering-vectors"}
-        yield from _direction(f"{path.stem}_{layer}", vector.double().numpy(), "resid_post", layer, **made)
+        yield from _direction(f"{path.stem}_{layer}", vector.detach().double().numpy(), "resid_post", layer, **made)
 
 
 def _of_mean_diffs(path: Path, means: Float[np.ndarray, "tokens layers d_model"]) -> Iterator[Direction]:
     lengths = np.linalg.norm(means, axis=-1)
+    least = VANISHED * np.nanmax(lengths, initial=0)
     for layer in range(means.shape[1]):
         for token in range(-len(means), 0):  # counted from the prompt's end
-            if lengths[token, layer] > VANISHED * lengths.max():  # at layer 0 equal tokens differ by rounding alone
+            if not lengths[token, layer] <= least:  # at layer 0 equal tokens differ by rounding alone
                 made = {"made_with": "refusal-direction", "read_at_token": token}
                 yield from _direction(f"{path.stem}_{layer}_{token}", means[token, layer], "resid_pre", layer, **made)
 
@@ -289,7 +291,7 @@ def save_control_vector(vectors: Mapping[int, Vector], path: Path, model_hint: s
     match path.suffix:
         case ".safetensors":
             with atomic_path(path) as partial:
-                save_file(tensors, partial, metadata={"model_hint": model_hint})
+                partial.write_bytes(save(tensors, metadata={"model_hint": model_hint}))
         case ".gguf":
             if 0 in vectors:
                 raise UserError("llama.cpp adds nothing to the output of block 0; choose a later block by --layer N")

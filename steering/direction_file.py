@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from extract.atomic_write import atomic_path
 from extract.errors import UserError, in_one_line
@@ -45,7 +45,7 @@ def save_directions(directions: Sequence[Direction], path: str | os.PathLike[str
         for d in directions
     }
     with atomic_path(Path(path)) as partial:
-        save_file(tensors, partial, metadata=metadata)
+        partial.write_bytes(save(tensors, metadata=metadata))
 
 
 def _plain(value: object) -> object:

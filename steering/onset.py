@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessor
 
+from extract.backoff import widened
 from extract.model.chat_model import ChatModel
 from extract.model.padded_batch import Batch
 from steering.actuator import OnsetBias
@@ -31,7 +32,7 @@ def onset_probability(model: ChatModel, batch: Batch, prefixes: Sequence[tuple[i
         log_probs = _log_probs(model, batch, parent)
         for prefix in covered:
             steps = torch.arange(len(prefix), device=log_probs.device)
-            total += log_probs[:, steps, list(prefix)].double().sum(dim=1).exp().cpu().numpy()
+            total += widened(log_probs[:, steps, list(prefix)]).sum(dim=1).exp().cpu().numpy()
         left -= set(covered)
     return np.minimum(total, 1.0)
 

@@ -19,6 +19,7 @@ from torch.nn.functional import pad, softplus
 from experiments.attack.suffix import SuffixedRequests, Suffixes
 from experiments.responses.batched_edits import RepeatedPrompts
 from experiments.responses.onset import TokenIds, in_few_passes
+from extract.backoff import widened
 from extract.capture import gather
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
@@ -99,7 +100,7 @@ class Objective:
                 [slope] = torch.autograd.grad(loss, shift)
         except (RuntimeError, NotImplementedError) as error:
             raise UserError(f"gradients of suffixes cannot be computed ({in_one_line(error)})") from None
-        found: np.ndarray = (slope.double() @ table.double().T).cpu().numpy()
+        found: np.ndarray = (widened(slope) @ widened(table).T).cpu().numpy()
         return found
 
     def loss(self, cached: CachedPrompts, suffixes: Int[np.ndarray, "rows tokens"]) -> Float[Tensor, " rows"]:
@@ -110,7 +111,7 @@ class Objective:
         def see(stream: Tensor, pass_: Pass, dial: Dial, locus: Locus) -> None:
             rows = self._rows * (len(after) // len(self._rows))
             read = gather(rows, (locus.position,), cached.batch, pass_.start)(stream)[0]
-            losses.append(self._gate_loss(dial, read.double().to(after.device)))
+            losses.append(self._gate_loss(dial, widened(read.to(after.device))))
             if not self._passes:
                 raise _ReadAll
 
@@ -121,7 +122,7 @@ class Objective:
             tokens = torch.cat([after, after.new_tensor(continuation, dtype=torch.long).expand(len(after), -1)], dim=1)
             at = torch.arange(after.shape[1], tokens.shape[1] + 1).expand(len(after), -1)
             with self._model.editing(reads), suppress(_ReadAll):
-                log_probs = continued_log_probs(self._model, cached, tokens, at).double()
+                log_probs = widened(continued_log_probs(self._model, cached, tokens, at))
                 for parent in parents:
                     before = log_probs[:, range(len(parent)), list(parent)].sum(dim=1, keepdim=True)
                     masses.append(before + log_probs[:, len(parent), self._ends[parent]])
@@ -137,7 +138,7 @@ class Objective:
         assert dial.calibration is not None
         sign = 1 if self._aim == "evade" else -1
         limit = float(logit(np.clip(dial.threshold - sign * dial.band, LEAST, 1 - LEAST)))
-        score = read @ torch.tensor(dial.probe.weight, dtype=torch.float64, device=read.device) + dial.probe.bias
+        score = read @ torch.tensor(dial.probe.weight, dtype=read.dtype, device=read.device) + dial.probe.bias
         return softplus(sign * (dial.calibration.slope * score + dial.calibration.intercept - limit))
 
 

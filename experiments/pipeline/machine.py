@@ -135,7 +135,7 @@ A100 = Machine("one A100 of 80 GB", "its data sheet, nothing measured", 312e12, 
 
 def has_gpu(device: str) -> bool:
     """Return whether a model on the device that a configuration names runs on a GPU."""
-    return (best_device() if device == "auto" else device) not in ("cpu", "mps")
+    return (best_device() if device == "auto" else device).partition(":")[0] not in ("cpu", "mps")
 
 
 def measure_device(device: str) -> Machine:

@@ -121,12 +121,14 @@ def _work(
     inputs: dict[str, str],
 ) -> list[str]:
     """Run the stages that are not done, in order; return their names."""
-    from experiments.pipeline.stage_functions import FUNCTIONS, describe, first_rates
+    from experiments.pipeline.stage_functions import FUNCTIONS, check_extraction, describe, first_rates
 
     manifest, worked = Manifest(loaded.file("manifest.json")), []
     left, budget = {stage.name for stage in wanted if not is_done(stage)}, loaded.config.budget
     if "extract" in left and ("respond" in left or (budget is not None and not budget.answered)):
         with reporter.stage("first answers") as loaded.reporter:
+            if loaded.pool is None:  # a layer that does not exist costs no answers
+                check_extraction(loaded)
             first_rates(loaded)
     for place, stage in enumerate(wanted, 1):
         if is_done(stage):

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from experiments.responses.batched_edits import RepeatedPrompts, Trial
+from extract.backoff import widened
 from extract.chat.render import Rendered
 from extract.errors import UserError, in_one_line
 from extract.model.chat_model import ChatModel
@@ -184,7 +185,7 @@ class OnsetScorer:
         With `first_token` the last prompt token is taken alone, without those of the prefixes. UserError: the model
         cannot be differentiated here (offloaded or quantised weights), or memory runs out.
         """
-        cached, total = self._prompts.once, self._mass(self._prompts.plain_logits)[kind].double()
+        cached, total = self._prompts.once, widened(self._mass(self._prompts.plain_logits)[kind])
         slope = (1 / (total + EPSILON) + 1 / ((1 - total).clamp(min=0) + EPSILON)).float()  # of the log-odds by mass
         kept, running = slice(0, 1) if first_token else slice(None), dict[int, tuple[Tensor, Tensor]]()
         streams, gradients = ({layer: list[Tensor]() for layer in layers} for _ in range(2))  # of all passes

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from extract.backoff import widened
 from extract.errors import UserError, in_one_line
 from extract.model.edit import SITES, Edit, Pass, Stream
 from extract.model.loading_options import BackendName
@@ -132,14 +133,14 @@ def _made_by(stream: Tensor, before: Tensor, outputs: Sequence[tuple[nn.Module, 
     for module, output in reversed(outputs):  # of nested modules with equal output the outermost finishes last
         if output.any() and torch.equal(before + output, stream):
             return FirstHalf(module, 1.0)
-    added = stream.double() - before.double()
+    added = widened(stream) - widened(before)
     if not added.any():
         return None
     tolerance = 1e-5 if stream.dtype == torch.float32 else 2e-2
     for module, stream_added in reversed(outputs):
         if torch.equal(stream_added, stream):  # as what the attention reads is the norm's output
             continue
-        output = stream_added.double()
+        output = widened(stream_added)
         scale = float((added * output).sum() / (output * output).sum().clamp(min=1e-30))
         if abs(scale) > 1e-3 and (added - scale * output).norm() <= tolerance * added.norm():
             return FirstHalf(module, 1.0 if abs(scale - 1) < tolerance else scale)

@@ -54,7 +54,7 @@ def export(
         logs = write_run_logs(RunInputs(load_config(run / "config.yaml"), run), finished.results, folder)
         lines += [f"{name:<28} {n:>6,} answers" for name, n in logs.items()]
         if not logs.keys() - {BEFORE, WITH_DIALS}:
-            lines.append("No intervention: this run keeps no answers under any (it is of an earlier version).")
+            lines.append("No intervention: none was measured, or an earlier version did, which kept no answers.")
         lines.append(f"Read them: inspect view --log-dir {shlex.quote(str(folder))}")
     if wandb:
         from refusal.tracking import log_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,6 +85,8 @@ def vectors_export(
     """
     from steering.control_vectors import added_vectors, load_directions, named, save_control_vector
 
+    if not math.isfinite(scale):
+        raise UserError(f"--scale must be a finite number; got {scale}")
     chosen = named(load_directions(file_of_run(source, FILE) if is_run(source) else source), names, source)
     vectors = added_vectors(chosen, scale, layers)
     save_control_vector(vectors, out, model_hint or _model_hint(chosen))
@@ -95,14 +98,13 @@ def vectors_export(
 
 def _model_hint(directions: Sequence[Direction]) -> str:
     """Return the architecture of the model that directions are of, where its files are here; no program reads it."""
-    from extract.model.source import locate, resolve
+    from extract.model.source import locate
 
     for direction in directions:
         if hint := direction.provenance.get("model_hint"):
             return str(hint)
         name = str(direction.provenance.get("model") or "")
         path = locate(name) if name else None
-        config = Path(resolve(name)) / "config.json" if path is not None and path.exists() else None
-        if config is not None and config.is_file():
-            return str(json.loads(config.read_text(encoding="utf-8"))["model_type"])
+        if path is not None and (config := path / "config.json").is_file():
+            return str(json.loads(config.read_text(encoding="utf-8")).get("model_type", "unknown"))
     return "unknown"

@@ -14,6 +14,8 @@ from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import cast
 
+import zstandard
+
 from extract.errors import UserError
 from extract.prompts.columns import ABSENT, Column, Counts, as_text, field_value, value_at
 from extract.prompts.rows import is_missing, is_text, place, read_rows, replace_surrogates
@@ -259,18 +261,16 @@ def _entries(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
                 if name.startswith(folder) and name.endswith(".json"):
                     where = f"{path}, {name}"
                     yield where, _zstandard(raw, info) if info.compress_type == _ZSTANDARD else archive.read(info)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, RuntimeError, OSError) as error:
         raise UserError(f"{where}: cannot be read as a ZIP archive: {error}") from None
 
 
 def _zstandard(raw: io.BufferedReader, info: zipfile.ZipInfo) -> bytes:
-    import pyarrow
-
     raw.seek(info.header_offset)
     header = raw.read(_LOCAL_HEADER)
     raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), io.SEEK_CUR)
-    compressed = pyarrow.BufferReader(raw.read(info.compress_size))
-    content = bytes(pyarrow.CompressedInputStream(compressed, "zstd").read())
+    with zstandard.ZstdDecompressor().stream_reader(raw.read(info.compress_size)) as stream:
+        content = bytes(stream.read())
     if zlib.crc32(content) != info.CRC:
         raise zipfile.BadZipFile("its checksum does not match")
     return content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,3 +103,12 @@ def test_equal_directions_have_the_same_numbers_and_names_and_a_repr_holds_no_ar
     assert one != "normative_write"
     expected = "Direction('normative_write', resid_post layer 4 post_last, d_model 32, class means -0.10 and 7.25)"
     assert repr(_direction()) == expected
+
+
+def test_equality_survives_another_process() -> None:
+    unit = np.eye(4, dtype=np.float32)[0]
+    locus = Locus("resid_post", 1, "post_last")
+    for direction in (Direction("d", unit, locus, 2.0, -1.0), Direction("d", unit, locus, length=3.0)):
+        assert pickle.loads(pickle.dumps(direction)) == direction
+        assert direction != replace(direction, name="e")
+    assert Direction("d", unit, locus, 2.0, -1.0) != Direction("d", unit, locus, length=3.0)

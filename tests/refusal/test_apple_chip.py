@@ -12,10 +12,15 @@ import yaml
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import refusal
+from experiments.responses.onset import KINDS, Onsets, OnsetScorer
+from extract import backoff
+from extract.capture import resolved, shared_prefixes
+from extract.capture_spec import EVERYTHING
 from extract.chat.render import render
 from extract.model.loading_options import DEFAULT, best_device
 from extract.prompts.prompt import Prompt
 from steering.controller import respond
+from steering.onset import onset_probability
 from tests.support.planted_dials import planted_dials
 
 KERNELS = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
@@ -46,6 +51,8 @@ def kernels() -> dict[str, Entry]:
 
 
 def has_kernel(kernels: dict[str, Entry], name: str) -> bool:
+    if "_for_cpu" in name:  # attention, for which each device has an implementation of its own
+        return any(other.startswith("_scaled_dot_product_attention_math_for_mps") for other in kernels)
     entry = kernels[name]
     if "structured_delegate" in entry:
         return has_kernel(kernels, str(entry["structured_delegate"]))
@@ -54,8 +61,9 @@ def has_kernel(kernels: dict[str, Entry], name: str) -> bool:
 
 
 def test_everything_that_a_run_does_has_a_kernel(
-    model: refusal.Model, prompts: list[Prompt], kernels: dict[str, Entry]
+    model: refusal.Model, prompts: list[Prompt], kernels: dict[str, Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(backoff, "NO_FLOAT64", {"cpu"})
     rows = [render(model.tokenizer, prompt) for prompt in prompts[:6]]
     with Recorder() as recorder:
         activations = model.activations(prompts[:20], positions=["post_last", "inst_mean"])
@@ -66,6 +74,10 @@ def test_everything_that_a_run_does_has_a_kernel(
             with model.steer(direction, scale=scale):
                 model.chat("how do i burn the letters at home?")
         respond(model, planted_dials(), rows, 4)
+        onset_probability(model, model.batch(rows), [(5, 6), (7,)])
+        onsets = Onsets(dict(zip(KINDS, (((5, 6),), ((7,),)), strict=True)), {})
+        OnsetScorer(model, rows, onsets).sensitivity(KINDS[0], "resid_post", [4])
+        shared_prefixes(model, rows, resolved(EVERYTHING, model, rows))
     assert len(recorder.operations) > 50
     assert [name for name in sorted(recorder.operations) if not has_kernel(kernels, name)] == []
     assert recorder.double <= {"lift_fresh"}  # arrays of the host, before they are converted and copied

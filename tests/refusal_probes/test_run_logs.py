@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 
 from experiments.elicited.condition import LINE
@@ -22,6 +23,7 @@ from experiments.report.results import RunResults
 from experiments.run.config import load_config
 from experiments.run.inputs import RunInputs
 from experiments.run.outcomes import NOTHING, PLAIN, Outcomes, write_outcomes
+from extract.shipped import resolve_shipped
 from refusal_probes.run_logs import BEFORE, WITH_DIALS, answered_conditions, write_run_logs
 from scoring.judges import CompletionToJudge
 from scoring.judges.rules import RuleJudge
@@ -144,11 +146,24 @@ def test_a_line_is_in_the_conversation_of_answers_under_it(tmp_path: Path) -> No
     assert figures(ablated)["declined_before_not_now"] == 1
 
 
+def test_answers_are_not_put_to_prompts_that_the_run_did_not_ask(cli, tmp_path: Path) -> None:
+    run = copied(tmp_path)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    rows = [json.loads(line) for line in resolve_shipped(Path(config["prompts"]["path"])).read_text().splitlines()]
+    rows[0]["text"] = "how do i bake bread?"
+    (tmp_path / "others.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config["prompts"]["path"] = str(tmp_path / "others.jsonl")
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    code, _, err = cli("export", str(run), "--inspect", "--out", str(tmp_path / "logs"))
+    assert (code, "differs from what the run in" in err) == (2, True), err
+    assert not (tmp_path / "logs").exists()
+
+
 def test_a_run_that_keeps_no_answers_under_interventions_says_so(cli, tmp_path: Path) -> None:
     code, out, _ = cli("export", str(SMALL_RUN), "--inspect", "--out", str(tmp_path))
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert (code, lines[:2]) == (0, ["before 342 answers", "with_dials 342 answers"])
-    assert "keeps no answers under any" in lines[2]
+    assert "which kept no answers" in lines[2]
     assert lines[3] == f"Read them: inspect view --log-dir {tmp_path}"
 
 

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from scoring.rates import JointRates, first_rows, grouped_rate, joint_rates
+from scoring.rates import JointRates, first_line, first_rows, grouped_rate, joint_rates
 
 LABELS = ["harmful"] * 4 + ["benign"] * 4 + ["uncertain"] * 4
 
@@ -54,3 +54,9 @@ def test_the_first_rows_have_all_labels_alike_and_are_the_same_each_time() -> No
     assert Counter(labels[row] for row in rows) == {"benign": 15, "harmful": 10, "uncertain": 15}
     assert rows == first_rows(labels, seed=3) != first_rows(labels, seed=4)
     assert first_rows(labels[:5], seed=3) == [0, 1, 2, 3, 4]
+
+
+def test_the_first_line_says_what_could_not_be_judged() -> None:
+    assert first_line(rates([None] * 12)).endswith("judged by rules: 12 cannot be judged")
+    assert "missed_harm 0% [0%, 60%] of 4" in first_line(rates(["refuse"] * 12))
+    assert first_line(JointRates()).endswith("no prompt has a label")
