@@ -47,7 +47,8 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
     extras = sorted({extra for name, extra in wanted if name == package}, key=lambda extra: sizes[extra])
     if not extras:
         return None
-    return f"this needs the extra {extras[0]} ({package} is not installed): pip install 'refusal-probes[{extras[0]}]'"
+    brought = f"pip install 'refusal-probes[{extras[0]}]'"
+    return f"{package} is not installed; it comes with the extra {extras[0]} of this package: {brought}"
 
 
 def _installed(module: str) -> bool:

@@ -281,7 +281,10 @@ def _case(row: Row, cases: Mapping[str, Case], by_text: Mapping[str, Case], note
     if not cases:
         case = case_of_row(row)
         if case.label is None:
-            notes.note("without label (--map label=COLUMN names its column)", case.id)
+            notes.note(
+                "without label, so without rates (--map label=COLUMN names the column of benign, harmful, uncertain)",
+                case.id,
+            )
         return case
     identifier = identifier_of(row)
     own = case_of_row({"id": identifier, "text": row.get("text"), "messages": row.get("messages")})

@@ -37,6 +37,8 @@ FIELD_MEANING: dict[Field, str] = {
 }
 WIDTH = 18  # of the column that names a rate
 
+FEW = 0.25  # share of independent prompts among all, below which their number is printed, too
+
 
 def right_action_estimates(card: RightActionCard) -> Iterator[tuple[str, Estimate, str]]:
     """Yield each right-action score and share with its label and its format."""
@@ -119,7 +121,8 @@ def card_lines(card: Scorecard) -> Iterator[str]:
         yield ""
         for key, meaning in RATE_MEANING.items():
             rate = card.rates.of(key)
-            yield f"{meaning:<52} {rate:.1%}, n {rate.n}"
+            few = rate.n_groups is not None and rate.n is not None and rate.n_groups < FEW * rate.n
+            yield f"{meaning:<52} {rate:.1%}, n {rate.n}" + (f" ({rate.n_groups:.0f} independent)" if few else "")
         for meaning, share, spec in delivery_estimates(card):
             yield f"{meaning:<52} {share:{spec}}, n {share.n}"
         yield f"{'judged by':<52} {judges_named(card)}"

@@ -110,7 +110,10 @@ def test_scoring_needs_neither_torch_nor_pyarrow(wheel: Path, tmp_path: Path, ve
     assert "xstest" in sets.stdout, sets.stderr
     lacking = run("refusal", "chat", "organisms/zoo/two-knobs")
     assert lacking.returncode == 2
-    assert re.fullmatch(r"refusal: this needs the extra run .*: pip install 'refusal-probes\[run\]'\n", lacking.stderr)
+    assert re.fullmatch(
+        r"refusal: \w+ is not installed; it comes with the extra run .*: pip install 'refusal-probes\[run\]'\n",
+        lacking.stderr,
+    )
     size = sum(file.stat().st_size for file in (tmp_path / "venv" / "lib").rglob("*") if file.is_file())
     assert size < MOST_MB_OF_SCORING * 1e6
 

@@ -112,7 +112,7 @@ def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporte
     reporter.say(
         f"{whole.read:,} prompts are read and {len(after.corpus):,} answered, each with at most "
         f"{cut.generate.max_new_tokens} tokens, in up to {_minutes(lasting)} minutes; the whole run would "
-        f"take up to {_minutes(whole_run)}"
+        f"take up to {_minutes(whole_run)} minutes"
     )
     level = look_level((after.corpus.share_of_groups(whole.corpus),), config.dissociate.alpha)
     for line in [*sentences, *powers(cut, after.corpus, level=level)] if asks else sentences:
@@ -273,12 +273,12 @@ def powers(
         )
     if "word-or-intent" in config.ask:
         whole = quadruples(corpus, np.arange(len(corpus)))
-        yield f"word-or-intent: {whole.n_groups} independent quadruples are answered"
+        yield f"word-or-intent: {whole.n_groups} independent fours of prompts (harm or not, word or not) are answered"
     if "dials" in config.ask:
         held_out = (corpus.labelled(label) & corpus.within("calibration") for label in ("benign", "harmful"))
         groups = (corpus.effective_groups(np.flatnonzero(rows)) for rows in held_out)
         over, missed = (clopper_pearson(0, n, 2 * (1 - config.steer.confidence)).high for n in groups)
-        yield f"dials: limits from {over:.1%} over-refusal and {missed:.1%} missed harm on can be certified"
+        yield f"dials: the strictest limits so many prompts certify: {over:.1%} over-refusal, {missed:.1%} missed harm"
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------

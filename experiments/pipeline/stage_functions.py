@@ -48,7 +48,7 @@ def first_rates(loaded: LoadedRun) -> None:
         max_new_tokens=min(of_run.max_new_tokens, FIRST_TOKENS),
         batch_size=min(of_run.batch_size, FIRST // 2),  # of prompts of about one length: less padding
     )
-    with loaded.reporter.task("first answers", len(rows)) as advance:
+    with loaded.reporter.task("answering", len(rows)) as advance:
         actions = [completion.action for completion in completer.complete(rows, advance=advance)]
     loaded.reporter.say(first_line(joint_rates([labels[row] for row in rows], actions, loaded.corpus.groups[rows])))
 

@@ -126,7 +126,7 @@ def _work(
     manifest, worked = Manifest(loaded.file("manifest.json")), []
     left, budget = {stage.name for stage in wanted if not is_done(stage)}, loaded.config.budget
     if "extract" in left and ("respond" in left or (budget is not None and not budget.answered)):
-        with reporter.stage("first answers") as loaded.reporter:
+        with reporter.stage("first rates") as loaded.reporter:
             if loaded.pool is None:  # a layer that does not exist costs no answers
                 check_extraction(loaded)
             first_rates(loaded)

@@ -104,7 +104,8 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     help="Separate a chat model's two refusals: 'I shouldn't answer this' and 'I can't reliably answer this'.\n\n"
-    "Example: refusal run configs/quickstart.yaml",
+    "Start with score FILE (you have answers), eval NAME --base-url URL (an endpoint) or run MODEL; "
+    "models lists some.\n\nExample: refusal run configs/quickstart.yaml",
 )
 for name, sub in (
     ("store", store_app),

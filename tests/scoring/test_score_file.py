@@ -153,7 +153,7 @@ def test_a_table_with_usual_names_needs_no_map_and_the_scorecard_says_so(cli, tm
     found = card(cli, tmp_path / "a.csv")
     assert found["n"] == 2
     assert {what: note["n"] for what, note in found["input"].items()} == {
-        "without label (--map label=COLUMN names its column)": 2,
+        "without label, so without rates (--map label=COLUMN names the column of benign, harmful, uncertain)": 2,
         "read from column 'prompt' as 'text', by its name (--map text=COLUMN names another)": 2,
         "read from column 'response' as 'completion', by its name (--map completion=COLUMN names another)": 2,
         "numbered, because no column is called 'id' (--map id=COLUMN names one)": 2,

@@ -95,5 +95,9 @@ def test_without_ray_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)  # an import then fails
     code, _, err = cli("extract", "configs/quickstart.yaml", "--ray", "--out", str(tmp_path / "r"))
     assert code == 2
-    assert err.strip().splitlines()[-1].endswith("(ray is not installed): pip install 'refusal-probes[cluster]'")
+    assert (
+        err.strip()
+        .splitlines()[-1]
+        .endswith("the extra cluster of this package: pip install 'refusal-probes[cluster]'")
+    )
     assert not (tmp_path / "r").exists()
