@@ -151,7 +151,9 @@ def _kept(inputs: RunInputs, measured: Outcomes) -> dict[int, Completion]:
 
 def _log(inputs: RunInputs, results: RunResults, condition: AnsweredCondition) -> EvalLog:
     stages = Manifest(inputs.file("manifest.json")).read()["stages"].values()
-    finished = max((stage["finished"] for stage in stages), default="")
+    if not stages:
+        raise UserError(f"{inputs.directory} has no manifest.json, or an empty one; finish it with: refusal run")
+    finished = max(stage["finished"] for stage in stages)
     key = content_key(results.model.name, results.model.weights, finished, condition.name)[:22]
     entries, adjacency, model = _entries(inputs, condition), load_adjacency(), results.model.name
     samples = [

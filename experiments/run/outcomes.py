@@ -202,7 +202,7 @@ def read_outcomes(path: Path, prompts: Sequence[str]) -> dict[Key, Outcomes]:
     place, by_key = {name: row for row, name in enumerate(prompts)}, dict[Key, Outcomes]()
     try:
         file = pq.ParquetFile(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter: it was cut
         raise UserError(f"{path} cannot be read ({error}); run again") from None
     with file:
         for group in range(file.num_row_groups):
