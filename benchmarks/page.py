@@ -21,7 +21,7 @@ from experiments.dials.results import COUNTED, MOST_PROMPTS
 from experiments.probing.results import GridRow
 from experiments.report.page.article import ReportedRun, article
 from experiments.report.page.document import document
-from experiments.report.page.payload import behaviours, encoded
+from experiments.report.page.payload import behaviours, encoded, inspect_logs
 from experiments.report.page.summary import KNOWN_FACTS
 from experiments.report.results import RunResults
 from experiments.triggers.results import ProjectionRows
@@ -107,6 +107,7 @@ def payload(n: int) -> dict[str, Any]:
         "behaviours": behaviours(),
         "labels": list(LABELS),
         "prompts": prompts,
+        "inspect": inspect_logs(RUN),
         "dials": ["normative", "epistemic"],
         "band": 0.0,
         "gate": [{"declines": row, "leaves": row} for row in declines.tolist()],

@@ -13,6 +13,7 @@ from tests.support.tutorial import KERNEL, LANGUAGE, TUTORIAL, execute, read_tut
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
 MACHINE = re.compile(r"(?<![\w.])/(?:home|tmp|usr|root|work|opt|mnt|private|Users|var)/|[A-Z]:\\")
+TABLE = "text/html"  # of a value, whose text is committed
 NEEDS_RUN = "finished-run"  # the tag of a cell that reads runs/quickstart
 
 
@@ -66,4 +67,5 @@ def test_executed_again_it_prints_what_is_committed(
     for cell, known in zip(executed, cells, strict=True):
         assert [output.text for output in cell.outputs if output.get("name") == "stderr"] == []
         assert absent(texts(known), texts(cell)) == "", cell.source
-        assert [sorted(o.get("data", {})) for o in cell.outputs] == [sorted(o.get("data", {})) for o in known.outputs]
+        shown, kept = ([o.get("data", {}).keys() - {TABLE} for o in one.outputs] for one in (cell, known))
+        assert shown == kept
