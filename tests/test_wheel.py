@@ -69,8 +69,9 @@ def lowest(wheel: Path) -> Sequence[str]:
         name = next(name for name in files.namelist() if name.endswith("METADATA"))
         requirements = message_from_bytes(files.read(name)).get_all("Requires-Dist") or []
     wanted = [line.partition(";")[0] for line in requirements if "extra ==" not in line or "'run'" in line]
-    assert all(re.fullmatch(r"[\w.-]+>=[\w.]+", each) for each in wanted), wanted
-    return [each.replace(">=", "==") for each in wanted if not each.startswith("torch>")]
+    lower = [re.sub(r"([\w.-]+)(?:<[\w.]+,)?>=([\w.]+)(?:,<[\w.]+)?", r"\1==\2", each.strip()) for each in wanted]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", each) for each in lower), lower
+    return [each for each in lower if not each.startswith("torch=")]
 
 
 def test_it_is_small(wheel: Path) -> None:
@@ -92,6 +93,9 @@ def test_the_quickstart_runs(wheel: Path, tmp_path: Path, bound: str) -> None:
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["rates"]["before"]["missed_harm"]["estimate"] == 0
     assert results["rates"]["before"]["overconfidence"]["estimate"] > 0.2
+    assert results["rates"]["after"]["overconfidence"]["estimate"] < 0.1  # dials act under these versions
+    assert results["rates"]["after"]["over_refusal"]["estimate"] < 0.1
+    assert results["rates"]["after"]["missed_harm"]["estimate"] == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert results["dissociation"]["verdict"].replace("_", " ") in page.lower()
     assert str(ROOT) not in page
