@@ -168,6 +168,12 @@ def run_edited(
         nonlocal n_read
         tokens, state = args[0] if args else kwargs["input_ids"], state_of(kwargs)
         running[:] = [Pass(_start(state, n_read), int(tokens.shape[1]), prompt_length)]
+        mask = kwargs.get("attention_mask")
+        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > running[0].start + running[0].length:
+            raise UserError(
+                f"{name} goes on from what it has read in a way that this version does not know, so the tokens of a "
+                "pass are unknown to edits; install an earlier version of transformers"
+            )
         if state is not None or kwargs.get("use_cache"):
             n_read = running[0].start + running[0].length
 

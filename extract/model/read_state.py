@@ -13,6 +13,7 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 KEYS = ("past_key_values", "cache_params")  # what modules call it; the second, those without attention
+GIVEN_AS = (*KEYS, "cache")  # the last, from transformers 5.24 on, where the first is still accepted
 _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers that never write into their tensors
 _RECURRENT: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())  # of newer versions of transformers
 
@@ -26,7 +27,7 @@ def key_of(module: nn.Module) -> str:
 def state_of(held: Any) -> Any:
     """Return the state in a module's output or keyword arguments; None if there is none."""
     found = held if isinstance(held, Mapping) else vars(held)
-    return next((found[key] for key in KEYS if found.get(key) is not None), None)
+    return next((found[key] for key in GIVEN_AS if found.get(key) is not None), None)
 
 
 def replaces(state: Any) -> bool:
