@@ -62,7 +62,7 @@ def figures(log: EvalLog) -> dict[str, float]:
 
 @pytest.mark.parametrize(("name", "state"), [(BEFORE, "before"), (WITH_DIALS, "after")])
 def test_the_rates_of_the_run_come_out_of_its_logs_again(folder: Path, tmp_path: Path, name: str, state: str) -> None:
-    """In the log's header, and from its answers, which the rules judge anew."""
+    """In the log's header, and from its answers, which the rules judge again."""
     own = getattr(RunResults.read(SMALL_RUN / "results.json").rates, state)
     card = score_file(folder / f"{name}.eval", tmp_path)
     shown = figures(read_eval_log(str(folder / f"{name}.eval"), header_only=True))
