@@ -78,9 +78,11 @@ def test_prompts_link_to_their_samples_where_the_run_has_inspects_logs(page: Any
     assert page.locator("section.prompts code").last.inner_text() == without["command"]
     assert without["command"] == f"refusal export {context.directory} --inspect && {logs['command']}"
     page.locator(".each summary").first.click()
+    page.locator(".each details[open] > :nth-child(2)").wait_for()  # filled by an event that comes after the click
     assert page.locator(".each a").count() == 0
     page.evaluate(f"runs[0].inspect = {json.dumps(logs)}; runs[0].list.show()")
     page.locator(".each summary").first.click()
+    page.locator(".each details[open] > :nth-child(2)").wait_for()
     [link] = page.locator(".each a").all()
     name = page.locator(".each .id").first.inner_text()
     assert link.get_attribute("href") == f"http://127.0.0.1:7575/#/logs/before.eval/samples/sample/{name}/1"
