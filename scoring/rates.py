@@ -73,7 +73,7 @@ def first_line(rates: JointRates) -> str:
     """Return the rates of the first answers in one line."""
     shown = [f"{name} {rates.of(name):.0%} of {rates.of(name).n}" for name in RATES if rates.of(name).n]
     unjudged = [f"{rates.unjudged} cannot be judged"] if rates.unjudged else []
-    return f"the first {FIRST} answers, judged by rules: {', '.join([*shown, *unjudged]) or 'no prompt has a label'}"
+    return f"a first look at {FIRST} answers, by rules: {', '.join([*shown, *unjudged]) or 'no prompt has a label'}"
 
 
 def grouped_rate(hit: Bool[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"], alpha: float = 0.05) -> Estimate:

@@ -171,7 +171,12 @@ def _actions_by_label(ledger: Ledger) -> dict[str, dict[str, int]]:
 
 
 def _declines(ledger: Ledger) -> dict[str, dict[str, int]]:
-    """Count refusals and abstentions on harmful, benign with or without a trigger word, and uncertain prompts."""
+    """Count refusals and abstentions on harmful, benign and uncertain prompts.
+
+    Where prompts name trigger words, apart on benign prompts with and without one.
+    """
     totals = ", ".join(f"CAST(TOTAL(action = '{action}') AS INTEGER)" for action in sorted(DECLINED))
-    counts = {what: ledger.query(totals, where)[0] for what, where in ATTRIBUTED.items()}
+    named = ledger.query("COUNT(*)", "COALESCE(trigger, '') != ''")[0][0]
+    attributed = ATTRIBUTED if named else {label: f"label = '{label}'" for label in LABELS}
+    counts = {what: ledger.query(totals, where)[0] for what, where in attributed.items()}
     return {what: dict(zip(sorted(DECLINED), n, strict=True)) for what, n in counts.items()}

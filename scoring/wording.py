@@ -181,6 +181,6 @@ def band_lines(bands: Mapping[str, ErrorBand]) -> Iterator[str]:
     for name, band in bands.items():
         (low, high), (inner, outer), (least, most) = band.at_lowest_accuracy, band.at_highest_accuracy, band.accuracy
         yield (
-            f"{name + ': ' + NAME:<52} {low:.1%} to {high:.1%} at accuracy {least:.0%}, {inner:.1%} to {outer:.1%} at "
-            f"{most:.0%} (lowest and highest model of public sets)"
+            f"{name + ': ' + NAME:<52} {inner:.1%} to {outer:.1%} if {most:.0%} of the judge's labels are right, "
+            f"{low:.1%} to {high:.1%} if {least:.0%} are (its best and worst on public sets)"
         )

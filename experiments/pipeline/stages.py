@@ -133,7 +133,7 @@ def _work(
     for place, stage in enumerate(wanted, 1):
         if is_done(stage):
             continue
-        started, step = time.monotonic(), f"{place}/{len(wanted)} {stage.name}"
+        started, step = time.monotonic(), f"{place}/{len(wanted)} {stage.name}" if len(wanted) > 1 else stage.name
         lock.at(step)
         earlier = manifest.read()["stages"].get(stage.name, {})
         _invalidate(loaded, [stage])

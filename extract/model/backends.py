@@ -22,7 +22,7 @@ from extract.backoff import widened
 from extract.errors import UserError, in_one_line
 from extract.model.edit import SITES, Edit, Pass, Stream
 from extract.model.loading_options import BackendName
-from extract.model.read_state import state_of
+from extract.model.read_state import CACHE, KEYS, state_of
 from extract.model.weights import input_device
 
 T = TypeVar("T")
@@ -334,6 +334,7 @@ class TransformerLensBackend:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         from transformer_lens.model_bridge import TransformerBridge
+        from transformer_lens.model_bridge.generalized_components import AttentionBridge
         from transformer_lens.model_bridge.sources.transformers import source
 
         self._architecture = type(model).__name__
@@ -351,6 +352,9 @@ class TransformerLensBackend:
                     device=model.device,
                 )
                 self.model: PreTrainedModel = self._bridge.original_model
+                for part in self.model.modules():
+                    if isinstance(part, AttentionBridge):
+                        part.register_forward_pre_hook(_cache_as_before, with_kwargs=True)
                 _short_pass(self.model)  # it may only then be found to lack a part (GraniteMoeHybrid)
         except Exception as error:  # each adapter raises its own errors
             raise UserError(
@@ -381,6 +385,11 @@ class TransformerLensBackend:
             return FirstHalf(nn.Identity(), 1.0).edited(block_input[0], output, apply)
 
         return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]
+
+
+def _cache_as_before(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> tuple[Any, Keywords]:
+    """Give an attention of TransformerLens its cache by the name that it reads; transformers 5.24 has another."""
+    return args, {KEYS[0] if name == CACHE else name: given for name, given in kwargs.items()}
 
 
 BACKENDS: dict[BackendName, type[HooksBackend | TransformerLensBackend]] = {

@@ -13,7 +13,8 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 KEYS = ("past_key_values", "cache_params")  # what modules call it; the second, those without attention
-GIVEN_AS = (*KEYS, "cache")  # the last, from transformers 5.24 on, where the first is still accepted
+CACHE = "cache"  # what transformers gives from 5.24 on instead of the first, which is still accepted
+GIVEN_AS = (*KEYS, CACHE)
 _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers that never write into their tensors
 _RECURRENT: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())  # of newer versions of transformers
 

@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,6 +100,8 @@ steer by
     Example: refusal steer organisms/zoo/tasks --by category
 """  # the commands that run up to a stage: name, own options; help
 
+WHOLE = "Whole runs"  # the first panel of --help
+
 app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},  # of every command
@@ -114,7 +117,7 @@ for name, sub in (
     ("models", models_app),
     ("vectors", vectors_app),
 ):
-    app.add_typer(sub, name=name)
+    app.add_typer(sub, name=name, rich_help_panel="Parts")
 
 
 def main() -> None:
@@ -213,7 +216,8 @@ def _add_stage(name: str, own: list[str], about: str) -> None:
     every = inspect.signature(command, eval_str=True)
     kept = [given for given in every.parameters.values() if given.name not in OWN or given.name in own]
     command.__signature__ = every.replace(parameters=kept)  # type: ignore[attr-defined]  # typer reads it
-    app.command(name, help=textwrap.dedent(about))(command)
+    panel = WHOLE if name == "run" else "Stages of a run"
+    app.command(name, help=textwrap.dedent(about), rich_help_panel=panel)(command)
 
 
 for stage in re.split(r"\n+(?=\w)", STAGES.strip()):
@@ -221,7 +225,6 @@ for stage in re.split(r"\n+(?=\w)", STAGES.strip()):
     _add_stage(head.split()[0], head.split()[1:], about)
 
 
-@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, e.g. runs/quickstart.")],
     out: Annotated[
@@ -252,26 +255,15 @@ def report(
     typer.echo(str(path))
 
 
-COMMANDS = (
-    init,
-    status,
-    sweep,
-    transfer,
-    pressure,
-    attack,
-    export,
-    score,
-    label,
-    compare,
-    evaluate,
-    leaderboard,
-    generate,
-    chat,
-    serve,
-    recalibrate,
-)
-for function in (*COMMANDS, push, pull):
-    app.command("eval" if function is evaluate else None)(function)
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    WHOLE: (init, status, report, sweep, export),
+    "Answers of any model": (score, label, compare, evaluate, leaderboard),
+    "A run on other prompts": (transfer, pressure, attack),
+    "Dials in use": (generate, chat, serve, recalibrate, push, pull),
+}
+for panel, functions in COMMANDS.items():
+    for function in functions:
+        app.command("eval" if function is evaluate else None, rich_help_panel=panel)(function)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,6 @@ def test_the_first_rows_have_all_labels_alike_and_are_the_same_each_time() -> No
 
 
 def test_the_first_line_says_what_could_not_be_judged() -> None:
-    assert first_line(rates([None] * 12)).endswith("judged by rules: 12 cannot be judged")
+    assert first_line(rates([None] * 12)).endswith("by rules: 12 cannot be judged")
     assert "missed_harm 0% [0%, 60%] of 4" in first_line(rates(["refuse"] * 12))
     assert first_line(JointRates()).endswith("no prompt has a label")

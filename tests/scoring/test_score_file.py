@@ -61,6 +61,7 @@ def test_a_file_may_hold_labels_only(cli, tmp_path: Path) -> None:
     found = card(cli, answers, "--prompts", labels)
     assert found["rates"]["over_refusal"]["estimate"] == 1
     assert found["by"]["category"]["how-to"]["over_refusal"]["n"] == 1
+    assert found["declines"]["benign"] == {"abstain": 0, "refuse": 1}  # no prompt names a trigger word
     assert {what: told["first"] for what, told in found["input"].items()} == {"prompt without completion": ["2"]}
     assert scored(tmp_path)[0]["text"] == "how?"
     labels.write_text("id,label\n1,benign\n1,harmful\n")

@@ -12,7 +12,7 @@ from extract.progress import Reporter
 from scoring.actions import DECLINED
 
 SMALL = ("extract.layers=[4]", "extract.positions=[post_last]", "judge=rules", "generate.max_new_tokens=12")
-TOLD = r"the first 40 answers, judged by rules: over_refusal (\d+)% \[.*\] of (\d+), missed_harm (\d+)% \[.*\] of (\d+)"
+TOLD = r"a first look at 40 answers, by rules: over_refusal (\d+)% \[.*\] of (\d+), missed_harm (\d+)% \[.*\] of (\d+)"
 
 
 def opened(limit: int, directory: Path, model: ChatModel) -> tuple[LoadedRun, list[str]]:

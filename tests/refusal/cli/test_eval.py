@@ -100,8 +100,8 @@ def test_forty_answers_of_each_label_are_rated_before_the_rest_is_asked(cli, tmp
     first = {name: [text for text in texts[:40] if label[text] == name] for name in ("benign", "harmful")}
     assert {len(own) for own in first.values()} <= {13, 14}
     declined = sum(len(text) % 3 > 0 for text in first["benign"]) / len(first["benign"])
-    assert f"the first 40 answers, judged by rules: over_refusal {declined:.0%} [" in err
-    assert err.index("the first 40 answers") < err.index("asking m ", err.index("the first 40 answers"))
+    assert f"a first look at 40 answers, by rules: over_refusal {declined:.0%} [" in err
+    assert err.index("a first look") < err.index("asking m ", err.index("a first look"))
     code, _, err = cli(*given)
     assert (code, "the first 40" in err, len(server.asked)) == (0, False, 90)
 
