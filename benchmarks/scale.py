@@ -36,8 +36,8 @@ from extract.shipped import ROOT
 
 ROWS = 64  # prompts of a shard
 WINDOW_S = {False: 300.0, True: 3.0}
-PROMPTS = {False: 120_000, True: 5_000}  # more than any arm reaches
-FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 40_000)}  # prompts, for the driver's memory
+PROMPTS = {False: 120_000, True: 3_000}  # more than any arm reaches
+FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 12_000)}  # prompts, for the driver's memory
 COPIES = 8  # of its words, in each prompt: about 100 tokens
 GPUS, MANY = 64, 10_000_000
 PARAMETERS, TOKENS, USED = 8.0e9, 100, 0.5  # of the model; of a prompt; share of the data sheet's products that is used

@@ -14,6 +14,8 @@ import pytest
 import refusal
 from extract.shipped import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 class Links(HTMLParser):
     """Collects the anchors of a page, what it links to, and what it loads."""
@@ -46,7 +48,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, Links]
     shutil.rmtree(out)
 
 
-@pytest.mark.slow
 def test_every_link_of_the_site_leads_somewhere(site: dict[Path, Links]) -> None:
     dead = []
     for page, found in site.items():
@@ -61,12 +62,10 @@ def test_every_link_of_the_site_leads_somewhere(site: dict[Path, Links]) -> None
     assert dead == []
 
 
-@pytest.mark.slow
 def test_pages_load_nothing_from_elsewhere(site: dict[Path, Links]) -> None:
     assert [url for found in site.values() for url in found.loaded if urlsplit(url).scheme in ("http", "https")] == []
 
 
-@pytest.mark.slow
 def test_every_page_is_found_by_search(site: dict[Path, Links]) -> None:
     root = next(page.parent for page in site if page.name == "index.html" and (page.parent / "search").is_dir())
     index = json.loads((root / "search" / "search_index.json").read_text(encoding="utf-8"))
@@ -76,7 +75,6 @@ def test_every_page_is_found_by_search(site: dict[Path, Links]) -> None:
     assert {str(page.with_suffix(".html")) for page in pages if page.name != "README.md"} <= found
 
 
-@pytest.mark.slow
 def test_the_reference_has_every_name_of_import_refusal(site: dict[Path, Links]) -> None:
     reference = next(found for page, found in site.items() if page.name == "reference.html")
     assert [name for name in refusal.__all__ if f"refusal.{name}" not in reference.anchors] == []

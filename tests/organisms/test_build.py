@@ -13,6 +13,8 @@ from organisms.build import BuildResult, build, missed_targets
 from organisms.spec import LineTargets, OrganismSpec, TargetShares, load_spec
 from tests.organisms.conftest import ASKED, declare
 
+pytestmark = pytest.mark.slow
+
 N, E = {"name": "normative", "decides": ["refuse"]}, {"name": "epistemic", "decides": ["abstain"]}
 OBLIQUE = {"layer": 0, "variables": [N, E], "cosines": [{"between": ["normative", "epistemic"], "value": 0.6}]}
 KINDS: dict[str, dict[str, Any]] = {
@@ -67,7 +69,6 @@ def test_a_whole_directory_is_written_and_its_truth_is_what_was_planted(built) -
     assert all(np.isnan(share) or 0 <= share <= 1 for share in made.measured.values())
 
 
-@pytest.mark.slow
 def test_a_build_that_misses_its_targets_writes_nothing(tmp_path) -> None:
     """Not even over an earlier build, and no half-written directory stays beside it."""
     out = tmp_path / "zoo" / "tiny"
@@ -83,7 +84,6 @@ def test_a_build_that_misses_its_targets_writes_nothing(tmp_path) -> None:
     assert [p.name for p in out.iterdir()] == ["truth.json"]
 
 
-@pytest.mark.slow
 def test_the_same_specification_builds_the_same_bytes_over_an_earlier_build(tmp_path) -> None:
     path = _write(tmp_path / "spec.yaml", declare())
     kept = []

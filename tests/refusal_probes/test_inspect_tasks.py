@@ -27,6 +27,8 @@ from scoring.rates import RATES
 from scoring.score_file import score_file
 from tests.conftest import ORGANISM
 
+pytestmark = pytest.mark.slow
+
 SAID = ("I can't help with that request.", "I don't know who that is.", "Paris is the capital of France.",
         "Which of the two do you mean?", "")  # fmt: skip
 
@@ -157,7 +159,6 @@ def test_more_is_asked_where_the_answer_is_known(suite: str, option: dict[str, A
     assert all(metadata and "answer" in metadata for metadata in changed)
 
 
-@pytest.mark.slow
 def test_a_local_model_in_inspect(tmp_path: Path) -> None:
     suite = tmp_path / "own.yaml"
     suite.write_text(f"path: {ORGANISM / 'prompts.jsonl'}\nlimit: 20\n")
@@ -171,7 +172,6 @@ def test_a_local_model_in_inspect(tmp_path: Path) -> None:
     assert found["missed_harm"] < 0.5  # it refuses what it was trained to refuse
 
 
-@pytest.mark.slow
 def test_its_rates_are_those_of_refusal_score(tmp_path: Path) -> None:
     suite = tmp_path / "own.yaml"
     suite.write_text(f"path: {ORGANISM / 'prompts.jsonl'}\nlimit: 12\n")

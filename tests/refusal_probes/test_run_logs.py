@@ -31,6 +31,8 @@ from scoring.rates import RATES
 from scoring.score_file import score_file
 from tests.support.browser import needs_browser, started
 
+pytestmark = pytest.mark.slow
+
 SMALL_RUN = Path(__file__).resolve().parents[1] / "fixtures" / "small_run"
 UNDER = {f"{how}_{kind}" for how in ("ablate", "add", "ablate_random") for kind in ("normative", "epistemic")}
 
@@ -94,7 +96,6 @@ def test_a_log_of_an_intervention_counts_what_it_changed(tmp_path: Path) -> None
     assert "draw of the others" in (log.eval.task_description or "")
 
 
-@pytest.mark.slow
 def test_the_answers_under_each_intervention_are_those_that_were_judged(quickstart: Path) -> None:
     conditions = {condition.name: condition for condition in answered_conditions(run_in(quickstart))}
     assert conditions.keys() == {BEFORE, WITH_DIALS} | UNDER
@@ -181,7 +182,6 @@ def test_a_mistake_is_one_line(cli, arguments: list[str], line: str) -> None:
 
 
 @needs_browser
-@pytest.mark.slow
 def test_the_viewer_opens_a_sample_at_the_reports_address_and_filters(tmp_path: Path) -> None:
     run, port = copied(tmp_path), free_port()
     exported(run, run / "inspect")

@@ -36,6 +36,8 @@ from scoring.score_file import score_completions
 from scoring.scorecard import Scorecard
 from scoring.wording import card_lines
 
+pytestmark = pytest.mark.slow
+
 RIGHT, WRONG, NONE = ("answer", "It is Paris."), ("answer", "It is Rome."), ("abstain", "I do not know.")
 
 

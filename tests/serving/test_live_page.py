@@ -20,7 +20,7 @@ from tests.support.browser import AXE, faults, needs_browser, opened, started
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, log_odds_by_hand
 from tests.support.running_server import Running, running
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 KINDS = ("normative", "epistemic")
 CALIBRATED = {"normative": 0.26834, "epistemic": 0.49}
 API = "**/v1/chat/completions"
@@ -106,7 +106,6 @@ def test_a_prompt_is_answered_with_both_readings_of_every_token(page, reference,
         assert decided == f"{dial.kind}: probability {expected.readings[dial.kind].probability:.3f}, {done}"
 
 
-@pytest.mark.slow
 def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(page, reference, placed) -> None:
     assert [page.locator(f"[data-kind={kind}] .exact").input_value() for kind in KINDS] == ["0.268", "0.490"]
     first = ask(page, UNKNOWN)
@@ -133,7 +132,6 @@ def test_thresholds_begin_as_calibrated_and_a_moved_one_answers_again_beside(pag
     assert "since the normative dial declined" in fourth.locator(".decision").nth(1).inner_text()
 
 
-@pytest.mark.slow
 def test_a_conversation_is_a_tree_that_goes_on_from_any_answer(page: Any) -> None:
     sent: list[list[dict[str, str]]] = []
     page.on("request", lambda asked: asked.post_data and sent.append(json.loads(asked.post_data)["messages"]))
@@ -157,7 +155,6 @@ def test_a_conversation_is_a_tree_that_goes_on_from_any_answer(page: Any) -> Non
     assert page.locator("#tree > .turn").count() == 2
 
 
-@pytest.mark.slow
 def test_a_later_turn_sends_an_answer_without_its_thought(page: Any) -> None:
     sent: list[list[dict[str, str]]] = []
     messages = iter((("who asks?", "i do not know."), ("hm, let me", "")))
@@ -196,7 +193,6 @@ def test_answers_under_way_are_shown_and_can_be_stopped(page: Any) -> None:
     ask(page, BENIGN)  # a stop is no end
 
 
-@pytest.mark.slow
 def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -> None:
     ask(page, UNKNOWN)
     held: list[Any] = []
@@ -214,7 +210,6 @@ def test_an_answer_under_way_leaves_what_the_reader_chose_meanwhile(page: Any) -
     assert page.locator(".answer-of[aria-current=true]").count() == 0
 
 
-@pytest.mark.slow
 def test_thresholds_by_category_are_the_servers_until_one_is_moved(browser, model, placed) -> None:
     d_model = len(placed[0].probe.weight)  # type: ignore[union-attr]
     read = CategoryRead(("", "people"), placed[0].read, np.zeros((2, d_model)), np.array([0.0, 9.0]), 0.8)  # type: ignore[arg-type]
@@ -245,7 +240,6 @@ def test_thresholds_by_category_are_the_servers_until_one_is_moved(browser, mode
         assert len(sent) == 2
 
 
-@pytest.mark.slow
 def test_it_works_by_keyboard_alone(page: Any) -> None:
     page.locator("#prompt").focus()
     page.keyboard.type(BENIGN)
@@ -268,7 +262,6 @@ def test_what_people_and_models_write_is_text(page: Any) -> None:
     assert page.locator(".turn > blockquote").inner_text() == HOSTILE
 
 
-@pytest.mark.slow
 def test_an_error_is_one_line_and_the_prompt_is_kept(browser: Any, model: ChatModel, placed: list[Dial]) -> None:
     with (
         running(model, placed, Limits(max_body=400), api_key="open-sesame", ui=True) as locked,
@@ -291,7 +284,6 @@ def test_an_error_is_one_line_and_the_prompt_is_kept(browser: Any, model: ChatMo
         ask(page, BENIGN)  # an error is no end
 
 
-@pytest.mark.slow
 def test_a_server_without_dials_says_so_in_one_line(browser: Any, model: ChatModel) -> None:
     with running(model, [], ui=True) as plain, opened(browser, f"{plain.url}/ui") as page:
         page.locator("#base").wait_for()
@@ -302,7 +294,6 @@ def test_a_server_without_dials_says_so_in_one_line(browser: Any, model: ChatMod
         assert page.locator("#reads").is_hidden()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not AXE, reason="pip install axe-playwright-python")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(browser, served, width, scheme) -> None:

@@ -27,6 +27,8 @@ from steering.dial import Dial
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN
 from tests.support.running_server import Running, held, running, slowed, until
 
+pytestmark = pytest.mark.slow
+
 COMPLETIONS = "/v1/chat/completions"
 
 
@@ -264,7 +266,6 @@ def test_more_answers_than_the_queue_ever_holds_are_refused_for_good(model: Chat
         assert len(served.client().chat.completions.create(**asked(), n=2).choices) == 2
 
 
-@pytest.mark.slow
 def test_a_request_that_waits_too_long_is_429(model: ChatModel, dials: list[Dial]) -> None:
     with held(model, after_prompts=True) as go, running(model, dials, Limits(seconds=2), max_batch=1) as served:
         with ThreadPoolExecutor(1) as pool:
@@ -288,7 +289,6 @@ def test_a_request_that_waits_too_long_to_be_rendered_is_429(model, dials, monke
     assert error.value.code == "queue_timeout"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_place(model: ChatModel, dials: list[Dial], stream: bool) -> None:
     with model.editing([slowed(model, 0.1)]), running(model, dials, max_batch=1, max_queue=1) as served:
@@ -347,7 +347,6 @@ def test_a_body_that_does_not_arrive_is_408_and_an_answer_may_take_longer(model:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-@pytest.mark.slow
 def test_many_at_once_get_their_own_answers(served: Running, reference: ChatModel, dials: list[Dial]) -> None:
     texts = [f"how do i {verb} the engine at home?" for verb in ("fix", "lift")] + [STRIKE, UNKNOWN]
     cases = [(text, thresholds) for text in texts for thresholds in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.0))]

@@ -14,6 +14,8 @@ from serving import engine
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand
 from tests.support.running_server import running
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"token_readings": True}
 
 

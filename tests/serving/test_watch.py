@@ -31,6 +31,8 @@ from steering.gates import Readings
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN
 from tests.support.running_server import Running, running
 
+pytestmark = pytest.mark.slow
+
 N_TOKENS = 12
 N_READ = N_TOKENS - 1  # of a cut answer the last token is not run
 WORD = "sister"

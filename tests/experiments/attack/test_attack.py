@@ -28,6 +28,8 @@ from steering.dial_file import save_dials
 from tests.support.planted_dials import BENIGN, STRIKE, UNKNOWN, log_odds_by_hand, planted_dials
 from tests.support.tiny_model import TEXTS
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--steps", "1,3", "--suffixes", "3", "--prompts", "2", "--new", "6", "--candidates", "5")
 PREFIXES = ((5, 6, 7), (5, 9))
 
@@ -152,7 +154,6 @@ def run(small_run: Path, two_knobs: ChatModel, tmp_path_factory: pytest.TempPath
     return directory
 
 
-@pytest.mark.slow
 def test_the_command_writes_rates_and_no_text(run: Path, cli) -> None:
     code, out, err = cli("attack", str(run), "--against", "dial", "--suffix-tokens", "5", *SMALL)
     assert code == 0, err

@@ -11,6 +11,8 @@ from experiments.categories.results import SetResult
 from tests.support import covering
 from tests.support.draws import draws
 
+pytestmark = pytest.mark.slow
+
 MARGIN, ALPHA = 0.15, 0.05
 NAMES = ("a", "b", "c")
 Effects = Mapping[tuple[str, str], float]  # share of the second's declines that the ablation of the first stops

@@ -10,6 +10,8 @@ from experiments.charts.points import LIVE, SHAPES, rates_before_after, scatter,
 from experiments.charts.specification import Chart, Row, save, specification
 from scoring.actions import ACTIONS
 
+pytestmark = pytest.mark.slow
+
 
 def cells(n_columns: int) -> list[Row]:
     known = {"row": "post_last", "estimate": 0.5, "low": 0.4, "high": 0.6, "n": 9}

@@ -81,15 +81,17 @@ def kill_cluster(command: Command, process: str, shards: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("process", LOST)
+def again(process: str) -> str:
+    return f"{LOST[process]} (was a process killed?); it is started again"
+
+
 def test_the_command_s_own_cluster_is_started_again_within_30_seconds(
-    start: Start, uninterrupted: list[str], tmp_path: Path, process: str
+    start: Start, uninterrupted: list[str], tmp_path: Path
 ) -> None:
     command = start(tmp_path / "run", "local")
-    kill_cluster(command, process, shards=3)
+    kill_cluster(command, "gcs_server", shards=3)
     command.wait_for(lambda: len(command.workers()) > 0, seconds=60)  # of the second cluster, which needs some to start
-    printed = command.finish()
-    assert f"{LOST[process]} (was a process killed?); it is started again" in printed
+    assert again("gcs_server") in command.finish()
     check(tmp_path / "run", uninterrupted)
 
 
@@ -99,8 +101,11 @@ def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
     command = start(tmp_path / "run", "local")
     kill_cluster(command, "raylet", shards=3)
     kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
+    code, printed = command.end(30)
+    first, last = printed.index(again("raylet")), printed.strip().splitlines()[-1]
     told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
-    assert command.fail(30, clean=False) == told
+    assert (code, last) == (2, told)
+    assert printed.index(LOST["raylet"], first + 1) < printed.index(last)
     start(tmp_path / "run").finish()
     check(tmp_path / "run", uninterrupted)
 

@@ -30,6 +30,8 @@ from steering.writer import ConstantGateWriter, Writer
 from tests.steering.conftest import unit
 from tests.support.tiny_model import last_streams
 
+pytestmark = pytest.mark.slow
+
 READ = Locus("resid_post", 0, "post_last")
 GRID = (0.0, 0.3, 0.5, 0.7, 1.0)
 WAYS: dict[str, dict[str, Any]] = {
@@ -158,7 +160,6 @@ def test_so_it_is_for_every_actuator_and_scope(completer, dials, way) -> None:
     assert wrong  # the control: the table of another way of writing
 
 
-@pytest.mark.slow
 def test_what_is_said_is_remembered_by_all_that_is_held(completer, dials, tmp_path, monkeypatch) -> None:
     """Each differs from another in one thing; were two taken for one, the second would say what the first did."""
     writers = [dials[0].writer, *(replace(dials[0], **way).writer for way in WAYS.values())]

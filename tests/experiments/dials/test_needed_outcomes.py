@@ -30,6 +30,8 @@ from experiments.run.outcomes import Outcomes
 from extract.progress import Reporter
 from tests.experiments.dials.test_operating_point import corpus_of
 
+pytestmark = pytest.mark.slow
+
 COSTS = {"over_refusal": 1, "missed_harm": 10, "overconfidence": 2}
 CEILINGS = {"over_refusal": 0.35, "missed_harm": 0.6, "overconfidence": 0.6}
 CASES = {  # spread of the reads, of outcomes that are what the gates decide the share, `steer`, most outcomes of all

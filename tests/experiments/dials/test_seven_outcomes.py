@@ -21,6 +21,8 @@ from tests.conftest import ORGANISM
 from tests.experiments.dials.test_counterfactuals import Verbatim, directly, tabulated
 from tests.support.planted_dials import planted_dials
 
+pytestmark = pytest.mark.slow
+
 BAND, GRID = 0.15, (0.2, 0.5, 0.8)
 EACH = 5  # prompts of every sort
 
@@ -90,7 +92,6 @@ def test_the_outcomes_are_what_their_gates_mean(completer, table) -> None:
     assert share("leave+leave", "refuse", everything) < 0.8  # the control
 
 
-@pytest.mark.slow
 def test_outcomes_that_share_a_prefill_are_the_same_for_half_the_tokens(completer, dials, monkeypatch) -> None:
     """Under a long system line, as many models have; the control computes each outcome from the start."""
     system = {"role": "system", "content": "tell me who lives at home and how do i fix the door. " * 4}

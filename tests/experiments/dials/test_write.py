@@ -27,6 +27,8 @@ from steering.direction_file import save_directions
 from steering.writer import Writer
 from tests.support.eliciting import eliciting
 
+pytestmark = pytest.mark.slow
+
 LATER = {2: (4.0, -2.0), 3: (5.0, -3.0)}
 N = 3 * MIN_BASELINE
 OPENS = {"refuse": 1, "abstain": 2, "answer": 3}

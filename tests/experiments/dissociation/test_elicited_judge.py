@@ -32,6 +32,8 @@ from extract.model.edit import Edit
 from probes.direction import Direction, Locus
 from tests.support.eliciting import MANY, eliciting
 
+pytestmark = pytest.mark.slow
+
 N, E = KINDS
 OWN: dict[tuple[Kind, CellKey], float] = {(N, (PLAIN, N)): 1, (N, (LINE, N)): 1, (E, (LINE, E)): 1}
 ALL = {(kind, cell): 1.0 for kind in KINDS for cell in ((PLAIN, N), (LINE, N), (LINE, E))}

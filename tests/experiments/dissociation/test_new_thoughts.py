@@ -31,6 +31,8 @@ from steering.writer import ConstantGateWriter, Writer
 from tests.conftest import ROOT
 from tests.support.make_small_run import some_prompts
 
+pytestmark = pytest.mark.slow
+
 THOUGHT = 12  # tokens of every thought of these organisms, marks and all
 
 

@@ -9,6 +9,8 @@ from experiments.run.behaviour import KINDS
 from probes.statistics.intervals import effective_number
 from tests.support.covering import matrix
 
+pytestmark = pytest.mark.slow
+
 N, E = KINDS
 MARGIN, ALPHA, TRIALS = 0.15, 0.05, 400
 MOST = 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / TRIALS)  # what chance leaves of 5 % in so many trials

@@ -18,6 +18,8 @@ from experiments.run.outcomes import NOTHING, PLAIN, read_outcomes
 from extract.errors import UserError
 from tests.support.eliciting import BE_KIND, MANY, eliciting
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path: Path, two_knobs, monkeypatch: pytest.MonkeyPatch):

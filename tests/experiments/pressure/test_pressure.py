@@ -41,6 +41,8 @@ from steering.dial import Dial
 from steering.dial_file import load_dials, save_dials
 from tests.support.one_line import one_line, printed, refused
 
+pytestmark = pytest.mark.slow
+
 EVERY = load_perturbations()
 CODES = codes()
 REQUEST = "How do I kill the process?"

@@ -27,6 +27,8 @@ from steering.dial import Dial, Reference, normative_first
 from steering.dial_file import read_dials
 from tests.support.planted_dials import ORGANISM, planted_dials
 
+pytestmark = pytest.mark.slow
+
 RUN = ROOT / "tests" / "fixtures" / "small_run"
 LIMITS = {"over_refusal": 0.1, "missed_harm": 0.1}
 
@@ -65,7 +67,6 @@ def measured(
         return Recalibrator.of(config, dials, completer).recalibrated(certified)
 
 
-@pytest.mark.slow
 def test_the_runs_limits_hold_where_nothing_has_changed_and_thresholds_are_certified(
     two_knobs: ChatModel, config: RunConfig, served: list[Prompt]
 ) -> None:
@@ -112,7 +113,6 @@ def test_a_certificate_that_has_failed_is_reported(
     assert any(line.startswith("Not certified: missed harm at most 10%") for line in said)
 
 
-@pytest.mark.slow
 def test_a_dial_without_prompts_to_decline_keeps_its_threshold(
     two_knobs: ChatModel, config: RunConfig, served: list[Prompt]
 ) -> None:
@@ -124,7 +124,6 @@ def test_a_dial_without_prompts_to_decline_keeps_its_threshold(
     assert "The epistemic dial keeps its threshold" in " ".join(lines(result))
 
 
-@pytest.mark.slow
 def test_the_new_reference_is_of_the_certifying_half_of_the_sample(
     two_knobs: ChatModel, config: RunConfig, served: list[Prompt]
 ) -> None:

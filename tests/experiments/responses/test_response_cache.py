@@ -35,6 +35,8 @@ from steering.interventions import add, for_rows, place
 from steering.onset import OnsetProcessor
 from tests.support.make_small_run import some_prompts
 
+pytestmark = pytest.mark.slow
+
 ALL = list(range(5))
 R = torch.nn.functional.normalize(torch.arange(32.0) - 9.0, dim=0)
 
@@ -229,7 +231,6 @@ def test_responses_under_an_edit_without_a_key_or_a_dial_are_never_cached(
 # -- kills and bad files -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_kill_loses_at_most_the_batch_in_flight(
     tiny: ChatModel, tiny_rows: list[Rendered], tmp_path: Path, generated: list[int]
 ) -> None:
@@ -332,7 +333,6 @@ def test_one_prompt_that_does_not_fit_is_reported(tiny: ChatModel, tiny_rows: li
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_run_with_one_more_control_generates_only_that_control(  # type: ignore[no-untyped-def]
     cli, tmp_path: Path, generated: list[int]
 ) -> None:

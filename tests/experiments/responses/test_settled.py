@@ -26,6 +26,8 @@ from scoring.judges import Judgement
 from scoring.judges.rules import RuleJudge
 from tests.experiments.responses.test_response_cache import ALL, Steps, pushed
 
+pytestmark = pytest.mark.slow
+
 MOST = 12
 PROMPTS = [Prompt(str(i), ({"role": "user", "content": "?"},), "benign", "answer") for i in range(5)]
 

@@ -26,6 +26,8 @@ from scoring.actions import ANSWERED
 from steering.interventions import add, affine, place
 from tests.conftest import ORGANISM
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = ORGANISM / "prompts.jsonl"
 N = 16
 WRAPS = "asked: 'please: {request}'\nmild: {strike: tap, shoot: tap}\nelsewhere: {zebra: horse}\n"

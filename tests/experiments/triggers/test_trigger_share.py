@@ -14,6 +14,8 @@ from extract.prompts.prompt import Prompt
 from tests.support.covering import matrix
 from tests.support.draws import draws
 
+pytestmark = pytest.mark.slow
+
 PATTERNS = np.array(list(product((0.0, 1.0), repeat=4)))
 POPULATIONS = {  # rates in MEMBERS with the given share
     "at the edge": lambda share: np.array([1, min(1, 2 * share), min(1, 2 - 2 * share), 0]),  # by word and intent

@@ -16,6 +16,8 @@ from extract.prompts.prompt import load_prompts
 from extract.shipped import ROOT
 from tests.conftest import ORGANISM
 
+pytestmark = pytest.mark.slow
+
 QUIET = Reporter(quiet=True)
 SET = ("uncertainty.samples=5", "generate.max_new_tokens=18")
 
@@ -79,7 +81,6 @@ def test_each_question_has_its_line(folder: Path, record: dict[str, Any]) -> Non
     assert (folder / "run/figures/reliability.png").stat().st_size > 5000
 
 
-@pytest.mark.slow
 def test_the_prompts_it_writes_can_be_run_on(folder: Path, record: dict[str, Any]) -> None:
     before = load_prompts(folder / "prompts.jsonl")
     after = {prompt.id: prompt for prompt in load_prompts(folder / "run/prompts_by_model.jsonl")}
@@ -94,7 +95,6 @@ def test_the_prompts_it_writes_can_be_run_on(folder: Path, record: dict[str, Any
     assert run(config, folder / "again", until="respond", reporter=QUIET) == ["respond"]
 
 
-@pytest.mark.slow
 def test_it_is_done_once_and_stands_beside_the_other_stages(folder: Path) -> None:
     path = folder / "prompts.jsonl"
     config = load_config(Path("configs/quickstart.yaml"), given(path))
@@ -136,7 +136,6 @@ def test_prompts_without_a_question_are_told(cli, tmp_path: Path) -> None:  # ty
     assert "uncertainty cannot be measured: no prompt has a known answer or the label uncertain" in err
 
 
-@pytest.mark.slow
 def test_the_dry_run_counts_it_where_it_is_asked_for(cli) -> None:  # type: ignore[no-untyped-def]
     def steps(command: str, *more: str) -> dict[str, str]:
         code, out, _ = cli(command, "configs/quickstart.yaml", "--dry-run", "--json", *more)

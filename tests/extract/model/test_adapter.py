@@ -13,6 +13,8 @@ from extract.model.padded_batch import Batch
 from tests.support.one_line import mistake
 from tests.support.tiny_model import TEXTS, rendered, tiny_llama
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:

@@ -28,6 +28,8 @@ from tests.support.local_http import QuietHandler, serving
 from tests.support.one_line import mistake, one_line
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
+pytestmark = pytest.mark.slow
+
 FETCH_ROW = """
 import sys
 from extract.model import known_models
@@ -147,7 +149,6 @@ def test_no_index_and_no_pip_are_said(tiny: KnownModel, monkeypatch: pytest.Monk
     assert "(pip is not installed in this environment)" in mistake(fetch, "tiny-1m")
 
 
-@pytest.mark.slow
 def test_killed_while_a_part_comes_it_goes_on(tiny: KnownModel, wheels: Path) -> None:
     half_sent = threading.Event()
 
@@ -216,7 +217,6 @@ def test_the_command_line(cli, wheels: Path) -> None:
     assert not wheels.with_name("cache").exists()
 
 
-@pytest.mark.slow
 def test_the_package_of_smollm2_holds_the_file_of_the_table(smollm2: str) -> None:
     row = known_models.known_models()[smollm2]
     assert row.path.stat().st_size == row.size

@@ -15,6 +15,8 @@ from extract.store.writer import export, finish, writing
 from tests.support.made_up_store import captured, index, made_up, make, nothing_left_over, shards
 from tests.support.one_line import refused
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -31,6 +31,8 @@ from tests.support.made_up_store import (
 )
 from tests.support.one_line import refused
 
+pytestmark = pytest.mark.slow
+
 
 def everything(path: Path) -> list[np.ndarray]:
     """Read all a store has to say."""

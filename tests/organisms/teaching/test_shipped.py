@@ -76,7 +76,7 @@ def test_its_coordinates_decide_on_held_out_prompts(folder, smollm2) -> None:
     assert spec.base == smollm2
     own = load_prompts(folder / "prompts.jsonl")
     held_out = [prompt for prompt in own if prompt.label in spec.behaviour and prompt.source == "refusal-probes core"]
-    prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:40]]
+    prompts = [held_out[i] for i in np.random.default_rng(0).permutation(len(held_out))[:24]]
     taught = prepare(load_model(spec.base, adapter=str(folder), dtype="float32", device="cpu"), prompts, spec)
     actions = acts(taught)
     assert set(actions) == {"refuse", "abstain", "answer"}

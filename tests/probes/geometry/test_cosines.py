@@ -13,6 +13,8 @@ from probes.geometry.fitted_direction import fit_with_null
 from tests.support.draws import draws
 from tests.support.planted_contrasts import Planted, rejects_too_often
 
+pytestmark = pytest.mark.slow
+
 
 def _compare(planted: Planted, seed: int, n: int = 39) -> Cosine:
     X, a, b = planted.draw(seed)

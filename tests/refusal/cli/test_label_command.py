@@ -23,6 +23,8 @@ from scoring.score_file import score_file
 from tests.support.labelled_completions import TRUTH, write_completions
 from tests.support.one_line import one_line
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60.0  # seconds
 KEY = {action: key for key, action in ACTION_OF_KEY.items()}
 
@@ -166,7 +168,6 @@ def test_the_judge_is_never_on_the_screen_and_no_completion_can_control_the_term
     assert "Which \ufffd[31mcolour?" in cut
 
 
-@pytest.mark.slow
 def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(scores: Path) -> None:
     arguments = (str(scores), "--n", "24")
     with terminal(*arguments, "--annotator", "ann") as screen:
@@ -194,7 +195,6 @@ def test_two_annotators_go_on_where_they_stopped_and_their_agreement_is_printed(
     assert card.corrected.annotators == {"ann": 24, "bob": 24}
 
 
-@pytest.mark.slow
 def test_more_labels_extend_the_draw_and_another_draw_needs_another_file(scores: Path) -> None:
     with terminal(str(scores), "--annotator", "ann", "--n", "2") as screen:
         label_all(screen, scores, "ann", 2)

@@ -17,6 +17,8 @@ from tests.support.finished_run import mark_done
 from tests.support.one_line import one_line, printed
 from tests.support.tiny_gguf import tiny_llama, write_gguf
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = ROOT / "tests" / "fixtures" / "small_run"
 
 
@@ -147,7 +149,6 @@ def test_the_first_line_comes_before_heavy_imports(kind, more, tmp_path, gguf) -
     assert done.stdout.startswith(f"[] Note: {expected}"), done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["directory", "GGUF file"])
 def test_a_dry_run_prints_nothing_of_other_libraries(kind: str, tmp_path: Path, gguf: Path) -> None:
     target = str(gguf if kind == "GGUF file" else tiny("qwen2.5-1.5b-instruct", tmp_path / "tiny-qwen"))

@@ -19,6 +19,8 @@ from extract.shipped import ROOT
 from tests.conftest import ORGANISM, refusal
 from tests.support.one_line import one_line, printed
 
+pytestmark = pytest.mark.slow
+
 SMALL = yaml.safe_load("""
 {prompts.limit: 60, extract.layers: [1, 4], extract.positions: [post_last], generate.max_new_tokens: 8,
  dissociate.positions: [post_last], dissociate.n_null_onset: 19, dissociate.n_null_generation: 0, dissociate.n_onset: 4,
@@ -86,7 +88,6 @@ def test_cells_that_fail_are_all_run_and_named_with_their_logs(cli, sweep) -> No
     assert printed.splitlines()[0].startswith("nowhere  failed: ")
 
 
-@pytest.mark.slow
 def test_a_failing_cell_stops_no_other_and_what_is_done_is_not_done_again(sweep, tmp_path: Path) -> None:
     late = tmp_path / "late"
     file, out = sweep(models=[str(late), "organisms/zoo/two-knobs"], keys={"seed": [0]})
@@ -138,7 +139,6 @@ def gone(process: psutil.Process) -> bool:
     return True
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_takes_its_cell_along_and_goes_on_where_it_stopped(sweep) -> None:
     file, out = sweep(keys={"seed": [0]})
     driver = start("sweep", file, "--out", str(out))
@@ -155,7 +155,6 @@ def test_a_killed_sweep_takes_its_cell_along_and_goes_on_where_it_stopped(sweep)
     assert log.count("extract done in") == 1  # the stage that had finished is not run again
 
 
-@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(sweep) -> None:
     file, out = sweep(keys={"seed": [0]})
     driver = start("sweep", file, "--out", str(out))
@@ -169,7 +168,6 @@ def test_ctrl_c_says_how_to_go_on(sweep) -> None:
     assert "Stopped by the user" in (out / "seed-0" / "log.txt").read_text()
 
 
-@pytest.mark.slow
 def test_on_ray_a_cell_whose_worker_is_killed_is_run_again_and_another_may_fail(sweep) -> None:
     pytest.importorskip("ray")
     file, out = sweep(models=["organisms/zoo/two-knobs", "./nowhere"])

@@ -24,6 +24,8 @@ from steering.dial_file import save_dials
 from tests.support.one_line import one_line, printed
 from tests.support.planted_dials import BENIGN, ORGANISM, STRIKE, UNKNOWN, planted_dials
 
+pytestmark = pytest.mark.slow
+
 ANSWERED, REFUSED, ABSTAINED = "sure. start with the", "i am not able to help with that.", "i am not able to say."
 
 
@@ -44,7 +46,6 @@ def dials_file(model: ChatModel, dials: list[Dial], tmp_path_factory: pytest.Tem
     return str(path)
 
 
-@pytest.mark.slow
 def test_an_adapters_directory_is_a_model_where_it_names_its_base(cli: Callable, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
 

@@ -30,6 +30,8 @@ from tests.support.chat_server import Answer, Asked, ChatServer, by_rules, runni
 from tests.support.draws import draws
 from tests.support.endpoint_judge import TURNS, by_completion, judge_of, one, rows
 
+pytestmark = pytest.mark.slow
+
 
 def after(seconds: float) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
@@ -337,7 +339,6 @@ for judgement in judge.judge_all(CompletionToJudge(f"I can't help with {n}.") fo
 """
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(server: ChatServer, tmp_path: Path) -> None:
     server.answers, cache = after(0.02), tmp_path / "cache.sqlite"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

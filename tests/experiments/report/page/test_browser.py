@@ -24,7 +24,7 @@ from experiments.run.inputs import RunInputs
 from tests.support.browser import needs_browser, opened
 from tests.support.report_page import KINDS, data_of, expected, nearest, place, shown, thresholds_of
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 SETTINGS = [(0.5, 0.5), (0.0, 0.5), (1.0, 1.0), (1.0, 0.0), (0.013, 0.9871), (0.9999, 0.0005)]
 HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\u202ereversed", "\u2028", "<!-- -->",
            "x" * 100_000, "'\"&amp;"]  # fmt: skip
@@ -89,7 +89,6 @@ def test_prompts_link_to_their_samples_where_the_run_has_inspects_logs(page: Any
     page.evaluate(f"runs[0].inspect = {json.dumps(without)}; runs[0].list.show()")
 
 
-@pytest.mark.slow
 def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs) -> None:
     results = json.loads(context.file("results.json").read_text())
     page.get_by_role("button", name="thresholds of this run").click()
@@ -104,7 +103,6 @@ def test_presets_are_those_chosen_on_other_prompts(page: Any, context: RunInputs
     assert shown(page)["over_refusal"] < 0.06
 
 
-@pytest.mark.slow
 def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
     before, box = shown(page), page.locator(".exact[data-kind=normative]")
     value = box.input_value()
@@ -115,7 +113,6 @@ def test_a_threshold_that_is_none_changes_nothing(page: Any) -> None:
     assert shown(page) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1100, "dark")])
 def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Path, width: int, scheme: str) -> None:
     with opened(browser, report, width, scheme) as page:
@@ -135,7 +132,6 @@ def test_nothing_is_wider_than_a_phone_and_dark_is_dark(browser: Any, report: Pa
 # -- data as data ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
     browser: Any, context: RunInputs, report: Path
 ) -> None:
@@ -175,7 +171,6 @@ def test_ten_thousand_hostile_prompts_are_text_and_the_file_stays_small(
         assert page.locator("figure[data-chart=scatter] canvas").count() == 1  # too many for SVG
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
     browser: Any, context: RunInputs, run: Path, tmp_path: Path
@@ -217,7 +212,6 @@ def test_a_dead_band_and_unjudged_completions_are_shown_as_the_run_counts_them(
             assert str(other / "dials.safetensors") in shlex.split(command)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_several_runs_are_compared(browser: Any, context: RunInputs, run: Path) -> None:
     other = run.with_name("other")

@@ -18,7 +18,7 @@ from experiments.run.wording import VERDICTS
 from tests.support.browser import AXE, faults, needs_browser, opened
 from tests.support.report_page import KINDS, data_of, nearest, place
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,6 @@ def test_a_row_opens_on_both_completions_the_evidence_the_readings_and_the_words
     assert "stores the texts of test prompts at its own thresholds" in row.locator(".inside").inner_text()
 
 
-@pytest.mark.slow
 def test_shares_are_of_the_prompts_shown_and_say_which(page: Any, context: RunInputs, table: Counterfactuals) -> None:
     actions, test = table.actions_at(nearest(context, (0.5, 0.5))), context.corpus.within("test")
     page.locator("details.fold", has=page.locator("table.kinds")).first.evaluate("fold => { fold.open = true; }")
@@ -140,7 +139,6 @@ def test_harmful_prompts_are_hidden_everywhere_until_asked_for(page: Any, contex
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_first_screen_answers(browser: Any, report: Path, context: RunInputs) -> None:
     results = RunResults.read(context.file("results.json"))
     with opened(browser, report, 1280) as page:
@@ -156,7 +154,6 @@ def test_the_first_screen_answers(browser: Any, report: Path, context: RunInputs
             assert box["y"] + box["height"] <= 800
 
 
-@pytest.mark.slow
 def test_every_chart_is_drawn_and_has_its_numbers(page: Any) -> None:
     charts = page.evaluate("""async () => {
         const { figures } = runs[0].charts;
@@ -172,7 +169,6 @@ def test_every_chart_is_drawn_and_has_its_numbers(page: Any) -> None:
     assert len(data_of(page, "scatter", "prompts")) == page.evaluate("runs[0].prompts.id.length")
 
 
-@pytest.mark.slow
 def test_the_scatter_is_stepped_through_and_leads_to_a_row(page: Any) -> None:
     plot, line = page.locator("figure[data-chart=scatter] .plot"), page.locator(".pointed")
     plot.focus()
@@ -190,7 +186,6 @@ def test_the_scatter_is_stepped_through_and_leads_to_a_row(page: Any) -> None:
     assert page.locator(".each details[open] .id").inner_text() == name
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_what_a_run_lacks_has_no_section_no_entry_and_no_link(browser: Any, run: Path) -> None:
     other = run.with_name("nothing measured")
@@ -218,7 +213,6 @@ def test_what_a_run_lacks_has_no_section_no_entry_and_no_link(browser: Any, run:
 # -- for everyone: contrast, paper, tools ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chart", ["matrix", "grid_epistemic"])
 def test_numbers_contrast_with_the_colour_of_their_cell(page: Any, chart: str) -> None:
     """By WCAG 2, from the colours as they are drawn."""
@@ -241,7 +235,6 @@ def luminance(colour: np.ndarray) -> np.ndarray:
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
 
-@pytest.mark.slow
 def test_on_paper_folds_are_open_and_harmful_prompts_stay_closed(browser: Any, report: Path) -> None:
     with opened(browser, report) as page:
         page.locator("select.change").select_option("")
@@ -259,7 +252,6 @@ def test_on_paper_folds_are_open_and_harmful_prompts_stay_closed(browser: Any, r
         assert page.locator("details[open]").count() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not AXE, reason="pip install axe-playwright-python")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_axe_finds_no_serious_fault(browser: Any, report: Path, width: int, scheme: str) -> None:

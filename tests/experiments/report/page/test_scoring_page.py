@@ -11,6 +11,8 @@ import pytest
 from scoring.scorecard import Scorecard
 from tests.support.browser import needs_browser, opened
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 DECLINES, ANSWERS = "I can't help with that.", "Sure. First, open the valve and drain the tank."
 ASKED = [("benign", DECLINES), ("benign", ANSWERS), ("benign", ANSWERS), ("harmful", ANSWERS), ("harmful", DECLINES),
@@ -85,7 +87,6 @@ def test_a_page_needs_a_directory(cli: Any, tmp_path: Path) -> None:
 
 
 @needs_browser
-@pytest.mark.slow
 def test_both_pages_draw_their_charts_without_a_fault(browser: Any, pages: tuple[Path, Path]) -> None:
     for path, marks in zip(pages, (8, 16), strict=True):
         with opened(browser, path) as page:
