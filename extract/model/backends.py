@@ -334,7 +334,7 @@ class TransformerLensBackend:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         from transformer_lens.model_bridge import TransformerBridge
-        from transformer_lens.model_bridge.generalized_components import AttentionBridge
+        from transformer_lens.model_bridge.generalized_components import AttentionBridge, GatedDeltaNetBridge
         from transformer_lens.model_bridge.sources.transformers import source
 
         self._architecture = type(model).__name__
@@ -353,8 +353,9 @@ class TransformerLensBackend:
                 )
                 self.model: PreTrainedModel = self._bridge.original_model
                 for part in self.model.modules():
-                    if isinstance(part, AttentionBridge):
-                        part.register_forward_pre_hook(_cache_as_before, with_kwargs=True)
+                    if isinstance(part, (AttentionBridge, GatedDeltaNetBridge)):
+                        key = KEYS[isinstance(part, GatedDeltaNetBridge)]
+                        part.register_forward_pre_hook(partial(_cache_as, key), with_kwargs=True)
                 _short_pass(self.model)  # it may only then be found to lack a part (GraniteMoeHybrid)
         except Exception as error:  # each adapter raises its own errors
             raise UserError(
@@ -387,9 +388,9 @@ class TransformerLensBackend:
         return [(f"{block}.hook_in", keep), (f"{block}.hook_attn_out", add)]
 
 
-def _cache_as_before(_module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> tuple[Any, Keywords]:
-    """Give an attention of TransformerLens its cache by the name that it reads; transformers 5.24 has another."""
-    return args, {KEYS[0] if name == CACHE else name: given for name, given in kwargs.items()}
+def _cache_as(key: str, _module: nn.Module, args: tuple[Any, ...], kwargs: Keywords) -> tuple[Any, Keywords]:
+    """Give a part of TransformerLens the cache by the name that it reads; transformers 5.24 has another."""
+    return args, {key if name == CACHE else name: given for name, given in kwargs.items()}
 
 
 BACKENDS: dict[BackendName, type[HooksBackend | TransformerLensBackend]] = {

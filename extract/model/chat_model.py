@@ -30,7 +30,7 @@ from extract.model.decoding import SampledResponse, StepStreamer, TokenSampler, 
 from extract.model.edit import Edit, Pass, Site, Stream, reader
 from extract.model.loading_options import BackendName
 from extract.model.padded_batch import Batch, Side, pad
-from extract.model.read_state import key_of, state_of
+from extract.model.read_state import key_of, state_of, without_attention
 from extract.model.weights import cast_fingerprint, fingerprint, input_device, use_fast_products, weights_of
 
 T = TypeVar("T")
@@ -271,10 +271,13 @@ class ChatModel:
         """Run one forward pass of the model, or of its decoder only, with the edits of the open `editing` blocks."""
         if batch.side == "left":
             extra = {"attention_mask": batch.attention_mask, "position_ids": batch.position_ids} | extra
-        extra = {"use_cache": "past_key_values" in extra} | extra
+        state = extra.pop("past_key_values", None)
+        extra = {"use_cache": state is not None} | extra
         n_read = batch.attention_mask.shape[1] - batch.tokens.shape[1]
-        if "past_key_values" in extra and self._state_key not in extra:  # no attention: a mask of these tokens only
-            extra |= {self._state_key: extra.pop("past_key_values"), "attention_mask": batch.attention_mask[:, n_read:]}
+        if state is not None:
+            extra[self._state_key] = state
+        if without_attention(state):  # a mask of these tokens only
+            extra["attention_mask"] = batch.attention_mask[:, n_read:]
         return self._call(lambda: module(input_ids=batch.tokens, **extra), batch.prompt_length, n_read)
 
     def _call(self, call: Callable[[], T], prompt_length: int, n_read: int = 0) -> T:

@@ -22,7 +22,13 @@ _RECURRENT: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())  # 
 def key_of(module: nn.Module) -> str:
     """Return the name of the argument in which a module takes it."""
     taken = inspect.signature(module.forward).parameters
-    return next((key for key in KEYS if key in taken), KEYS[0])
+    return next((key for key in GIVEN_AS if key in taken), KEYS[0])
+
+
+def without_attention(state: Any) -> bool:
+    """Return whether a state is of recurrent layers alone."""
+    alone = [layer for layer in _recurrent(state) if not isinstance(layer, DynamicLayer)]  # it may be both
+    return bool(alone) and len(alone) == len(state.layers)
 
 
 def state_of(held: Any) -> Any:
