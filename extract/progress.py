@@ -44,7 +44,8 @@ class Reporter:
         if not self.quiet:
             from rich.console import Console
 
-            Console(stderr=True, highlight=False).print("Note: " + line, markup=False, soft_wrap=True)
+            console = Console(stderr=True, highlight=False)
+            console.print("Note: " + line, markup=False, soft_wrap=not console.is_terminal)  # between words
             self._beat()
 
     @contextmanager

@@ -158,3 +158,15 @@ def test_a_stage_without_a_bar_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
         time.sleep(0.1)
     assert capsys.readouterr().err == ""
     assert len(logged) == 4
+
+
+def test_a_note_is_one_line_in_a_file_and_broken_between_words_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    Reporter().say("overconfidence uncertain_refused")
+    assert capsys.readouterr().err == "Note: overconfidence uncertain_refused\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    Reporter().say("overconfidence uncertain_refused")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.strip() for line in lines] == ["Note: overconfidence", "uncertain_refused"]
