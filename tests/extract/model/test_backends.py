@@ -1,8 +1,10 @@
 """The three backends agree on every architecture: the residual stream at all sites, and generation under an edit."""
 
 import copy
+import inspect
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import nnsight
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.model_bridge.generalized_components import AttentionBridge
 
 from extract.errors import UserError
 from extract.model.backends import BACKENDS, decoder_layers
@@ -114,6 +117,23 @@ def test_backends_intervene_alike_while_generating(name: str, backend: str, tiny
             assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == edited
         assert edited != plain
         assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == plain
+
+
+def test_transformer_lens_reads_its_cache_by_either_name(tiny: Build) -> None:
+    """From transformers 5.24 on it is called `cache`, which TransformerLens 4.3 does not know: it forgot the prompt."""
+    ours, theirs = tiny("llama"), tiny("llama", "transformer_lens")
+    batch, renamed = ours.batch(rows(ours)), list[str]()
+
+    def newer(_module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        renamed.extend(set(kwargs) & {"past_key_values"})
+        return args, {"cache" if name == "past_key_values" else name: given for name, given in kwargs.items()}
+
+    for part in theirs.model.modules():
+        if isinstance(part, AttentionBridge):
+            part.register_forward_pre_hook(newer, with_kwargs=True, prepend=True)
+    expected = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
+    assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == expected
+    assert renamed or "cache" in inspect.signature(theirs.decoder.forward).parameters
 
 
 SECOND_HALF: dict[str, Callable[[Module, Tensor], Tensor]] = {  # resid_post of resid_mid, by hand
