@@ -19,6 +19,7 @@ from extract.model.backends import BACKENDS, decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.edit import SITES, Edit
 from extract.model.padded_batch import Batch
+from extract.model.read_state import state_of
 from tests.extract.conftest import Build, alone, captured, hook_count, rows
 from tests.support.covering import matrix
 
@@ -134,6 +135,7 @@ def test_transformer_lens_reads_its_cache_by_either_name(tiny: Build) -> None:
     expected = ours.generate(batch, NEW_TOKENS, NEW_TOKENS)
     assert theirs.generate(batch, NEW_TOKENS, NEW_TOKENS) == expected
     assert renamed or "cache" in inspect.signature(theirs.decoder.forward).parameters
+    assert state_of({"past_key_values": None, "cache": batch}) is state_of({"past_key_values": batch}) is batch
 
 
 SECOND_HALF: dict[str, Callable[[Module, Tensor], Tensor]] = {  # resid_post of resid_mid, by hand
