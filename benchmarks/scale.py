@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoTokenizer
 
@@ -35,8 +36,8 @@ from extract.shipped import ROOT
 
 ROWS = 64  # prompts of a shard
 WINDOW_S = {False: 300.0, True: 3.0}
-PROMPTS = {False: 120_000, True: 3_000}  # more than any arm reaches
-FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 12_000)}  # prompts, for the driver's memory
+PROMPTS = {False: 120_000, True: 5_000}  # more than any arm reaches
+FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 40_000)}  # prompts, for the driver's memory
 COPIES = 8  # of its words, in each prompt: about 100 tokens
 GPUS, MANY = 64, 10_000_000
 PARAMETERS, TOKENS, USED = 8.0e9, 100, 0.5  # of the model; of a prompt; share of the data sheet's products that is used
@@ -58,9 +59,9 @@ ARMS = {"one": Arm(1, False), "processes": Arm(2, False), "ray": Arm(2, True), "
 
 def measure(quick: bool) -> dict[str, float]:
     """Measure each arm, then calculate."""
-    with tempfile.TemporaryDirectory() as folder, _cluster(max(arm.workers for arm in ARMS.values())) as address:
+    with tempfile.TemporaryDirectory() as folder:
         prompts = _many_prompts(Path(folder), PROMPTS[quick])
-        rates = {name: _rate(arm, prompts, Path(folder) / name, WINDOW_S[quick], address) for name, arm in ARMS.items()}
+        rates = {name: _rate(arm, prompts, Path(folder) / name, WINDOW_S[quick]) for name, arm in ARMS.items()}
         figures = {f"prompts_per_s_{name}": rate for name, rate in rates.items()}
         figures |= {
             "overhead_ray": rates["processes"] / rates["ray"],
@@ -69,17 +70,17 @@ def measure(quick: bool) -> dict[str, float]:
             "bytes_per_prompt": max(path.stat().st_size for path in _shards(Path(folder) / "one")) / ROWS,
         }
         figures |= _parts(Path(folder), prompts, quick)
-        few, many = (driver_peak_mb(Path(folder) / str(n), n, address) for n in FEW_AND_MANY[quick])
+        few, many = (driver_peak_mb(Path(folder) / str(n), n) for n in FEW_AND_MANY[quick])
         figures |= {"driver_mb_few": few, "driver_mb_many": many, "driver_growth": many / few}
     figures |= _calculated(figures)
     _print_calculation(figures)
     return figures
 
 
-def driver_peak_mb(folder: Path, n: int, address: str) -> float:
+def driver_peak_mb(folder: Path, n: int) -> float:
     """Return the largest memory of a command with one Ray worker, until three shards of n prompts are finished."""
     folder.mkdir()
-    with _running(Arm(1, ray=True), _many_prompts(folder, n), folder / "run", address) as processes:
+    with _running(Arm(1, ray=True), _many_prompts(folder, n), folder / "run") as processes:
         _when_finished(folder / "run", 3, processes)
         status = Path(f"/proc/{processes[0].pid}/status").read_text(encoding="utf-8")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
@@ -97,9 +98,9 @@ def _many_prompts(folder: Path, n: int) -> Path:
     return path
 
 
-def _rate(arm: Arm, prompts: Path, out: Path, window: float, address: str) -> float:
+def _rate(arm: Arm, prompts: Path, out: Path, window: float) -> float:
     """Return the prompts a second in shards that are finished within a window, the start left out."""
-    with _running(arm, prompts, out, address) as processes:
+    with _running(arm, prompts, out) as processes:
         begun = _when_finished(out, 3 * arm.workers, processes)
         began = time.monotonic()
         time.sleep(window)
@@ -111,12 +112,13 @@ def _rate(arm: Arm, prompts: Path, out: Path, window: float, address: str) -> fl
 
 
 @contextmanager
-def _running(arm: Arm, prompts: Path, out: Path, address: str) -> Iterator[list[Process]]:
+def _running(arm: Arm, prompts: Path, out: Path) -> Iterator[list[Process]]:
     """Yield the processes of an arm, which are ended at the end."""
     settings = [f"prompts.path={prompts}", f"extract.rows_per_shard={ROWS}"]
     words = [sys.executable, "-m", "refusal", "extract", "configs/quickstart.yaml", "--quiet"]
     words += [word for setting in settings for word in ("--set", setting)]
-    more = ["--ray", address, "--workers", str(arm.workers)] if arm.ray else []
+    cluster = _cluster(arm.workers) if arm.ray else None
+    more = ["--ray", str(cluster.address), "--workers", str(arm.workers)] if cluster else []
     given = os.environ | {"OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
@@ -135,6 +137,8 @@ def _running(arm: Arm, prompts: Path, out: Path, address: str) -> Iterator[list[
             process.terminate()
         for process in started:
             process.wait()
+        if cluster:
+            cluster.shutdown()
 
 
 def _alive(processes: Sequence[Process]) -> bool:
@@ -144,17 +148,12 @@ def _alive(processes: Sequence[Process]) -> bool:
     return all(process.poll() is None for process in processes)
 
 
-@contextmanager
-def _cluster(workers: int) -> Iterator[str]:
-    """Run Ray with one processor for every worker, whatever the machine has; yield its address."""
+def _cluster(workers: int) -> Any:
+    """Start Ray with one processor for every worker, whatever the machine has."""
     import_ray()
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "object_store_memory": OBJECTS})
-    try:
-        yield str(cluster.address)
-    finally:
-        cluster.shutdown()
+    return Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "object_store_memory": OBJECTS})
 
 
 def _when_finished(out: Path, n: int, processes: Sequence[Process]) -> int:
