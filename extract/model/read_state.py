@@ -9,14 +9,17 @@ from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor, nn
-from transformers import cache_utils
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import (
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionCacheLayerMixin,
+)
 
 KEYS = ("past_key_values", "cache_params")  # what modules call it; the second, those without attention
 CACHE = "cache"  # what transformers gives from 5.24 on instead of the first, which is still accepted
 GIVEN_AS = (*KEYS, CACHE)
 _REPLACE = (DynamicLayer, DynamicSlidingWindowLayer)  # layers that never write into their tensors
-_RECURRENT: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())  # of newer versions of transformers
 
 
 def key_of(module: nn.Module) -> str:
@@ -61,7 +64,7 @@ def move_rows(state: Any, rows: Int[Tensor, " rows"]) -> None:
 
 
 def _recurrent(state: Any) -> list[Any]:
-    return [layer for layer in getattr(state, "layers", ()) if isinstance(layer, _RECURRENT)]
+    return [layer for layer in getattr(state, "layers", ()) if isinstance(layer, LinearAttentionCacheLayerMixin)]
 
 
 def forgotten(state: Any) -> list[Any]:
