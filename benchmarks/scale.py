@@ -22,13 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from transformers import AutoTokenizer
 
 from benchmarks.shapes import ORGANISM
 from benchmarks.table import main
-from experiments.cluster.connection import LOCAL, OBJECTS, connected, import_ray
+from experiments.cluster.connection import OBJECTS, connected, import_ray
 from experiments.pipeline.machine import A100
 from extract.chat.render import render
 from extract.prompts.prompt import load_prompts
@@ -37,7 +36,7 @@ from extract.shipped import ROOT
 ROWS = 64  # prompts of a shard
 WINDOW_S = {False: 300.0, True: 3.0}
 PROMPTS = {False: 120_000, True: 5_000}  # more than any arm reaches
-FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 40_000)}  # prompts, for the driver's memory
+FEW_AND_MANY = {False: (10_000, 200_000), True: (1_000, 12_000)}  # prompts, for the driver's memory
 COPIES = 8  # of its words, in each prompt: about 100 tokens
 GPUS, MANY = 64, 10_000_000
 PARAMETERS, TOKENS, USED = 8.0e9, 100, 0.5  # of the model; of a prompt; share of the data sheet's products that is used
@@ -59,9 +58,9 @@ ARMS = {"one": Arm(1, False), "processes": Arm(2, False), "ray": Arm(2, True), "
 
 def measure(quick: bool) -> dict[str, float]:
     """Measure each arm, then calculate."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _cluster(max(arm.workers for arm in ARMS.values())) as address:
         prompts = _many_prompts(Path(folder), PROMPTS[quick])
-        rates = {name: _rate(arm, prompts, Path(folder) / name, WINDOW_S[quick]) for name, arm in ARMS.items()}
+        rates = {name: _rate(arm, prompts, Path(folder) / name, WINDOW_S[quick], address) for name, arm in ARMS.items()}
         figures = {f"prompts_per_s_{name}": rate for name, rate in rates.items()}
         figures |= {
             "overhead_ray": rates["processes"] / rates["ray"],
@@ -69,18 +68,18 @@ def measure(quick: bool) -> dict[str, float]:
             "speedup_4_workers": rates["ray_four"] / rates["one"],
             "bytes_per_prompt": max(path.stat().st_size for path in _shards(Path(folder) / "one")) / ROWS,
         }
-        figures |= _parts(Path(folder), prompts, quick)
-        few, many = (driver_peak_mb(Path(folder) / str(n), n) for n in FEW_AND_MANY[quick])
+        figures |= _parts(Path(folder), prompts, quick, address)
+        few, many = (driver_peak_mb(Path(folder) / str(n), n, address) for n in FEW_AND_MANY[quick])
         figures |= {"driver_mb_few": few, "driver_mb_many": many, "driver_growth": many / few}
     figures |= _calculated(figures)
     _print_calculation(figures)
     return figures
 
 
-def driver_peak_mb(folder: Path, n: int) -> float:
+def driver_peak_mb(folder: Path, n: int, address: str) -> float:
     """Return the largest memory of a command with one Ray worker, until three shards of n prompts are finished."""
     folder.mkdir()
-    with _running(Arm(1, ray=True), _many_prompts(folder, n), folder / "run") as processes:
+    with _running(Arm(1, ray=True), _many_prompts(folder, n), folder / "run", address) as processes:
         _when_finished(folder / "run", 3, processes)
         status = Path(f"/proc/{processes[0].pid}/status").read_text(encoding="utf-8")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
@@ -98,9 +97,9 @@ def _many_prompts(folder: Path, n: int) -> Path:
     return path
 
 
-def _rate(arm: Arm, prompts: Path, out: Path, window: float) -> float:
+def _rate(arm: Arm, prompts: Path, out: Path, window: float, address: str) -> float:
     """Return the prompts a second in shards that are finished within a window, the start left out."""
-    with _running(arm, prompts, out) as processes:
+    with _running(arm, prompts, out, address) as processes:
         begun = _when_finished(out, 3 * arm.workers, processes)
         began = time.monotonic()
         time.sleep(window)
@@ -112,13 +111,12 @@ def _rate(arm: Arm, prompts: Path, out: Path, window: float) -> float:
 
 
 @contextmanager
-def _running(arm: Arm, prompts: Path, out: Path) -> Iterator[list[Process]]:
+def _running(arm: Arm, prompts: Path, out: Path, address: str) -> Iterator[list[Process]]:
     """Yield the processes of an arm, which are ended at the end."""
     settings = [f"prompts.path={prompts}", f"extract.rows_per_shard={ROWS}"]
     words = [sys.executable, "-m", "refusal", "extract", "configs/quickstart.yaml", "--quiet"]
     words += [word for setting in settings for word in ("--set", setting)]
-    cluster = _cluster(arm.workers) if arm.ray else None
-    more = ["--ray", str(cluster.address), "--workers", str(arm.workers)] if cluster else []
+    more = ["--ray", address, "--workers", str(arm.workers)] if arm.ray else []
     given = os.environ | {"OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
@@ -137,8 +135,6 @@ def _running(arm: Arm, prompts: Path, out: Path) -> Iterator[list[Process]]:
             process.terminate()
         for process in started:
             process.wait()
-        if cluster:
-            cluster.shutdown()
 
 
 def _alive(processes: Sequence[Process]) -> bool:
@@ -148,12 +144,17 @@ def _alive(processes: Sequence[Process]) -> bool:
     return all(process.poll() is None for process in processes)
 
 
-def _cluster(workers: int) -> Any:
-    """Start Ray with one processor for every worker, whatever the machine has."""
+@contextmanager
+def _cluster(workers: int) -> Iterator[str]:
+    """Run Ray with one processor for every worker, whatever the machine has; yield its address."""
     import_ray()
     from ray.cluster_utils import Cluster
 
-    return Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "object_store_memory": OBJECTS})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "object_store_memory": OBJECTS})
+    try:
+        yield str(cluster.address)
+    finally:
+        cluster.shutdown()
 
 
 def _when_finished(out: Path, n: int, processes: Sequence[Process]) -> int:
@@ -173,7 +174,7 @@ def _finished(out: Path) -> int:
     return len(_shards(out))
 
 
-def _parts(folder: Path, prompts: Path, quick: bool) -> dict[str, float]:
+def _parts(folder: Path, prompts: Path, quick: bool, address: str) -> dict[str, float]:
     """Measure what the calculation needs: writing, giving out parts, rendering."""
     rows = load_prompts(prompts)[: 500 if quick else 5000]
     tokenizer = AutoTokenizer.from_pretrained(ORGANISM)
@@ -183,7 +184,7 @@ def _parts(folder: Path, prompts: Path, quick: bool) -> dict[str, float]:
     rendered = len(rows) / (time.perf_counter() - began)
     return {
         "written_mb_per_s": _writing(folder / "written", (64 if quick else 1024) << 20) / 2**20,
-        "parts_per_s": _giving_out(200 if quick else 4000),
+        "parts_per_s": _giving_out(200 if quick else 4000, address),
         "rendered_per_s": rendered,
     }
 
@@ -208,9 +209,9 @@ class Idle:
         return True
 
 
-def _giving_out(n: int) -> float:
+def _giving_out(n: int, address: str) -> float:
     """Return the parts a second that a driver gives out and takes back, two at a time to each of two workers."""
-    with connected(LOCAL) as cluster:
+    with connected(address) as cluster:
         ray = cluster.ray
         actors = [ray.remote(Idle).options(num_cpus=0, max_concurrency=2).remote() for _ in range(2)]
         ray.get([actor.shard.remote(0) for actor in actors])

@@ -10,8 +10,9 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 PREFIX = "package:"
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
+THREADS = 2  # that dequantise
 UNCHECKED_VARIABLE = "REFUSAL_UNCHECKED_GGUF"
 MOST_PERPLEXITY = 500.0  # of plain English; SmolLM2-135M has 46, a larger model less, a badly converted one millions
 ENGLISH = (
@@ -175,10 +177,12 @@ def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
         raise UserError(f"{path} is not a GGUF model that can be read: {in_one_line(error)}") from error
     if missing := sorted(info["missing_keys"]):  # transformers would fill these with random values
         raise UserError(f"{path} is not a GGUF model that can be read: it lacks {missing[0]} ({len(missing)} in all)")
-    if not os.environ.get(UNCHECKED_VARIABLE):
-        _check_english(path, model, tokenizer)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    with ThreadPoolExecutor(1) as pool:
+        saved = pool.submit(model.save_pretrained, folder)
+        if not os.environ.get(UNCHECKED_VARIABLE):
+            _check_english(path, model, tokenizer)
+        tokenizer.save_pretrained(folder)
+        saved.result()
 
 
 def _reader(path: Path) -> Any:
@@ -195,16 +199,42 @@ def _reader(path: Path) -> Any:
 
 @contextmanager
 def _used(reader: Any, advance: Advance) -> Iterator[None]:
-    """Make transformers use this reader, which it would open three times, and report each tensor without its bar."""
+    """Make transformers use this reader and do once what it does again for each module and each tensor.
+
+    It would open the file three times, parse the vocabulary as often, and map names once a module. Two tensors are
+    dequantised at a time, ahead of it. Each is reported without its bar.
+    """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as loader
 
+    ahead, parsed = dict[int, Future[Any]](), dict[int, Any]()
+    dequantize, parse = gguf.dequantize, loader._gguf_parse_value
+
     def tensors(given: Sequence[Any], **_: Any) -> Iterator[Any]:
-        for tensor in given:
+        for i, tensor in enumerate(given):
+            for later in given[i : i + THREADS]:
+                if id(later.data) not in ahead:
+                    ahead[id(later.data)] = pool.submit(dequantize, later.data, later.tensor_type)
             yield tensor
+            del ahead[id(tensor.data)]
             advance(1)
 
-    with patch.object(gguf, "GGUFReader", lambda _: reader), patch.object(loader, "tqdm", tensors):
+    def taken(data: Any, kind: Any) -> Any:
+        return ahead[id(data)].result() if id(data) in ahead else dequantize(data, kind)
+
+    def parse_once(value: Any, types: Any) -> Any:
+        if id(value) not in parsed:  # a part of the reader, which stays
+            parsed[id(value)] = parse(value, types)
+        return parsed[id(value)]
+
+    with (
+        ThreadPoolExecutor(THREADS) as pool,
+        patch.object(gguf, "GGUFReader", lambda _: reader),
+        patch.object(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+        patch.object(gguf, "dequantize", taken),
+        patch.object(loader, "_gguf_parse_value", parse_once),
+        patch.object(loader, "tqdm", tensors),
+    ):
         yield
 
 

@@ -1,6 +1,9 @@
 """The hooks backend on tiny models of many architectures and on trained weights, compared with transformers."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,7 +16,8 @@ from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
-from extract.model.weights import checksum, fingerprint
+from extract.model.weights import CACHES, checksum, fingerprint
+from extract.shipped import ROOT
 from steering.interventions import affine, place
 from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, random_weights, rows
 from tests.support.one_line import refused
@@ -324,7 +328,6 @@ def test_fast_products_agree_and_leave_the_weights(
     batch, before = plain.batch(rows(plain)), checksum(weights)
     expected, whole = plain.logits(batch), captured(plain, batch, "resid_pre")
     monkeypatch.setattr("extract.model.weights.LARGE", 1)
-    monkeypatch.setattr("extract.model.weights.FEW_ROWS", range(4, 10**6))
     product, calls = torch.ops.mkldnn._linear_pointwise, []
     monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lambda *args: calls.append(1) or product(*args))
     fast = ChatModel(copy.deepcopy(weights), organism_tokenizer, name, backend=backend)  # type: ignore[arg-type]
@@ -341,6 +344,36 @@ def test_fast_products_agree_and_leave_the_weights(
     fast.model.to(torch.bfloat16)
     fast.logits(batch)
     assert not calls  # with gradients and in other dtypes all is as always
+
+
+GROWTH = """
+import psutil, torch
+from extract.model.weights import use_fast_products
+model, process, seen = torch.nn.Sequential(torch.nn.Linear(896, 4864)), psutil.Process(), []
+use_fast_products(model)
+with torch.inference_mode():
+    for rows in range(1, 400):
+        model(torch.zeros(rows, 896))
+        seen.append(process.memory_info().rss)
+print((seen[-1] - seen[50]) >> 20)
+"""
+
+
+@pytest.mark.slow
+def test_what_fast_products_keep_does_not_grow_with_the_numbers_of_rows() -> None:
+    def grown(**caches: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", GROWTH],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | caches,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(done.stdout)
+
+    assert grown() < 60  # megabytes
+    assert grown(**dict.fromkeys(CACHES, "1024")) > 150  # the control: what oneDNN and torch do by themselves
 
 
 def test_a_prompt_longer_than_the_context_is_refused(llama: ChatModel) -> None:
