@@ -161,6 +161,7 @@ def _digest(path: Path, _size: int, _changed_ns: int) -> str:
 
 def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     quiet_libraries()
@@ -182,7 +183,10 @@ def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
         if not os.environ.get(UNCHECKED_VARIABLE):
             _check_english(path, model, tokenizer)
         tokenizer.save_pretrained(folder)
-        saved.result()
+        try:
+            saved.result()
+        except SafetensorError as error:  # as of a full disk
+            raise OSError(in_one_line(error)) from error
 
 
 def _reader(path: Path) -> Any:

@@ -131,7 +131,7 @@ def test_quick_run(name: str, tmp_path: Path) -> None:
     if name == "scale":
         assert record["figures"]["driver_mb_few"] > 100
         more = record["figures"]["driver_mb_many"] - record["figures"]["driver_mb_few"]
-        assert more < 6  # 11,000 prompts as objects take more: their texts alone 3.8
+        assert more < 6  # 11,000 prompts take 11.5
     if name == "steering":
         for size in (1, 8):
             low, point, high = (record["figures"][f"overhead_batch{size}_{part}"] for part in PARTS)

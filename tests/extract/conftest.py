@@ -1,7 +1,8 @@
 """Tiny randomly initialised models of many architectures, all with the shipped organism's tokenizer."""
 
 import copy
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -100,6 +101,14 @@ TEXTS = (
 def quick_and_slow(quick: str, slow: str) -> list[object]:
     """Return names to parametrize with; those of `make test`, then slow ones."""
     return [*quick.split(), *(pytest.param(name, marks=pytest.mark.slow) for name in slow.split())]
+
+
+@pytest.fixture
+def small_files() -> Iterator[Callable[[int], None]]:
+    """Let no file of this process grow beyond a size, which fails as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture(scope="session")

@@ -324,6 +324,8 @@ def test_fast_products_agree_and_leave_the_weights(
     name: str, backend: str, organism_tokenizer: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = random_weights(name, organism_tokenizer)  # type: ignore[arg-type]
+    for bias in (value for key, value in weights.named_parameters() if key.endswith("bias")):
+        torch.nn.init.normal_(bias)  # zero before
     plain = ChatModel(copy.deepcopy(weights), organism_tokenizer, name, backend=backend)  # type: ignore[arg-type]
     batch, before = plain.batch(rows(plain)), checksum(weights)
     expected, whole = plain.logits(batch), captured(plain, batch, "resid_pre")

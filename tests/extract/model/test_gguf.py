@@ -105,6 +105,17 @@ def test_a_file_that_cannot_be_read_is_one_line_and_leaves_nothing(
     assert not cache.exists() or not list(cache.iterdir())
 
 
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    tmp_path: Path, cache: Path, small_files: Callable[[int], None]
+) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", tiny_llama())
+    small_files(20_000)  # less than its weights
+    said = problem(path)
+    assert said.startswith(f"the cache {cache}")
+    assert "File too large" in said
+    assert not list(cache.iterdir())
+
+
 def test_a_file_without_a_chat_template(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", tiny_llama(), template=False)
     assert "chat template" in problem(path)

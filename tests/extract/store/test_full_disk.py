@@ -4,7 +4,7 @@ import resource
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,6 @@ from tests.support.one_line import refused
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def small_files() -> Iterator[Callable[[int], None]]:
-    """Let no file of this process grow beyond a size, which fails as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("room", [0, 100, 1000, 3000, 9000])
