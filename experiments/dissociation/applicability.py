@@ -63,7 +63,7 @@ def looks(inputs: RunInputs) -> tuple[float, ...]:
     Each is the share of the groups of the file's harmful and uncertain prompts that are answered. Earlier ones are
     those of the run directory with the same model and prompts, unless as many were answered.
     """
-    path, now = inputs.file("looks.json"), inputs.corpus.share_of_groups(inputs.reading.corpus)
+    path, now = inputs.file("looks.json"), inputs.corpus.share_of_groups(inputs.whole)
     earlier = Looks.read(path) if path.is_file() else None
     shares = earlier.shares if earlier is not None and earlier.of == looked_at(inputs) else ()
     return *(share for share in shares if share < now), now

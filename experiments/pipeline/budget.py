@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from math import ceil, inf
 from operator import attrgetter
 from typing import Any
@@ -50,8 +49,9 @@ QUESTION_OF: dict[Kind, tuple[str, str]] = {
 # from what says least about the verdicts to what their power rests on, as --set takes them
 CUTS_OF_ANSWERS = """
     generate.limit_dual_use=40 generate.max_new_tokens=64 generate.max_new_tokens=48 generate.limit_dual_use=10
-    generate.max_new_tokens=32 generate.limit=300 generate.max_new_tokens=24 generate.limit=200 generate.limit=130
-    generate.limit=90 generate.limit=60 generate.limit=40 generate.limit=28 generate.limit=20
+    generate.max_new_tokens=32 generate.limit=300 generate.max_new_tokens=24 generate.limit=200 prompts.read=300
+    generate.limit=130 prompts.read=200 generate.limit=90 prompts.read=130 generate.limit=60 prompts.read=60
+    generate.limit=40 generate.limit=28 generate.limit=20 prompts.read=20
 """
 # Fewer layers come last: of those tried, the null tries the `KEPT` best alone, so that they save little, and the 0.5B's
 # direction at layer 18 does what those at every third layer do not (docs/untouched-one-or-two.md).
@@ -74,19 +74,15 @@ def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporte
     """Choose how many prompts are answered, and how long, so that a run ends within some minutes; tell its power.
 
     What the questions leave out is chosen by `fit_questions`, once the answers show what the model declines. UserError:
-    the weights do not fit into memory, or reading all and answering the least does not fit into the time.
+    the weights do not fit into memory, or reading and answering the least does not fit into the time.
     """
     started = time.monotonic()
     planned = estimate(config, until, reporter, cut=True)
-    whole = planned.given
-
-    @cache
-    def answered(limit: int | None, limit_dual_use: int | None) -> RunPrompts:
-        return whole.drawn(limit, limit_dual_use, config.seed)
+    whole, drawn = planned.given, dict[Any, RunPrompts]()
 
     def limited(tried: RunConfig) -> RunEstimate:
-        given = answered(tried.generate.limit, tried.generate.limit_dual_use)
-        return replace(planned, config=tried, given=given)
+        limits = tried.generate.limit, tried.generate.limit_dual_use, tried.read_limit
+        return replace(planned, config=tried, given=drawn.setdefault(limits, replace(whole, config=tried)))
 
     def lasts(tried: RunConfig) -> float:
         return limited(tried).plan(QUESTIONING).minutes(planned.machine)[1]
@@ -104,17 +100,17 @@ def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporte
     cut = fit_time(config, LADDER, labels, lasts, most * (ANSWERS if asks else 1), works)
     if (lasting := lasts(cut)) > most:
         raise UserError(
-            f"reading all prompts and answering the fewest takes about {lasting:.1f} minutes on this machine, and "
-            f"there are {max(0.0, most):.1f}; give a larger --budget, or a smaller model"
+            f"reading and answering the fewest prompts takes about {lasting:.1f} minutes on this machine, and there "
+            f"are {max(0.0, most):.1f}; give a larger --budget, or a smaller model"
         )
     after = limited(cut).given
     sentences = left_out(config, cut, whole.corpus, after.corpus)
     reporter.say(
-        f"{whole.read:,} prompts are read and {len(after.corpus):,} answered, each with at most "
+        f"{len(after.read):,} prompts are read and {len(after.corpus):,} answered, each with at most "
         f"{cut.generate.max_new_tokens} tokens, in up to {_minutes(lasting)} minutes; the whole run would "
         f"take up to {_minutes(whole_run)} minutes"
     )
-    level = look_level((after.corpus.share_of_groups(whole.corpus),), config.dissociate.alpha)
+    level = look_level((after.corpus.share_of_groups(whole.whole),), config.dissociate.alpha)
     for line in [*sentences, *powers(cut, after.corpus, level=level)] if asks else sentences:
         reporter.say("  " + line)
     return cut.model_copy(update={"budget": budget.model_copy(update={"left_out": sentences, "answered": not asks})})
@@ -287,6 +283,7 @@ def powers(
 NO_VERDICT = "; no verdict depends on them."
 LESS_SURE = ": standard errors grow by {more:.0%}."
 LEFT_OUT = {  # what is said of a key that was cut from n to m
+    "prompts.read": "Read probes are fitted and tested on at most {m} prompts of each label for each question.",
     "dissociate.variants": "Other forms of ablation are not tried.",
     "triggers.attributed": "At most {m} of {n} requests of each label whose words are left out in turn" + NO_VERDICT,
     "triggers.patched": "At most {m} of {n} pairs with the trigger word patched" + NO_VERDICT,
@@ -325,7 +322,7 @@ LEFT_OUT = {  # what is said of a key that was cut from n to m
 
 def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) -> tuple[str, ...]:
     """Return in sentences what a cut leaves out, and the power that it costs; the corpora are before and after it."""
-    said = list[str]()
+    said, unread = list[str](), cut.read_limit is not None
     for key, sentence in LEFT_OUT.items():
         n, m = attrgetter(key)(whole), attrgetter(key)(cut)
         if n == m:
@@ -346,7 +343,8 @@ def left_out(whole: RunConfig, cut: RunConfig, before: Corpus, after: Corpus) ->
         ]
         (harmful, all_harmful), (uncertain, all_uncertain) = tested
         said.append(
-            f"{len(after):,} of {len(before):,} prompts are answered; the others are only read. {harmful} of "
-            f"{all_harmful} independent harmful prompts are tested, and {uncertain} of {all_uncertain} uncertain ones."
+            f"{len(after):,} of {len(before):,} prompts are answered{'; the others are only read' * (not unread)}. "
+            f"{harmful} of {all_harmful} independent harmful prompts are tested, and {uncertain} of {all_uncertain} "
+            "uncertain ones."
         )
     return tuple(said)

@@ -41,7 +41,7 @@ class Stage:
 STAGES = tuple(  # each after those it reads
     Stage(name, *(tuple(words.split()) for words in (reads, sections, outputs)))
     for name, reads, sections, outputs in (
-        ("extract", "", "model extract", "activations.h5"),
+        ("extract", "", "model extract read", "activations.h5"),
         ("respond", "", "model generate judge", "completions.jsonl"),
         (
             "elicit",
@@ -170,6 +170,8 @@ def _section(config: RunConfig, name: str) -> Any:
     included = {"verdict": {*VERDICT}, "selection": {*SELECTION}, "ranking": {*VERDICT, *SELECTION, "rank"}}
     if name in QUESTIONS:
         return name in config.ask
+    if name == "read":  # which prompts
+        return None if config.read_limit is None else [config.read_limit, config.seed]
     if name in included:
         given = settings.model_dump(mode="json", include=included[name])
         return given | directions_hash if name == "ranking" else given

@@ -38,22 +38,35 @@ AFFORDED = 0.10  # share of a run's time that the judge `local` may take where `
 
 @dataclass(frozen=True)
 class RunPrompts:
-    """The answered prompts of a run as its cost depends on them: divided into parts, through the template."""
+    """The prompts of a run as its cost depends on them: divided into parts, through the template."""
 
-    corpus: Corpus
-    rendered: Sequence[Rendered]
-    read: int  # answered prompts and others
-    read_tokens: int  # that are computed to read all of them
-    of_groups: float = 1.0  # see `RunSize`
+    whole: Corpus
+    every: Sequence[Rendered]
+    config: RunConfig  # says how many are answered, and how many read
 
-    def drawn(self, limit: int | None, limit_dual_use: int | None, seed: int) -> RunPrompts:
-        """Return the same with fewer prompts answered, as a run draws them."""
-        row_of = {prompt.id: row for prompt, row in zip(self.corpus.prompts, self.rendered, strict=True)}
-        corpus = self.corpus.drawn(limit, limit_dual_use, seed)
-        rendered = [row_of[prompt.id] for prompt in corpus.prompts]
-        return RunPrompts(
-            corpus, rendered, self.read, self.read_tokens, self.of_groups * corpus.share_of_groups(self.corpus)
-        )
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The answered prompts."""
+        limits = self.config.generate
+        return self.whole.drawn(limits.limit, limits.limit_dual_use, self.config.seed)
+
+    @cached_property
+    def rendered(self) -> list[Rendered]:
+        return self._rendered(self.corpus)
+
+    @cached_property
+    def read(self) -> list[Rendered]:
+        """Answered prompts and others."""
+        return self._rendered(self.whole.drawn(self.config.read_limit, None, self.config.seed))
+
+    @cached_property
+    def read_tokens(self) -> int:
+        """Tokens that are computed to read them."""
+        return tokens_to_read(self.read, self.config.extract)
+
+    def _rendered(self, corpus: Corpus) -> list[Rendered]:
+        row_of = {prompt.id: row for prompt, row in zip(self.whole.prompts, self.every, strict=True)}
+        return [row_of[prompt.id] for prompt in corpus.prompts]
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -77,8 +90,8 @@ class RunPrompts:
             kinds = sum(write_samples(behaviour, kind) is not None and n > 0 for kind, n in declined.items())
             declinable = sum(declined.values())
         return RunSize(
-            read=self.read,
-            read_tokens=self.read_tokens / self.read,
+            read=len(self.read),
+            read_tokens=self.read_tokens / len(self.read),
             prompts=len(corpus),
             test=int((corpus.rated & test).sum()),
             harmful_test=int((corpus.harmful & test).sum()),
@@ -93,7 +106,7 @@ class RunPrompts:
             kinds=kinds,
             unanswered=int((unanswered & corpus.within(*TESTED)).sum()),
             answered_sorts=2 if behaviour is None else 4,
-            of_groups=self.of_groups,
+            of_groups=corpus.share_of_groups(self.whole),
             elicited=len(asked_rows(corpus)) if absent else 0,
             lengths=None if answered is None else mean_lengths(answered),
             thought=0.0 if answered is None else float(np.mean([said.thought for said in answered.completions])),
@@ -177,13 +190,13 @@ class RunEstimate:
         """Return everything: steps, tokens, memory, bytes on disk, and a range of time on each machine."""
         plan, config, lengths = self.plan(), self.config, self.given.lengths
         n_completions = sum(step.completions for step in plan.steps)
-        responses = 0 if config.extract.thought_tokens else self.given.read * config.extract.response_tokens
+        responses = 0 if config.extract.thought_tokens else len(self.given.read) * config.extract.response_tokens
         return {
             "would run": f"{self.until} and the stages it reads from; what {directory} already holds unchanged is "
             "skipped",
             "model": config.model.name,
             "parameters": self.model.parameters,
-            "prompts": self.given.read,
+            "prompts": len(self.given.read),
             "answered prompts": len(lengths),
             "independent groups": {label: groups for label, (_, groups) in self.by_label.items()},
             "prompt tokens": sum(lengths),
@@ -207,12 +220,10 @@ def estimate(config: RunConfig, until: str, reporter: Reporter, *, cut: bool = F
     prompts = read_prompts(config.prompts, config.seed)
     shape, tokenizer = model_shape(config, reporter)
     corpus, rendered = divide(prompts, config.prompts, config.seed), [render(tokenizer, prompt) for prompt in prompts]
-    given = RunPrompts(corpus, rendered, len(prompts), tokens_to_read(rendered, config.extract))
-    limits = config.generate.limit, config.generate.limit_dual_use
     machine = measure_device(config.model.device)
     size = footprint(shape, width(config, machine))
     speed = measured_speed(config, shape, tokenizer, size, machine, reporter, cut=cut)
-    return RunEstimate(config, until, given.drawn(*limits, config.seed), size, speed)
+    return RunEstimate(config, until, RunPrompts(corpus, rendered, config), size, speed)
 
 
 def afforded_judge(config: RunConfig, until: str, reporter: Reporter) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 
@@ -26,7 +28,10 @@ from experiments.triggers.judge import judge_triggers
 from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
 from extract.chat.thinking import split_thinking
+from extract.errors import UserError
 from extract.extraction import extract, store_spec
+from extract.store.activation_store import ActivationStore
+from extract.store.file_lock import shard_folder
 from scoring.judges.rules import RuleJudge
 from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
@@ -60,9 +65,24 @@ def _extract(loaded: LoadedRun) -> None:
         return
     read = loaded.reading
     rendered = read.rendered  # a template error comes before the progress bar
-    given = loaded.model, read.prompts, rendered, loaded.file("activations.h5"), loaded.config.extract
+    path = loaded.file("activations.h5")
+    if _holds_fewer(path, loaded):
+        loaded.reporter.say("more prompts are read than before, and those again")
+        path.unlink()
+        rmtree(shard_folder(path), ignore_errors=True)  # a flat store has none
+    given = loaded.model, read.prompts, rendered, path, loaded.config.extract
     with loaded.reporter.counted("extracting activations", resumed=True) as progress:
         extract(*given, kept=loaded.kept, said=said, progress=progress, say=loaded.reporter.say)
+
+
+def _holds_fewer(path: Path, loaded: LoadedRun) -> bool:
+    """Return whether a store is of some of the prompts, by the same model, as a shorter budget leaves it."""
+    try:
+        with ActivationStore(path, open_shards=False) as store:
+            fewer = {*store.prompt_ids} < {prompt.id for prompt in loaded.reading.prompts}
+            return fewer and store.identity.weights == loaded.model.fingerprint()
+    except UserError:  # which extraction raises, too
+        return False
 
 
 def _said(loaded: LoadedRun) -> list[list[int]]:

@@ -61,7 +61,7 @@ class GenerateConfig(Strict):
     # an answer that the rules take for settled ends where at most so many tokens are left; 0: never
     settled_within: int = Field(0, ge=0)
     # most prompts of each label for each question that are answered, the first of every group before the second of any
-    # (see `draw`); the others are only read, which takes a prefill and no answer
+    # (see `draw`); the others are only read (see `prompts.read`), which takes a prefill and no answer
     limit: int | None = Field(None, ge=1)
     limit_dual_use: int | None = Field(None, ge=0)  # most dual_use prompts, which enter no rate and no verdict
 
@@ -295,6 +295,12 @@ class RunConfig(Strict):
     uncertainty: UncertaintyConfig = UncertaintyConfig()
     categories: CategoriesConfig = CategoriesConfig()
     budget: BudgetConfig | None = None
+
+    @property
+    def read_limit(self) -> int | None:
+        """Most prompts of each label for each question that are read; None: all."""
+        limits = self.prompts.read, self.generate.limit
+        return None if None in limits else max(limit for limit in limits if limit)
 
     @property
     def answers_first(self) -> bool:

@@ -130,12 +130,6 @@ class Corpus:
 
 def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
     """Group and split prompts; UserError if one of the three labels is missing, from all or from a part."""
-    missing = set(LABELS) - {prompt.label for prompt in prompts}
-    if missing:
-        raise UserError(
-            f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three labels "
-            "are needed: add a prompt file or a public set that has them"
-        )
     corpus = divide(prompts, config, seed)
     check_parts(corpus, config)
     return corpus
@@ -184,7 +178,12 @@ def _separated(groups: np.ndarray, part: np.ndarray) -> tuple[int, int] | None:
 
 
 def check_parts(corpus: Corpus, config: PromptsConfig) -> None:
-    """Raise UserError if a part lacks a label."""
+    """Raise UserError if one of the three labels is missing, from all or from a part."""
+    if missing := set(LABELS) - {prompt.label for prompt in corpus.prompts}:
+        raise UserError(
+            f"{config.described()} holds no prompt labelled {', '.join(sorted(missing))}; all three labels "
+            "are needed: add a prompt file or a public set that has them"
+        )
     for name, label in _empty_parts(corpus.part, [prompt.label for prompt in corpus.prompts]):
         remedy = f"give more prompts (or answer more: generate.limit), or a 'split' with all of {', '.join(PARTS)}"
         raise UserError(f"{config.described()}: no {label} prompt falls into the {name} part; {remedy}")

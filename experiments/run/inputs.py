@@ -17,7 +17,7 @@ from experiments.run.basis import chosen_basis
 from experiments.run.behaviour import KINDS, Behaviour
 from experiments.run.completion_file import Completion, is_right, read_completions
 from experiments.run.config import WRITE_POSITION, RunConfig
-from experiments.run.corpus import Corpus, check_parts, divide, make_corpus
+from experiments.run.corpus import Corpus, check_parts, divide
 from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.progress import Reporter
@@ -57,25 +57,33 @@ class RunInputs:
         return other
 
     @cached_property
-    def prompts(self) -> list[Prompt]:
+    def _file(self) -> list[Prompt]:
+        """All prompts of the configuration, of which those to read are drawn, and those to answer."""
+        return self.of._file if self.of is not None else read_prompts(self.config.prompts, self.config.seed)
+
+    @cached_property
+    def whole(self) -> Corpus:
+        """All prompts of the configuration, divided into parts."""
         if self.of is not None:
-            return read_prompts(self.config.prompts, self.config.seed)
-        every, limits = self.reading.prompts, self._limits
-        if limits == (None, None):
-            return every
-        return [*divide(every, self.config.prompts, self.config.seed).drawn(*limits, self.config.seed).prompts]
+            return self.of.whole
+        return divide(self._file, self.config.prompts, self.config.seed)
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        if self._limits == (None, None):  # of any labels, since what is only extracted needs no parts
+            return self._file
+        return [*self.whole.drawn(*self._limits, self.config.seed).prompts]
 
     @cached_property
     def corpus(self) -> Corpus:
-        if self.of is not None:
-            return make_corpus(self.prompts, self.config.prompts, self.config.seed)
-        answered = self.reading.corpus.drawn(*self._limits, self.config.seed)
-        check_parts(answered, self.config.prompts)
-        return answered
+        drawn = self.whole.drawn(*self._limits, self.config.seed)
+        check_parts(drawn, self.config.prompts)
+        return drawn
 
     @property
     def _limits(self) -> tuple[int | None, int | None]:
-        return self.config.generate.limit, self.config.generate.limit_dual_use
+        generate = self.config.generate
+        return (self.config.read_limit, None) if self.of is not None else (generate.limit, generate.limit_dual_use)
 
     @cached_property
     def answered(self) -> Int[np.ndarray, " answered"]:

@@ -34,6 +34,9 @@ class PromptsConfig(Strict):
     path: Path | None = None  # a prompt file; it comes before the public sets
     datasets: tuple[DatasetConfig, ...] = ()  # their own splits are used only if every prompt of the run has one
     limit: int | None = Field(None, ge=1)  # most prompts of each label for each question: see `draw`
+    # most prompts of each label for each question that are read, and no fewer than are answered; unlike under `limit`,
+    # each stays in the part that it has among all
+    read: int | None = Field(None, ge=1)
     contrast: tuple[str, str] | None = None  # two values of the prompts' field `decline`, in place of the two refusals
     train: float = Field(0.35, gt=0)  # fits directions and probes
     validation: float = Field(0.15, gt=0)  # chooses loci and layers

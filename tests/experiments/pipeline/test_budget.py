@@ -80,6 +80,20 @@ def test_less_time_leaves_no_more_of_anything_and_the_run_fits(config: RunConfig
     assert (less.generate.limit or 999) <= (more.generate.limit or 999)
 
 
+@pytest.mark.parametrize(("most", "read", "answered"), [(850, None, 200), (700, 200, 130), (500, 130, 60), (0, 20, 20)])
+def test_where_time_is_short_fewer_prompts_are_read(
+    config: RunConfig, most: float, read: int | None, answered: int
+) -> None:
+    """A minute for each prompt that is read, and half of one for each that is answered."""
+
+    def lasts(tried: RunConfig) -> float:
+        limits = tried.read_limit or max(LABELS), tried.generate.limit or max(LABELS)
+        return sum(min(limits[0], n) + min(limits[1], n) / 2 for n in LABELS)
+
+    cut = fit_time(config, LADDER, LABELS, lasts, most)
+    assert (cut.prompts.read, cut.generate.limit) == (read, answered)
+
+
 def test_where_no_cut_makes_it_fit_all_are_made(config: RunConfig) -> None:
     least = fit_time(config, EVERY, LABELS, prompts_and_null, 0.0)  # 60 prompts of 24 tokens and 19 directions
     assert (least.generate.limit, least.dissociate.n_null_onset, least.dissociate.every) == (20, 19, 1)
@@ -144,6 +158,12 @@ def test_fewer_prompts_say_what_power_they_cost(config: RunConfig) -> None:
     assert (n, of) == (len(after), len(whole))
     assert harmful < all_harmful
     assert uncertain < all_uncertain
+    read = left_out(config, with_value(few, "prompts.read", 130), whole, after)
+    assert sentence.startswith(f"{n} of {of:,} prompts are answered; the others are only read. ")
+    assert read == (
+        "Read probes are fitted and tested on at most 130 prompts of each label for each question.",
+        sentence.replace("; the others are only read", ""),
+    )
     no_dual_use = with_value(few, "generate.limit_dual_use", 0)
     assert left_out(config, no_dual_use, whole, after)[0].startswith("At most 0 prompts of dual use are answered")
     more, less = ([line for line in powers(config, corpus) if "one-or-two" in line] for corpus in (whole, after))
@@ -184,9 +204,11 @@ def test_one_dial_is_left_out_where_the_run_says_so(config: RunConfig) -> None:
         ("{}", r"^the weights take 7\.\d MB, and two cores have 1\.0 MB of memory"),
         # weights that are made smaller or spread are not refused: the time is the next thing looked at
         pytest.param(
-            "{quantization: {quant_method: bitsandbytes, load_in_4bit: true}}", "answering the fewest takes", marks=SLOW
+            "{quantization: {quant_method: bitsandbytes, load_in_4bit: true}}",
+            "the fewest prompts takes",
+            marks=SLOW,
         ),
-        pytest.param("{max_memory: {cpu: 1GiB}}", "answering the fewest takes", marks=SLOW),
+        pytest.param("{max_memory: {cpu: 1GiB}}", "the fewest prompts takes", marks=SLOW),
     ],
 )
 def test_too_little_memory_is_refused_before_the_model_is_loaded(

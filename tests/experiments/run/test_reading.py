@@ -5,17 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.dissociation.applicability import looks
+from experiments.pipeline.graph import hash_inputs, stages_of
 from experiments.pipeline.stages import run
 from experiments.probing.read_probes import read_grid
 from experiments.responses.loaded_run import LoadedRun
 from experiments.responses.setting import PromptBatch
-from experiments.run.config import load_config
+from experiments.run.config import load_config, with_value
 from extract.capture import Capturer
 from extract.capture_spec import THOUGHT_END
 from extract.errors import UserError
 from extract.extraction import extract
 from extract.model.chat_model import ChatModel
+from extract.model.loading import load_model
 from extract.progress import Reporter
+from extract.store.activation_store import ActivationStore
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,40 @@ def test_read_probes_take_every_prompt(loaded: LoadedRun) -> None:
     test = loaded.reading.corpus.within("test")
     assert chosen["normative"].n_positive == (loaded.reading.corpus.harmful & test).sum() > 15
     assert chosen["normative"].auroc > 0.9
+
+
+def test_fewer_prompts_are_read_each_in_the_part_that_it_has_among_all(loaded: LoadedRun) -> None:
+    few = LoadedRun(with_value(loaded.config, "prompts.read", 30), loaded.directory)
+    assert few.reading.corpus.counts()["harmful"] == 30
+    assert few.prompts == loaded.prompts
+    assert [few.reading.prompts[row] for row in few.answered] == few.prompts
+    place = {prompt.id: row for row, prompt in enumerate(loaded.reading.prompts)}
+    rows = [place[prompt.id] for prompt in few.reading.prompts]
+    assert (few.reading.corpus.part == loaded.reading.corpus.part[rows]).all()
+    assert (few.corpus.part == loaded.corpus.part).all()
+    assert looks(few) == looks(loaded) == (loaded.corpus.share_of_groups(loaded.reading.corpus),)
+    every = with_value(few.config, "generate.limit", None)
+    assert LoadedRun(every, few.directory).reading.prompts == loaded.reading.prompts  # what is answered is read, too
+    hashes = [hash_inputs(each.config, stages_of(each.config), "source") for each in (loaded, few)]
+    assert {name for name in hashes[0] if hashes[0][name] == hashes[1][name]} == {"respond", "uncertainty"}
+
+
+def test_a_store_of_fewer_prompts_of_this_model_alone_is_replaced(
+    loaded: LoadedRun, tmp_path: Path, two_knobs: ChatModel
+) -> None:
+    def extracted(read: int, model: ChatModel = two_knobs) -> int:
+        run(with_value(loaded.config, "prompts.read", read), tmp_path, until="extract", model=model)
+        with ActivationStore(tmp_path / "activations.h5") as store:
+            return len(store)
+
+    fewer, more = extracted(20), extracted(30)
+    assert 0 < fewer < more
+    with pytest.raises(UserError, match=r"was made with another .*; choose another directory with --out"):
+        extracted(20)
+    with pytest.raises(UserError, match=r"was made with another .*; choose another directory with --out"):
+        extracted(40, load_model("organisms/zoo/shared-knob"))
+    with ActivationStore(tmp_path / "activations.h5") as store:
+        assert len(store) == more
 
 
 def test_too_few_answers_for_every_part_are_refused(loaded: LoadedRun) -> None:
