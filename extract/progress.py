@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ class Reporter:
     step: str = ""  # the stage that runs now and its place in the run: "3/13 respond"
     log: Callable[[str], None] = lambda line: None  # also takes every note, and where stages begin and end
     pulse: Heartbeat | None = None
+    started: float = field(default_factory=time.monotonic)  # when the command began
 
     def say(self, line: str) -> None:
         """Print a note, on a line of its own."""

@@ -76,7 +76,6 @@ def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporte
     What the questions leave out is chosen by `fit_questions`, once the answers show what the model declines. UserError:
     the weights do not fit into memory, or reading and answering the least does not fit into the time.
     """
-    started = time.monotonic()
     planned = estimate(config, until, reporter, cut=True)
     whole, drawn = planned.given, dict[Any, RunPrompts]()
 
@@ -90,7 +89,7 @@ def fit_answers(config: RunConfig, until: str, minutes: float, reporter: Reporte
     def works(tried: RunConfig) -> bool:
         return can_be_divided(limited(tried).given.corpus, tried)
 
-    most, asks = USED * minutes - (time.monotonic() - started) / 60, until not in ANSWERING
+    most, asks = USED * minutes - _since(reporter), until not in ANSWERING
     whole_run = planned.plan().minutes(planned.machine)[1]
     budget = BudgetConfig(minutes=minutes, of=budgeted(config), left_out=())
     if whole_run <= most:
@@ -139,7 +138,7 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     lone = any(len(inputs.behaviour.decliners(kind, *PARTS)) < MIN_BASELINE for kind in KINDS)
     wanted = [question for question in config.ask if power[question] >= LEAST_POWER]
     ranked = sorted(wanted, key=lambda question: (lone and question == "one-or-two", -power[question]))
-    most, elicit = USED * budget.minutes - spent, [config.elicit.when]
+    most, elicit = USED * budget.minutes - max(spent, _since(reporter)), [config.elicit.when]  # first rates, too
     if abstains_rarely(inputs.behaviour):  # rather nothing elicited than a question left out, or one without power
         n = decliner_groups(inputs.corpus, None, "epistemic")
         elicit = [*(elicit if own_effect_power(config.dissociate, n, level) >= LEAST_POWER else []), "never"]
@@ -161,6 +160,11 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
         reporter.say("  " + line)
     update = {"left_out": (*budget.left_out, *sentences), "answered": True}
     return cut.model_copy(update={"budget": budget.model_copy(update=update)})
+
+
+def _since(reporter: Reporter) -> float:
+    """Return the minutes since the command began."""
+    return (time.monotonic() - reporter.started) / 60
 
 
 def _minutes(n: float) -> str:

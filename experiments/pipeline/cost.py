@@ -49,7 +49,9 @@ JUDGED = 0.6  # share of completions that the judge `local` reads (.45 to .7 of 
 JUDGING = 1.65e8
 JUDGED_TOKENS, MOST_JUDGED_TOKENS = 24, 352  # beside a prompt and its completion, about; of these two, which are cut
 JUDGING_STEP = "judging by local"
-PAIR_OF_PROMPTS = 4e4  # FLOP of the probes of all contrasts at a locus, for each pair of prompts (measured on a 0.5B)
+# Seconds of the probes of all contrasts at a locus, and of each prompt there, on two cores: .74 with 300 prompts of 896
+# dimensions, 1.0 with 2,002 of 128, about 2 with 1,840 of 896.
+LOCUS, PROMPT_AT_LOCUS = 0.5, 8e-4
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Step:
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
     declining: float | None = None  # share of the completions that decline; None: none at the high end, half at the low
     products: float = 0.0  # FLOP of what is not a pass
+    lasting: float = 0.0  # seconds of what a CPU does, whatever the model runs on
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ def _n_layers(config: RunConfig, size: RunSize) -> int:
 
 
 def _fits(name: str, loci: int, size: RunSize) -> Step:
-    return Step(name, products=loci * PAIR_OF_PROMPTS * size.read**2)
+    return Step(name, lasting=loci * (LOCUS + PROMPT_AT_LOCUS * size.read))
 
 
 def _effects(config: RunConfig, size: RunSize) -> list[Step]:
@@ -403,7 +406,7 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
 
     spent = 0.0
     for step in steps:
-        spent += step.products / (used.products * machine.flops)
+        spent += step.lasting + step.products / (used.products * machine.flops)
         passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
         if passes:
             rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))

@@ -339,6 +339,7 @@ def _described(step: Step) -> str:
     parts = [f"{step.completions:,} completions"] if step.completions else []
     parts += [f"{step.passes:,} passes of {step.tokens_a_pass:.0f} tokens"] if step.passes else []
     parts += [f"{step.products:.1e} products"] if step.products else []
+    parts += [f"{step.lasting:.0f} seconds on a CPU"] if step.lasting else []
     return " and ".join(parts) or "nothing"
 
 

@@ -39,14 +39,15 @@ def test_readings_at_every_token_are_a_pass_a_test_prompt_up_to_the_most() -> No
     assert [announced(300), announced(9_000)] == [300, 4_000]
 
 
-def test_probes_take_the_square_of_the_prompts_that_are_read_at_every_locus() -> None:
-    def products(read: int, *overrides: str) -> float:
+def test_probes_take_their_time_at_every_locus_and_more_with_more_prompts() -> None:
+    def lasting(read: int, *overrides: str) -> float:
         given = steps(config(*overrides), replace(SIZE, read=read), "probe")
-        return sum(step.products for step in given if step.name == "read probes")
+        return sum(step.lasting for step in given if step.name == "read probes")
 
-    assert products(200) == 4 * products(100)
-    assert products(100) == 2 * products(100, "extract.layers=[0, 1, 2, 3]")
-    assert products(100) == 2 * products(100, "extract.positions=[inst_last, post_last]")  # of three and a mean
+    assert lasting(300) - lasting(200) == pytest.approx(lasting(200) - lasting(100))
+    assert 1.5 < lasting(1_840) / lasting(300) < 3
+    assert lasting(100) == 2 * lasting(100, "extract.layers=[0, 1, 2, 3]")
+    assert lasting(100) == 2 * lasting(100, "extract.positions=[inst_last, post_last]")  # of three and a mean
 
 
 def test_the_dry_run_lists_the_steps_and_without_a_gpu_an_a100_too(cli) -> None:  # type: ignore[no-untyped-def]
