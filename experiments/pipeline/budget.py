@@ -151,7 +151,8 @@ def fit_questions(inputs: RunInputs, until: str, reporter: Reporter) -> RunConfi
     def lacking(question: Question) -> str:
         if power[question] < LEAST_POWER:
             return f"its power is {power[question]:.0%}"
-        return f"it takes up to {_minutes(lasts(with_value(cut, 'ask', [*begun, question])) - lasts(cut))} more minutes"
+        least = fit_time(with_value(cut, "ask", [*begun, question]), QUESTIONS_LADDER, [], lasts, most)
+        return f"cut to the least it takes up to {_minutes(lasts(least) - lasts(cut))} more minutes"
 
     given_up = [f"{question} is not begun: {lacking(question)}." for question in config.ask if question not in begun]
     sentences = (*given_up, *left_out(config, cut, inputs.corpus, inputs.corpus))
