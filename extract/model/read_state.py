@@ -36,7 +36,7 @@ def without_attention(state: Any) -> bool:
 
 def state_of(held: Any) -> Any:
     """Return the state in a module's output or keyword arguments; None if there is none."""
-    found = held if isinstance(held, Mapping) else vars(held)
+    found = dict(held) if isinstance(held, Mapping) else vars(held)  # an output itself warns of names it had before
     return next((found[key] for key in GIVEN_AS if found.get(key) is not None), None)
 
 

@@ -138,6 +138,14 @@ def test_transformer_lens_reads_its_cache_by_either_name(tiny: Build) -> None:
     assert state_of({"past_key_values": None, "cache": batch}) is state_of({"past_key_values": batch}) is batch
 
 
+def test_what_an_output_remembers_is_found_without_a_warning(tiny: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transformers 5.24 warns where an output is asked by the name that its cache had before."""
+    monkeypatch.setattr("transformers.utils.generic.logger.warning_once", pytest.fail)
+    model = tiny("llama")
+    tokens = model.batch(rows(model)).tokens
+    assert len(state_of(model.decoder(input_ids=tokens, use_cache=True)).layers) == model.n_layers
+
+
 SECOND_HALF: dict[str, Callable[[Module, Tensor], Tensor]] = {  # resid_post of resid_mid, by hand
     "llama": lambda block, mid: mid + block.mlp(block.post_attention_layernorm(mid)),
     "gemma2": lambda block, mid: (
