@@ -6,6 +6,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 import torch
 from accelerate.utils import align_module_device
@@ -85,19 +86,40 @@ LARGE = 1 << 19  # weights; with fewer they are slower
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}
 
 
+# A CPU that cannot multiply bfloat16 or float16 takes six times as long for them as for float32, with 128 to 1024 rows;
+# with few rows most of the time goes to reading the weights, of which these have half as many bytes (AMD, AVX2).
+FEW_ROWS = 16
+
+
 class FastLinear(nn.Linear):
-    """A linear layer that multiplies by oneDNN: in float32, on a CPU, without gradients; else as always."""
+    """A linear layer that multiplies by oneDNN: on a CPU, without gradients; else as always.
+
+    Numbers of 16 bits that the CPU cannot multiply are multiplied in float32, and the sums rounded, as is usual.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        floats = input.dtype == self.weight.dtype == torch.float32 and input.device.type == "cpu"
-        if floats and not torch.is_grad_enabled():
-            product: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
-            return product
-        return super().forward(input)
+        dtype, bias = self.weight.dtype, self.bias
+        if input.dtype != dtype or input.device.type != "cpu" or torch.is_grad_enabled():
+            return super().forward(input)
+        if dtype != torch.float32 and (input.numel() < FEW_ROWS * input.shape[-1] or dtype not in slow_types()):
+            return super().forward(input)
+        given = input.float(), self.weight.float(), None if bias is None else bias.float()
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(*given, "none", [], "")
+        return product.to(dtype)
+
+
+@cache
+def slow_types() -> frozenset[torch.dtype]:
+    """Return the types of 16 bits that this CPU cannot multiply."""
+    can = {
+        torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported(),
+    }
+    return frozenset(dtype for dtype, supported in can.items() if not supported)
 
 
 def use_fast_products(model: nn.Module) -> None:
-    """Let plain linear layers with large weights multiply fast; their weights stay as they are.
+    """Let plain linear layers with large weights, or of 16 bits, multiply fast; their weights stay as they are.
 
     Limits what oneDNN keeps, by variables that it reads at its first product, where they are not set.
     """
@@ -106,5 +128,5 @@ def use_fast_products(model: nn.Module) -> None:
     for variable, most in CACHES.items():
         os.environ.setdefault(variable, most)
     for module in model.modules():
-        if type(module) is nn.Linear and module.weight.numel() >= LARGE:
+        if type(module) is nn.Linear and (module.weight.numel() >= LARGE or module.weight.dtype in slow_types()):
             module.__class__ = FastLinear

@@ -16,7 +16,7 @@ from extract.model.backends import decoder_layers
 from extract.model.chat_model import ChatModel
 from extract.model.continuation import cache_prompts, continued_log_probs
 from extract.model.edit import Edit, Pass
-from extract.model.weights import CACHES, checksum, fingerprint
+from extract.model.weights import CACHES, checksum, fingerprint, use_fast_products
 from extract.shipped import ROOT
 from steering.interventions import affine, place
 from tests.extract.conftest import Build, alone, captured, hook_count, quick_and_slow, random_weights, rows
@@ -343,9 +343,33 @@ def test_fast_products_agree_and_leave_the_weights(
     calls.clear()
     loss = fast.model(input_ids=batch.tokens).logits.square().sum()
     assert torch.autograd.grad(loss, fast.model.get_input_embeddings().weight)[0].any()
+    monkeypatch.setattr("extract.model.weights.slow_types", frozenset)
     fast.model.to(torch.bfloat16)
     fast.logits(batch)
-    assert not calls  # with gradients and in other dtypes all is as always
+    assert not calls  # with gradients and in dtypes that the CPU multiplies itself all is as always
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bias", [False, True])
+def test_what_the_cpu_cannot_multiply_is_multiplied_in_float32(
+    dtype: torch.dtype, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.model.weights.slow_types", lambda: {dtype})
+    product, calls = torch.ops.mkldnn._linear_pointwise, []
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lambda *args: calls.append(1) or product(*args))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        plain, given = torch.nn.Linear(96, 48, bias, dtype=dtype), torch.randn(2, 40, 96, dtype=dtype)
+    exact = torch.nn.functional.linear(given.double(), plain.weight.double(), plain.bias.double() if bias else None)
+    fast = torch.nn.Sequential(copy.deepcopy(plain))
+    use_fast_products(fast)
+    with torch.inference_mode():
+        for rows, through in ((7, 0), (8, 1), (40, 1)):
+            calls.clear()
+            out = fast(given[:, :rows])
+            assert (out.dtype, len(calls)) == (dtype, through)
+            torch.testing.assert_close(out.double(), exact[:, :rows].to(dtype).double(), rtol=2**-7, atol=1e-3)
+    assert fast[0].weight.dtype == dtype
 
 
 GROWTH = """
