@@ -1,6 +1,7 @@
 """A run cut to fit a time: the least cuts that suffice, in the ladder's order, each with its cost in a sentence."""
 
 import re
+import time
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -185,6 +186,8 @@ def test_a_budget_is_chosen_once_for_a_run_directory(tmp_path: Path, capsys: pyt
     assert first.budget is not None
     assert first.budget.left_out == ()
     assert "within the budget; nothing is left out" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"there are 0\.0"):
+        fit_answers(config, "report", 600, Reporter(quiet=True, started=time.monotonic() - 36_000))
     assert continued(config, tmp_path, 600) is None
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(first.model_dump(mode="json")))
     assert continued(config, tmp_path, 600) == first
@@ -345,6 +348,8 @@ def test_one_or_two_is_left_out_first_where_the_model_declines_in_one_way_alone(
     actions[inputs.corpus.uncertain & (np.arange(len(actions)) % 2 == 0) & abstains] = "abstain"
     actions[inputs.corpus.benign & (np.arange(len(actions)) % 2 == 0)] = "refuse"  # the dials have something to gain
     inputs.__dict__["behaviour"] = Behaviour(inputs.corpus, actions, np.zeros(len(actions), dtype=bool))
+    late = fit_questions(inputs, "report", Reporter(quiet=True, started=time.monotonic() - 600))
+    assert len(late.ask) == 1  # ten minutes went before: the first rates, loading
     fitted = fit_questions(inputs, "report", Reporter(quiet=True))
     assert len(fitted.ask) == 2
     assert ("one-or-two" in fitted.ask) == abstains

@@ -28,6 +28,11 @@ def test_reading_prompts_is_bound_by_products() -> None:
     assert products / SLOW.products < high < 1.2 * products / SLOW.products
 
 
+def test_what_a_cpu_does_takes_as_long_whatever_the_model_runs_on() -> None:
+    for flops in (1e11, 1e14):
+        assert minutes([Step("fits", lasting=90.0)], MODEL, replace(MACHINE, flops=flops), BATCHES) == (1.5, 1.5)
+
+
 def test_decoding_is_bound_by_reading_the_weights_once_a_step_and_batch() -> None:
     low, high = minutes([Step("say", completions=100)], MODEL, MACHINE, BATCHES)
     cached = 50 * (20 + 25) * 2 * 10 * 200 * 2  # completions, tokens seen on average, keys and values of all layers
