@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.prompt_check.check import PromptCheck, WordCues, check, contains_word, measure_cues
-from experiments.run.corpus import make_corpus
+from experiments.run.corpus import divide
 from extract.prompts.groups import groups_of
 from extract.prompts.prompt import DUAL_USE, LABELS, Prompt, load_prompts
 from extract.prompts.sources import PromptsConfig
@@ -172,7 +172,7 @@ def test_a_word_that_tells_an_action_is_found(dual_use: list[Prompt]) -> None:
 def test_they_are_in_test_and_the_rest_is_split_as_without_them(prompts: list[Prompt]) -> None:
     others = [p for p in prompts if p.label in LABELS]
     for seed in (0, 1):
-        corpus, without = make_corpus(prompts, CONFIG, seed), make_corpus(others, CONFIG, seed)
+        corpus, without = divide(prompts, CONFIG, seed), divide(others, CONFIG, seed)
         assert corpus.part[: len(others)].tolist() == without.part.tolist()
         assert set(corpus.part[len(others) :]) == {"test"}
         assert corpus.groups[: len(others)].tolist() == without.groups.tolist()

@@ -128,13 +128,6 @@ class Corpus:
         return groups_apart([self.prompts[row] for row in rows])
 
 
-def make_corpus(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
-    """Group and split prompts; UserError if one of the three labels is missing, from all or from a part."""
-    corpus = divide(prompts, config, seed)
-    check_parts(corpus, config)
-    return corpus
-
-
 def divide(prompts: Sequence[Prompt], config: PromptsConfig, seed: int) -> Corpus:
     """Group and split prompts. If every prompt has a `split` from PARTS, these are used.
 

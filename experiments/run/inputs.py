@@ -57,21 +57,21 @@ class RunInputs:
         return other
 
     @cached_property
-    def _file(self) -> list[Prompt]:
+    def _every(self) -> list[Prompt]:
         """All prompts of the configuration, of which those to read are drawn, and those to answer."""
-        return self.of._file if self.of is not None else read_prompts(self.config.prompts, self.config.seed)
+        return self.of._every if self.of is not None else read_prompts(self.config.prompts, self.config.seed)
 
     @cached_property
     def whole(self) -> Corpus:
         """All prompts of the configuration, divided into parts."""
         if self.of is not None:
             return self.of.whole
-        return divide(self._file, self.config.prompts, self.config.seed)
+        return divide(self._every, self.config.prompts, self.config.seed)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
         if self._limits == (None, None):  # of any labels, since what is only extracted needs no parts
-            return self._file
+            return self._every
         return [*self.whole.drawn(*self._limits, self.config.seed).prompts]
 
     @cached_property

@@ -11,7 +11,7 @@ import pytest
 from experiments.dials.counterfactuals import read_table
 from experiments.run.completion_file import read_completions
 from experiments.run.config import load_config
-from experiments.run.corpus import make_corpus
+from experiments.run.corpus import divide
 from extract.chat.render import render
 from extract.prompts.prompt import load_prompts
 from extract.prompts.sources import read_prompts
@@ -65,7 +65,7 @@ def test_the_look_up_is_what_the_dials_said(quickstart, steered) -> None:
     assert steered["as_looked_up"] >= 0.99
     table, said = read_table(quickstart / "table.jsonl"), read_completions(quickstart / "completions_steered.jsonl")
     config = load_config(quickstart / "config.yaml")
-    corpus = make_corpus(read_prompts(config.prompts, config.seed), config.prompts, config.seed)
+    corpus = divide(read_prompts(config.prompts, config.seed), config.prompts, config.seed)
     test = np.flatnonzero(corpus.within("test"))
     looked_up = table.actions_at([steered["dials"][kind]["threshold"] for kind in table.dials])[test]
     assert np.mean([a == c.action for a, c in zip(looked_up, said, strict=True)]) >= 0.99

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.pipeline.results import _accommodation, _right_actions
 from experiments.run.completion_file import Completion, write_completions
-from experiments.run.corpus import make_corpus
+from experiments.run.corpus import divide
 from extract.prompts.prompt import DUAL_USE, load_prompts
 from extract.prompts.sources import PromptsConfig
 from scoring.accommodation import AccommodationRecord
@@ -22,7 +22,7 @@ CONFIG = PromptsConfig(path=ROOT / "configs" / "prompts" / "core.jsonl")
 
 def test_a_run_shows_a_model_that_refuses_the_middle_and_dials_that_answer_it(tmp_path: Path) -> None:
     prompts = load_prompts(CONFIG.path or "")
-    corpus = make_corpus(prompts, CONFIG, 0)
+    corpus = divide(prompts, CONFIG, 0)
     test = np.flatnonzero(corpus.within("test"))
     before = np.array(["refuse" if p.label == DUAL_USE else p.right_action for p in prompts], dtype=object)
     after = [Completion(prompts[row].id, "", "", "answer" if prompts[row].label == DUAL_USE else "refuse", "", ())

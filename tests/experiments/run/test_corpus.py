@@ -4,7 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.run.corpus import PARTS, make_corpus
+from experiments.run.corpus import PARTS, divide
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig
@@ -28,7 +28,7 @@ def many() -> list[Prompt]:
 
 
 def test_no_pair_entity_or_template_is_in_two_parts() -> None:
-    corpus = make_corpus(many(), CONFIG, seed=0)
+    corpus = divide(many(), CONFIG, seed=0)
     for field in ("pair", "entity", "template"):
         sides: dict[str, set[str]] = {}
         for row, part in zip(corpus.prompts, corpus.part, strict=True):
@@ -39,7 +39,7 @@ def test_no_pair_entity_or_template_is_in_two_parts() -> None:
 
 
 def test_every_part_gets_every_label_and_twins_are_the_benign_prompts_paired_with_uncertain_ones() -> None:
-    corpus = make_corpus(many(), CONFIG, seed=1)
+    corpus = divide(many(), CONFIG, seed=1)
     for part, label in product(PARTS, LABELS):
         assert (corpus.labelled(label) & corpus.within(part)).any(), (part, label)
     assert np.flatnonzero(corpus.twins).tolist() == list(range(200, 400, 2))
@@ -47,14 +47,14 @@ def test_every_part_gets_every_label_and_twins_are_the_benign_prompts_paired_wit
 
 def test_a_file_s_own_split_is_kept_or_refused() -> None:
     rows = [prompt(i, label, pair=f"{i}", split=part) for i, (label, part) in enumerate(product(LABELS, PARTS))]
-    assert make_corpus(rows, CONFIG, 0).part.tolist() == [*PARTS] * 3
+    assert divide(rows, CONFIG, 0).part.tolist() == [*PARTS] * 3
     with pytest.raises(UserError, match="'split' separates prompts of one pair"):
-        make_corpus([*rows, prompt(99, "benign", pair="0", split="test")], CONFIG, 0)
+        divide([*rows, prompt(99, "benign", pair="0", split="test")], CONFIG, 0)
 
 
 def test_the_same_text_of_two_sources_is_in_one_part() -> None:
     twice = [dataclasses.replace(row, id=f"again {row.id}", pair=None, entity=None) for row in many()]
-    corpus = make_corpus([*many(), *twice], CONFIG, seed=0)
+    corpus = divide([*many(), *twice], CONFIG, seed=0)
     assert (corpus.part[:400] == corpus.part[400:]).all()
 
 
@@ -66,7 +66,7 @@ def test_categories_of_one_group_each_leave_no_part_without_a_label() -> None:
     shares = {name: getattr(config, name) for name in PARTS}
     within_categories = group_split(np.arange(len(rows)), strata, shares, 0)
     assert "validation" not in within_categories[:12]  # the control
-    corpus = make_corpus(rows, config, 0)
+    corpus = divide(rows, config, 0)
     assert {part for part, row in zip(corpus.part, rows, strict=True) if row.label == "harmful"} == set(PARTS)
 
 
@@ -80,4 +80,4 @@ def test_categories_of_one_group_each_leave_no_part_without_a_label() -> None:
 def test_an_empty_part_and_a_missing_label_are_refused(labels: tuple[str, ...], message: str) -> None:
     rows = [prompt(i, label, split="train") for i, label in enumerate(labels)]
     with pytest.raises(UserError, match=message):
-        make_corpus(rows, CONFIG, 0)
+        divide(rows, CONFIG, 0)

@@ -14,7 +14,7 @@ from experiments.probing.stage import context_onsets
 from experiments.run.basis import _lacks
 from experiments.run.behaviour import Behaviour, write_samples
 from experiments.run.completion_file import Completion
-from experiments.run.corpus import Corpus, make_corpus
+from experiments.run.corpus import Corpus, divide
 from extract.errors import UserError
 from extract.prompts.prompt import DUAL_USE, Prompt, make_prompt
 from extract.prompts.sources import PromptsConfig, draw
@@ -40,12 +40,12 @@ def middle() -> list[Prompt]:
 
 @pytest.fixture
 def without() -> Corpus:
-    return make_corpus(rated(), CONFIG, 0)
+    return divide(rated(), CONFIG, 0)
 
 
 @pytest.fixture
 def with_them() -> Corpus:
-    return make_corpus([*rated(), *middle()], CONFIG, 0)
+    return divide([*rated(), *middle()], CONFIG, 0)
 
 
 def behaviour(corpus: Corpus, on_dual_use: str = "refuse") -> Behaviour:
@@ -123,7 +123,7 @@ def test_thresholds_are_tried_where_other_prompts_need_them(without: Corpus, wit
 
 def test_refusing_them_does_not_look_like_refusing_anything(without: Corpus) -> None:
     refused = [prompt(3000 + i, DUAL_USE, "clarify") for i in range(3000)]
-    found = behaviour(make_corpus([*rated(), *refused], CONFIG, 0))
+    found = behaviour(divide([*rated(), *refused], CONFIG, 0))
     found.actions[600:] = "refuse"
     for of in (behaviour(without), found):
         assert not any("not tied to its label" in reason for reason in _lacks(of, "normative"))
