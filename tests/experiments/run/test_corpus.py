@@ -4,7 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.run.corpus import PARTS, divide
+from experiments.run.corpus import PARTS, check_parts, divide
 from extract.errors import UserError
 from extract.prompts.prompt import Prompt
 from extract.prompts.sources import PromptsConfig
@@ -78,6 +78,6 @@ def test_categories_of_one_group_each_leave_no_part_without_a_label() -> None:
     ],
 )
 def test_an_empty_part_and_a_missing_label_are_refused(labels: tuple[str, ...], message: str) -> None:
-    rows = [prompt(i, label, split="train") for i, label in enumerate(labels)]
+    corpus = divide([prompt(i, label, split="train") for i, label in enumerate(labels)], CONFIG, 0)
     with pytest.raises(UserError, match=message):
-        divide(rows, CONFIG, 0)
+        check_parts(corpus, CONFIG)
