@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from experiments.dials.counterfactuals import reachable_outcomes
 from experiments.dials.results import CHECKED, COMPARED, MOST_PROMPTS
 from experiments.factors import removal
@@ -24,6 +26,7 @@ from experiments.run.behaviour import KINDS
 from experiments.run.config import MOST_DIRECTIONS, QUESTIONS, WRITE_POSITION, RunConfig
 from experiments.side_effects import measure as side_effects
 from extract.capture_spec import WITHIN_THOUGHT
+from extract.model.weights import slow_types
 from probes.statistics.sequential import DrawingRule
 from steering.ablation_variant import VARIANTS
 
@@ -44,9 +47,7 @@ ASSUMED_OF_MODEL = (
 )
 NOT_COUNTED = "Not counted: loading the model, writing files, judges other than rules and local."
 JUDGED = 0.6  # share of completions that the judge `local` reads (.45 to .7 of three models' answers)
-# FLOP of a token in the 11 layers of Qwen2.5-Coder-0.5B that it runs, halved: it computes in bfloat16, twice as fast as
-# the float32 that a CPU's speed is measured in
-JUDGING = 1.65e8
+JUDGING = 3.3e8  # FLOP of a token in the 11 layers of Qwen2.5-Coder-0.5B that it runs
 JUDGED_TOKENS, MOST_JUDGED_TOKENS = 24, 352  # beside a prompt and its completion, about; of these two, which are cut
 JUDGING_STEP = "judging by local"
 # Seconds of the probes of all contrasts at a locus, and of each prompt there, on two cores: .74 with 300 prompts of 896
@@ -332,7 +333,9 @@ def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = 
 def _judging(listed: Sequence[Step], config: RunConfig, size: RunSize) -> Step:
     usual = (s.completions if s.usual_completions is None else s.usual_completions for s in listed)
     read = min(MOST_JUDGED_TOKENS, size.prompt_tokens + config.generate.max_new_tokens) + JUDGED_TOKENS
-    return Step(JUDGING_STEP, products=JUDGED * sum(usual) * read * JUDGING)
+    # it computes in bfloat16: on a CPU that can, twice as fast as the float32 that a CPU's speed is measured in
+    faster = 1 if torch.bfloat16 in slow_types() else 2
+    return Step(JUDGING_STEP, products=JUDGED * sum(usual) * read * JUDGING / faster)
 
 
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 import json
 import os
 import platform
@@ -32,6 +33,7 @@ LEAST_SECONDS = 0.1  # least duration of each measurement
 LAYERS_S = 0.7  # seconds of the measured layers in a pass that reads prompts; deeper layers are extrapolated
 LENGTHS, LEAST_LAYERS = (16, 8, 4), 2  # tokens of the prompts that are read: the most with which so many layers fit
 STEPS = 5  # tokens that are decoded
+NOISE = 1_000_003  # random weights, repeated: a prime, so that no two rows are alike
 BUSY = 0.75  # processes a core has to run
 MEMORY = 0.1  # share of the memory that the measured layers may take
 NOT_SHAPE = ("_name_or_path", "transformers_version", "architectures")  # keys of a configuration
@@ -197,8 +199,9 @@ def measured_speed(
     """Return the machine with the speed that a model of this shape reaches on it: the kept one, or measured now.
 
     No weights are read: a pass takes equally long whatever they are. A speed is kept for the shape, the dtype, the
-    rows of a batch, the machine, its threads and the version of torch. A shape that cannot be measured leaves the
-    machine as it is. One that was measured while the machine was busy is measured again once it is quiet.
+    rows of a batch, the machine, its threads and the versions of torch and this package. A shape that cannot be
+    measured leaves the machine as it is. One that was measured while the machine was busy is measured again once it is
+    quiet.
 
     Where the run is `cut` to a time, a model whose weights are made smaller or spread is loaded to measure it.
     UserError: the weights of another one do not fit into memory.
@@ -213,7 +216,8 @@ def measured_speed(
             f"the weights take {gigabytes(size.weights)}, and {machine.name} have {gigabytes(machine.memory)} of "
             "memory; choose a smaller model, or see the keys of model.loading"
         )
-    here = (platform.node(), machine.name, torch.get_num_threads(), torch.__version__)
+    products = torch.__version__, importlib.metadata.version("refusal-probes")  # whose they are
+    here = (platform.node(), machine.name, torch.get_num_threads(), *products)
     figures_text = json.dumps(figures, sort_keys=True, default=str)
     key = content_key(figures_text, size.width, config.model.dtype, loading.attn_implementation, rows, *here)
     kept, load = _kept(key), _load()
@@ -297,8 +301,10 @@ def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, mac
     del decoder_layers(model)[n_layers:]
     model.config.get_text_config().num_hidden_layers = n_layers
     model.to_empty(device=machine.device)
+    noise = torch.empty(NOISE, device=machine.device).uniform_(-0.02, 0.02)
     for parameter in model.parameters():
-        parameter.uniform_(-0.02, 0.02)
+        for part in parameter.view(-1).split(NOISE):
+            part.copy_(noise[: len(part)])
     for buffer in model.buffers():
         buffer.fill_(1)
     return model

@@ -35,7 +35,9 @@ from extract.store.file_lock import shard_folder
 from scoring.judges.rules import RuleJudge
 from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
-FIRST_TOKENS = 24  # of each of the first answers: enough to see whether it declines, and soon there
+# Of each of the first answers: by the rules 98 % of the 0.5B's 250 answers are after 16 tokens what they are after 24.
+# A run whose answers are that short takes the first ones for its own.
+FIRST_TOKENS, SHORT = 16, 24
 
 
 def first_rates(loaded: LoadedRun) -> None:
@@ -50,7 +52,7 @@ def first_rates(loaded: LoadedRun) -> None:
         of_run,
         judge=RuleJudge(),
         settled_within=settled_within,
-        max_new_tokens=min(of_run.max_new_tokens, FIRST_TOKENS),
+        max_new_tokens=of_run.max_new_tokens if of_run.max_new_tokens <= SHORT else FIRST_TOKENS,
         batch_size=min(of_run.batch_size, FIRST // 2),  # of prompts of about one length: less padding
     )
     with loaded.reporter.task("answering", len(rows)) as advance:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
+from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PREFIX = "package:"
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
-THREADS = 2  # that dequantise
+THREADS, JOINED = 2, 64  # that dequantise; rows of a tensor that are then one
 UNCHECKED_VARIABLE = "REFUSAL_UNCHECKED_GGUF"
 MOST_PERPLEXITY = 500.0  # of plain English; SmolLM2-135M has 46, a larger model less, a badly converted one millions
 ENGLISH = (
@@ -164,6 +165,8 @@ def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+    from extract.model.weights import use_fast_products
+
     quiet_libraries()
     where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     reporter.say(f"dequantising {path.name} into the cache, once")
@@ -181,7 +184,9 @@ def _dequantise(path: Path, folder: Path, reporter: Reporter) -> None:
     with ThreadPoolExecutor(1) as pool:
         saved = pool.submit(model.save_pretrained, folder)
         if not os.environ.get(UNCHECKED_VARIABLE):
-            _check_english(path, model, tokenizer)
+            use_fast_products(model)
+            with _a_thread_less():  # or each product waits for the one beside which it is saved
+                _check_english(path, model, tokenizer)
         tokenizer.save_pretrained(folder)
         try:
             saved.result()
@@ -206,7 +211,8 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
     """Make transformers use this reader and do once what it does again for each module and each tensor.
 
     It would open the file three times, parse the vocabulary as often, and map names once a module. Two tensors are
-    dequantised at a time, ahead of it. Each is reported without its bar.
+    dequantised at a time, ahead of it, many rows at once, so that their threads hardly wait for the interpreter. Each
+    is reported without its bar.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as loader
@@ -218,13 +224,17 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
         for i, tensor in enumerate(given):
             for later in given[i : i + THREADS]:
                 if id(later.data) not in ahead:
-                    ahead[id(later.data)] = pool.submit(dequantize, later.data, later.tensor_type)
+                    ahead[id(later.data)] = pool.submit(converted, later.data, later.tensor_type)
             yield tensor
             del ahead[id(tensor.data)]
             advance(1)
 
     def taken(data: Any, kind: Any) -> Any:
         return ahead[id(data)].result() if id(data) in ahead else dequantize(data, kind)
+
+    def converted(data: Any, kind: Any) -> Any:
+        joined = data.reshape(len(data) // gcd(len(data), JOINED), -1)
+        return dequantize(joined, kind).reshape(*data.shape[:-1], -1)
 
     def parse_once(value: Any, types: Any) -> Any:
         if id(value) not in parsed:  # a part of the reader, which stays
@@ -240,6 +250,18 @@ def _used(reader: Any, advance: Advance) -> Iterator[None]:
         patch.object(loader, "tqdm", tensors),
     ):
         yield
+
+
+@contextmanager
+def _a_thread_less() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _check_english(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

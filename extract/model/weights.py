@@ -78,8 +78,7 @@ def input_device(model: PreTrainedModel) -> torch.device:
     return torch.device("cpu")
 
 
-# On a CPU oneDNN's products are faster than those of torch's `linear`, which uses MKL: with 1 to 4096 rows and the
-# weights of Qwen2.5-0.5B and SmolLM2-135M 1.2 times on one thread, 1.4 times on two (geometric means; AMD, AVX-512).
+# On a CPU oneDNN's products are faster than those of torch's `linear`, which uses MKL (benchmarks/products.py).
 LARGE = 1 << 19  # weights; with fewer they are slower
 # Both oneDNN and torch keep up to 1024 products, one for each number of rows and each shape, of some MB each: that is
 # gigabytes, where every batch has another number of rows. Making one takes 0.6 ms.

@@ -43,6 +43,10 @@ KEYS = {
         "speed_vs_float32", "stream_error_median", "stream_error_largest", "least_direction_cosine",
         "largest_auroc_change",
     },
+    "products": {
+        "float32", "least_float32", "bfloat16", "least_bfloat16", "bfloat16_vs_float32_one_row",
+        "bfloat16_vs_float32_many_rows",
+    },
     "scale": {
         "prompts_per_s_one", "prompts_per_s_processes", "prompts_per_s_ray", "prompts_per_s_ray_four", "overhead_ray",
         "speedup_2_workers", "speedup_4_workers", "bytes_per_prompt", "written_mb_per_s", "parts_per_s",

@@ -35,7 +35,13 @@ def tiny_llama(seed: int = 0) -> LlamaForCausalLM:
 
 
 def write_gguf(
-    path: Path, model: LlamaForCausalLM, *, architecture: str = "llama", tokenizer: bool = True, template: bool = True
+    path: Path,
+    model: LlamaForCausalLM,
+    *,
+    architecture: str = "llama",
+    tokenizer: bool = True,
+    template: bool = True,
+    matrices: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
 ) -> Path:
     config, writer = model.config, gguf.GGUFWriter(path, architecture)
     writer.add_context_length(config.max_position_embeddings)
@@ -57,7 +63,9 @@ def write_gguf(
         if template:
             writer.add_chat_template(TEMPLATE)
     for name, weight in model.state_dict().items():
-        writer.add_tensor(*_tensor(name, weight.numpy(), config))
+        name, numbers = _tensor(name, weight.numpy(), config)
+        kind = matrices if numbers.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
-from experiments.pipeline import graph
+from experiments.pipeline import cost, graph
 from experiments.pipeline import plan as module
 from experiments.pipeline.cost import JUDGING_STEP
 from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
@@ -40,7 +41,7 @@ class Lines(Reporter):
 
 
 @pytest.mark.slow
-def test_judging_is_a_step_of_the_plan_of_local_alone() -> None:
+def test_judging_is_a_step_of_the_plan_of_local_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = {judge: {step.name for step in planned(judge).plan().steps} for judge in ("rules", "local")}
     assert steps["local"] - steps["rules"] == {JUDGING_STEP}
     [step] = [step for step in planned("local").plan().steps if step.name == JUDGING_STEP]
@@ -48,6 +49,11 @@ def test_judging_is_a_step_of_the_plan_of_local_alone() -> None:
     usual = sum(s.completions if s.usual_completions is None else s.usual_completions for s in others)
     assert 0 < step.products < usual * 400 * 3.3e8
     assert planned("local").plan(["respond", "effects", "steer", "elicited"]).steps[-1].products < step.products
+    lasting = []
+    for slow in (frozenset[torch.dtype](), {torch.bfloat16}):
+        monkeypatch.setattr(cost, "slow_types", lambda slow=slow: slow)
+        lasting.append(planned("local").plan().steps[-1].products)
+    assert lasting[1] == 2 * lasting[0]
 
 
 def planned(judge: str) -> RunEstimate:

@@ -40,6 +40,18 @@ def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: 
     assert len(list(cache.iterdir())) == 1
 
 
+@pytest.mark.parametrize("kind", ["Q5_0", "Q8_0", "F16"])
+def test_numbers_of_few_bits_are_dequantised_each_to_its_place(tmp_path: Path, kind: str) -> None:
+    written, threads = tiny_llama(), torch.get_num_threads()
+    path = write_gguf(tmp_path / "tiny.gguf", written, matrices=gguf.GGMLQuantizationType[kind])
+    held = load_model(str(path), device="cpu").model.state_dict()
+    assert torch.get_num_threads() == threads
+    for name, weight in written.state_dict().items():
+        step = weight.abs().max().item() / {"Q5_0": 15, "Q8_0": 127, "F16": 2**11}[kind]
+        torch.testing.assert_close(held[name], weight, rtol=0, atol=step if weight.ndim > 1 else 0)
+        assert weight.ndim == 1 or not torch.equal(held[name], weight)
+
+
 def test_the_file_is_read_once_behind_a_bar_of_this_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
