@@ -39,12 +39,14 @@ class ClassifierJudge:
     def __init__(self, config: ClassifierConfig) -> None:
         self.config = config
         loaded = load_classifier(config.model, revision=config.revision, device=config.device)
-        self.model, self.tokenizer, self.revision = loaded
-        self.labels = _labels(self.model.config, config)
-        self.multi_label = self.model.config.problem_type == "multi_label_classification"
-        self.threshold = (0.5 if self.multi_label else 0.0) if config.threshold is None else config.threshold
+        self.model: PreTrainedModel = loaded[0]
+        self.tokenizer: PreTrainedTokenizerBase = loaded[1]
+        self.revision: str = loaded[2]
+        self.labels: list[str] = _labels(self.model.config, config)
+        self.multi_label: bool = self.model.config.problem_type == "multi_label_classification"
+        self.threshold: float = (0.5 if self.multi_label else 0.0) if config.threshold is None else config.threshold
         self.templates = (config.text,) if isinstance(config.text, str) else config.text
-        self.max_tokens = _length(self.model, self.tokenizer, config)
+        self.max_tokens: int = _length(self.model, self.tokenizer, config)
         self._budget = TokenBudget(config.batch_size * self.max_tokens)
         self._counts: Counter[str] = Counter()
 

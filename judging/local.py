@@ -61,7 +61,9 @@ class LocalJudge:
     """
 
     def __init__(self, config: LocalConfig, model: LocalModel | None = None, probe: Probe | None = None) -> None:
-        self.config, self.probe, self.rules = config, probe or Probe.open(PROBE), RuleJudge()
+        self.config = config
+        self.probe: Probe = probe or Probe.open(PROBE)
+        self.rules: RuleJudge = RuleJudge()
         if model is None:
             chat = load_model(config.model, revision=config.revision, device=config.device, dtype=config.dtype)
             self.probe.refuse_other(chat)

@@ -80,7 +80,9 @@ class LocalModel:
     """
 
     def __init__(self, chat: ChatModel, layers: Sequence[int], token_budget: int | None = None) -> None:
-        self.chat, self.layers, self.tokenizer = chat, tuple(layers), chat.tokenizer
+        self.chat = chat
+        self.layers: tuple[int, ...] = tuple(layers)
+        self.tokenizer: PreTrainedTokenizerBase = chat.tokenizer
         before, self._between = (self._ids(part, control=True) for part in _frame(chat.tokenizer))
         self._prefix = cache_prefix(chat, before)
         self._budget = TokenBudget.on(chat.device, token_budget, lambda _line: None)

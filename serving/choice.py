@@ -90,9 +90,11 @@ class Choice:
     """A choice, decoded as one row of a batch; `emit` is called with each event, in the decoding thread."""
 
     def __init__(self, row: Rendered, settings: DecodingSettings, emit: Callable[[Event], None]) -> None:
-        self.row, self.settings, self._emit = row, settings, emit
-        self.over = False
-        self.emitted = False  # an event that cannot be taken back was emitted
+        self.row: Rendered = row
+        self.settings: DecodingSettings = settings
+        self._emit = emit
+        self.over: bool = False
+        self.emitted: bool = False  # an event that cannot be taken back was emitted
         self.held = False  # a complete answer waits for `complete`
         self._readings: dict[Kind, Reading] = {}
         self._unread: Finished | None = None  # the end of an answer whose tokens are still to be read

@@ -37,8 +37,10 @@ class Engine:
     reads_tokens = True
 
     def __init__(self, model: ChatModel, dials: Sequence[Dial], max_batch: int, max_queue: int) -> None:
-        self.model, self.dials = model, list(dials)
-        self._max_batch, self.max_queue, self._max_tokens = max_batch, max_queue, math.inf
+        self.model = model
+        self.dials: list[Dial] = list(dials)
+        self.max_queue: int = max_queue
+        self._max_batch, self._max_tokens = max_batch, math.inf
         self._waiting: deque[Choice] = deque()
         self._decoding: list[Choice] = []
         self._changed = Condition()

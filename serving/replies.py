@@ -167,7 +167,8 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.status, self.detail = status, ErrorDetail(message=message, type=kind, param=param, code=code)
+        self.status: int = status
+        self.detail: ErrorDetail = ErrorDetail(message=message, type=kind, param=param, code=code)
 
     def response(self) -> Response:
         headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}

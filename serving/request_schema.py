@@ -65,7 +65,7 @@ def _changes_nothing(name: str, value: object) -> bool:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     ignored: ClassVar[frozenset[str]] = frozenset()  # fields without effect on the answer, whatever their value
 
     @model_validator(mode="before")
@@ -79,7 +79,7 @@ class _Strict(BaseModel):
 class TextPart(_Strict):
     """A text part of a message."""
 
-    ignored = frozenset({"annotations", "cache_control"})
+    ignored: ClassVar[frozenset[str]] = frozenset({"annotations", "cache_control"})
 
     type: Literal["text"]
     text: Text
@@ -106,8 +106,8 @@ _SAYS: JsonDict = {
 class Message(_Strict):
     """One turn of the conversation; a thought of an earlier answer is ignored, as chat templates leave it out."""
 
-    model_config = ConfigDict(json_schema_extra=_SAYS)
-    ignored = frozenset(
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_SAYS)
+    ignored: ClassVar[frozenset[str]] = frozenset(
         {"annotations", "reasoning", "reasoning_content", "reasoning_details", "thinking", "thinking_blocks"}
     )
 
@@ -137,7 +137,7 @@ def _text(content: str | list[TextPart] | None) -> str:
 class StreamOptions(_Strict):
     """Options of a stream."""
 
-    ignored = frozenset({"include_obfuscation"})
+    ignored: ClassVar[frozenset[str]] = frozenset({"include_obfuscation"})
 
     include_usage: bool | None = None
 
@@ -166,7 +166,7 @@ class AskedThresholds(_Strict):
 class ChatRequest(AskedThresholds):
     """The body of POST /v1/chat/completions."""
 
-    ignored = frozenset(IGNORED.split())
+    ignored: ClassVar[frozenset[str]] = frozenset(IGNORED.split())
 
     @model_validator(mode="before")
     @classmethod

@@ -79,8 +79,10 @@ class LeaceEraser(LabelEraser):
         eraser = LeaceFitter.fit(samples, z, shrinkage=self.shrinkage, svd_tol=1e-12).eraser
         removed, read = eraser.proj_left[:, 0].numpy(), eraser.proj_right[0].numpy()
         sign = np.sign(removed @ data.theta)
-        self.mean_, self.removed_, self.read_ = data.centre, sign * removed, sign * read
-        self.shrinkage_ = bodnar(data.X) if self.shrinkage else 0.0  # the package's own, which it does not report
+        self.mean_: np.ndarray = data.centre
+        self.removed_: np.ndarray = sign * removed
+        self.read_: np.ndarray = sign * read
+        self.shrinkage_: float = bodnar(data.X) if self.shrinkage else 0.0  # which the package does not report
         return self
 
     def _erased(self, X: Float[np.ndarray, "samples features"]) -> Float[np.ndarray, "samples features"]:

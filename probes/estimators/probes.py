@@ -199,7 +199,7 @@ class DifferenceInMeans(LinearBinaryProbe):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DifferenceInMeans:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
-        self.theta_ = fit_labelled(self, X, y).theta
+        self.theta_: np.ndarray = fit_labelled(self, X, y).theta
         weight = self.theta_ / np.linalg.norm(self.theta_)
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
         return self
@@ -223,7 +223,7 @@ class MassMean(LinearBinaryProbe):
     def fit(self, X: ArrayLike, y: ArrayLike) -> MassMean:
         """Fit on X (n_samples, d_model) and y (n_samples,) of two labels; the greater one is positive."""
         data = fit_labelled(self, X, y)
-        self.theta_ = data.theta
+        self.theta_: np.ndarray = data.theta
         n_negative, n_positive = self.class_count_
         share = np.where(data.positive, n_negative, -n_positive) / len(data.positive)  # class mean - centre, in theta
         within = data.X - share[:, None] * data.theta
@@ -232,7 +232,7 @@ class MassMean(LinearBinaryProbe):
                 "MassMean needs variation within classes; every sample equals its class mean; use DifferenceInMeans"
             )
         covariance = shrunk_covariance(within, self.shrinkage)
-        self.shrinkage_ = covariance.shrinkage
+        self.shrinkage_: float = covariance.shrinkage
         weight = covariance.solve(data.theta)
         self._set_weight(weight, float(self.class_means_.mean(axis=0) @ weight))
         return self

@@ -34,7 +34,7 @@ class Space:
 
     def __init__(self, design: Design, inverse_scale: Float[Tensor, "fits features"], kind: Inner) -> None:
         self._design, self.kind = design, kind
-        self.dtype = torch.float64 if kind == "exact" else torch.float32
+        self.dtype: torch.dtype = torch.float64 if kind == "exact" else torch.float32
         self._scale = inverse_scale.to(self.dtype)
         self._varies = (inverse_scale > 0).to(self.dtype)
 

@@ -61,7 +61,7 @@ class DialBank:
         n_tokens: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        self.dials = normative_first(dials)
+        self.dials: list[Dial] = normative_first(dials)
         _check(self.dials, n_layers, d_model)
         K, self.device = len(self.dials), torch.device(device)
         calibrations = [dial.calibration for dial in self.dials if dial.calibration]  # `_check`: all have one
@@ -75,18 +75,18 @@ class DialBank:
         names = () if self.category_read is None else self.category_read.names
         self.categories = (*(name or None for name in names), None)  # the last: none is recognised
         self._reads, self._writes = self._read_tables(), self._write_tables()
-        self.slot = torch.zeros(n_tokens, dtype=torch.long, device=self.device)
+        self.slot: Tensor = torch.zeros(n_tokens, dtype=torch.long, device=self.device)
         self.step = torch.full((n_tokens,), -1, dtype=torch.int32, device=self.device)  # 0: the last prompt token
         self.share = torch.zeros(len(self.places), n_tokens, device=self.device)  # of a token in what is read there
         self.score = torch.zeros(K + len(names), n_slots, device=self.device)  # of the dials, then of the categories
         shape = K, len(self.categories), n_slots  # by recognised category; NaN: off
-        self.threshold = torch.full(shape, torch.nan, dtype=torch.float64, device=self.device)
+        self.threshold: Tensor = torch.full(shape, torch.nan, dtype=torch.float64, device=self.device)
         self._again = torch.zeros(K, n_tokens, device=self.device)  # scores of tokens that are read again
         watched = [
             dial.reference.answer_tokens for dial in self.dials if dial.reference and dial.answer_limit is not None
         ]
         shape = K, n_slots, max(watched, default=0)  # log-odds of answers' tokens, of dials that alarm
-        self.answers = torch.full(shape, -torch.inf, device=self.device)
+        self.answers: Tensor = torch.full(shape, -torch.inf, device=self.device)
 
     @property
     def layers(self) -> list[int]:
@@ -227,8 +227,8 @@ class Rows:
         self._ended: OrderedDict[str, tuple[Tensor, Tensor]] = OrderedDict()
         self._order: tuple[list[str], Int[np.ndarray, " rows"]] = ([], np.zeros(0, dtype=np.int64))
         self._named: dict[str, str] = {}  # by key, one of the requests that have it: their prompts are the same
-        self.row_slot = torch.zeros(bank.score.shape[1], dtype=torch.long, device=bank.device)
-        self.row_place = torch.zeros_like(self.row_slot)  # of the next token in each row's response
+        self.row_slot: Tensor = torch.zeros(bank.score.shape[1], dtype=torch.long, device=bank.device)
+        self.row_place: Tensor = torch.zeros_like(self.row_slot)  # of the next token in each row's response
         self.active = False  # whether a row of this step has dials
         self.applied: set[int] = set()  # layers after which the dials were applied in this step
 

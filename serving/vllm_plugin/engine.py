@@ -58,7 +58,9 @@ class VllmEngine:
         max_queue: int,
         arguments: Fields,
     ) -> None:
-        self.model, self.dials, self.max_queue, self._max_batch = model, list(dials), max_queue, max_batch
+        self.model: ChatModel = model
+        self.max_queue, self._max_batch = max_queue, max_batch
+        self.dials: list[Dial] = list(dials)
         check_version()
         if dials:
             DialBank(dials, model.n_layers, model.d_model, n_slots=2, n_tokens=2)  # says here what does not fit

@@ -60,8 +60,9 @@ class PlacedDials:
         n_slots = int(config.scheduler_config.max_num_seqs) + 1
         hidden = int(config.model_config.get_hidden_size())
         tokens = max(int(config.scheduler_config.max_num_batched_tokens), n_slots) + 1024  # graphs pad a step's tokens
-        self.bank = DialBank(dials, len(layers), hidden, 2 * n_slots, tokens, runner.device)
-        self.rows, self._runner, self._changed = Rows(self.bank), runner, list[tuple[object, str]]()
+        self.bank: DialBank = DialBank(dials, len(layers), hidden, 2 * n_slots, tokens, runner.device)
+        self.rows: Rows = Rows(self.bank)
+        self._runner, self._changed = runner, list[tuple[object, str]]()
         for layer in self.bank.layers:
             whole = type(model).__name__ in WHOLE
             layers[layer].forward = partial(_with_dials, layers[layer].forward, layer, whole)

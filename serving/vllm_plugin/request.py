@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,7 +31,7 @@ Fields = dict[str, Any]  # unchecked, of a request's JSON or of vLLM's own
 class DialRequest(BaseModel):
     """What a request asks of the dials, as vLLM passes it on in `SamplingParams.extra_args`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     key: str  # under which the readings can be asked for
     thresholds: dict[Kind, Threshold]
