@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from extract.chat.render import render
+from extract.model import source
 from extract.model.loading import load_model
 from extract.model.source import UNCHECKED_VARIABLE
+from extract.progress import Reporter
 from extract.shipped import CACHE_VARIABLE
 from tests.extract.conftest import ask
 from tests.support.one_line import mistake
@@ -42,14 +44,29 @@ def test_a_file_holds_the_weights_tokenizer_and_template(tmp_path: Path, cache: 
 
 @pytest.mark.parametrize("kind", ["Q5_0", "Q8_0", "F16"])
 def test_numbers_of_few_bits_are_dequantised_each_to_its_place(tmp_path: Path, kind: str) -> None:
-    written, threads = tiny_llama(), torch.get_num_threads()
+    written = tiny_llama()
     path = write_gguf(tmp_path / "tiny.gguf", written, matrices=gguf.GGMLQuantizationType[kind])
     held = load_model(str(path), device="cpu").model.state_dict()
-    assert torch.get_num_threads() == threads
     for name, weight in written.state_dict().items():
         step = weight.abs().max().item() / {"Q5_0": 15, "Q8_0": 127, "F16": 2**11}[kind]
         torch.testing.assert_close(held[name], weight, rtol=0, atol=step if weight.ndim > 1 else 0)
         assert weight.ndim == 1 or not torch.equal(held[name], weight)
+
+
+def test_it_is_checked_with_a_thread_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, usual, seen = write_gguf(tmp_path / "tiny.gguf", tiny_llama()), torch.get_num_threads(), list[int]()
+    perplexity = source._perplexity
+    monkeypatch.setattr(
+        source, "_perplexity", lambda *given: seen.append(torch.get_num_threads()) or perplexity(*given)
+    )
+    try:
+        for threads in (3, 1):
+            torch.set_num_threads(threads)
+            source._dequantise(path, tmp_path, Reporter(quiet=True))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(usual)
+    assert seen == [2, 1]
 
 
 def test_the_file_is_read_once_behind_a_bar_of_this_project(
