@@ -104,6 +104,9 @@ def test_a_speed_is_measured_once_for_a_shape_a_dtype_and_a_machine(
     assert len(times) == 5
     speed(), speed(machine=replace(HERE, name="three cores"))
     assert len(times) == 6  # the new shape on the other machine
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "another")
+    speed()
+    assert len(times) == 7
 
 
 def test_what_a_busy_machine_reached_is_kept_until_it_is_quiet(
@@ -143,6 +146,9 @@ def test_the_first_layers_of_published_shapes_are_measured_without_weights(
     found = measured_speed(config, shape, tokenizer, footprint(shape, 4), small, Reporter(quiet=True))
     assert found.of_model
     assert kept[0].n_layers == model_speed.LEAST_LAYERS < shape.num_hidden_layers
+    for weight in kept[0].model.parameters():
+        assert 0 < weight.detach().abs().max() <= 0.02
+        assert weight.ndim < 2 or len(weight.detach().unique(dim=0)) == len(weight)  # as of a mixture's router
     monkeypatch.undo()
     assert all(second > 0 for second in measure_model(kept[0], shape.num_hidden_layers, 2, 4)[::2])
 
