@@ -29,9 +29,10 @@ from experiments.triggers.measure import measure_triggers
 from experiments.uncertainty.stage import uncertainty
 from extract.chat.thinking import split_thinking
 from extract.errors import UserError
-from extract.extraction import extract, store_spec
+from extract.extraction import extract, identify, store_spec
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import shard_folder
+from extract.store.identity import KEY
 from scoring.judges.rules import RuleJudge
 from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
@@ -78,11 +79,14 @@ def _extract(loaded: LoadedRun) -> None:
 
 
 def _holds_fewer(path: Path, loaded: LoadedRun) -> bool:
-    """Return whether a store is of some of the prompts, by the same model, as a shorter budget leaves it."""
+    """Return whether a store is of some of the prompts, and else the same, as a shorter budget leaves it."""
+    read = loaded.reading
+    spec = store_spec(loaded.model, read.prompts, read.rendered, loaded.config.extract)
+    wanted = identify(loaded.model, read.prompts, read.rendered, spec)
     try:
         with ActivationStore(path, open_shards=False) as store:
-            fewer = {*store.prompt_ids} < {prompt.id for prompt in loaded.reading.prompts}
-            return fewer and store.identity.weights == loaded.model.fingerprint()
+            fewer = {*store.prompt_ids} < {prompt.id for prompt in read.prompts}
+            return fewer and all(getattr(store.identity, key) == getattr(wanted, key) for key in {*KEY} - {"tokens"})
     except UserError:  # which extraction raises, too
         return False
 

@@ -37,11 +37,11 @@ def test_a_killed_worker_is_replaced(start: Start, cluster: Any, uninterrupted: 
     check(tmp_path / "run", uninterrupted)
 
 
-def test_ten_random_kills(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
+def test_random_kills(start: Start, cluster: Any, uninterrupted: list[str], tmp_path: Path) -> None:
     """Of workers, and now and then of the command itself, which is started again."""
     rng, directory, kills, first = random.Random(0), tmp_path / "run", 0, dict[str, int]()
     command = start(directory, cluster.address)
-    while kills < 10 and command.process.poll() is None:
+    while kills < 6 and command.process.poll() is None:
         known = len(command.shards())
         until = time.monotonic() + 60
         while command.process.poll() is None and len(command.shards()) == known and time.monotonic() < until:
@@ -57,7 +57,7 @@ def test_ten_random_kills(start: Start, cluster: Any, uninterrupted: list[str], 
             os.kill(rng.choice(workers), signal.SIGKILL)
         kills += 1
     command.finish()
-    assert kills >= 8  # the store may be finished before the last
+    assert kills >= 5  # the store may be finished before the last
     check(directory, uninterrupted)
 
 

@@ -71,8 +71,9 @@ def test_fewer_prompts_are_read_each_in_the_part_that_it_has_among_all(loaded: L
 def test_a_store_of_fewer_prompts_of_this_model_alone_is_replaced(
     loaded: LoadedRun, tmp_path: Path, two_knobs: ChatModel
 ) -> None:
-    def extracted(read: int, model: ChatModel = two_knobs) -> int:
-        run(with_value(loaded.config, "prompts.read", read), tmp_path, until="extract", model=model)
+    def extracted(read: int, model: ChatModel = two_knobs, layers: tuple[int, ...] = (2, 4)) -> int:
+        config = with_value(with_value(loaded.config, "prompts.read", read), "extract.layers", layers)
+        run(config, tmp_path, until="extract", model=model)
         with ActivationStore(tmp_path / "activations.h5") as store:
             return len(store)
 
@@ -82,6 +83,8 @@ def test_a_store_of_fewer_prompts_of_this_model_alone_is_replaced(
         extracted(20)
     with pytest.raises(UserError, match=r"was made with another .*; choose another directory with --out"):
         extracted(40, load_model("organisms/zoo/shared-knob"))
+    with pytest.raises(UserError, match=r"was made with another .*; choose another directory with --out"):
+        extracted(40, layers=(3,))
     with ActivationStore(tmp_path / "activations.h5") as store:
         assert len(store) == more
 
