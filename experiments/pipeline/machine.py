@@ -305,6 +305,7 @@ def _first_layers(config: RunConfig, shape: PretrainedConfig, n_layers: int, mac
     for parameter in model.parameters():
         for part in parameter.view(-1).split(NOISE):
             part.copy_(noise[: len(part)])
+        noise = noise.roll(1)  # or a mixture's router would know the tokens that are alike its rows
     for buffer in model.buffers():
         buffer.fill_(1)
     return model

@@ -1,5 +1,6 @@
 """The speed of a model is recovered from its passes, kept in the cache, and measured again where anything differs."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -149,6 +150,8 @@ def test_the_first_layers_of_published_shapes_are_measured_without_weights(
     for weight in kept[0].model.parameters():
         assert 0 < weight.detach().abs().max() <= 0.02
         assert weight.ndim < 2 or len(weight.detach().unique(dim=0)) == len(weight)  # as of a mixture's router
+    beginnings = [weight.detach().reshape(-1)[:8].tolist() for weight in kept[0].model.parameters()]
+    assert all(a != b for a, b in itertools.pairwise(beginnings))
     monkeypatch.undo()
     assert all(second > 0 for second in measure_model(kept[0], shape.num_hidden_layers, 2, 4)[::2])
 
