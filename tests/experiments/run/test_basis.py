@@ -73,7 +73,7 @@ def test_by_reason_a_decline_is_that_of_its_prompt_and_twins_are_of_the_unknown(
     [
         pytest.param({}, "wording", "", id="each in its words"),
         pytest.param({"uncertain": REFUSED, "twins": ("refuse", 0.1)}, "reason", "", id="in a refusal's words"),
-        pytest.param({"uncertain": REFUSED, "twins": REFUSED}, "wording", "over-refusals: of 240", id="as twins"),
+        pytest.param({"uncertain": REFUSED, "twins": REFUSED}, "wording", "are over-refusals: of 240", id="as twins"),
         pytest.param({"uncertain": ("refuse", 0.1), "twins": NEVER}, "wording", "is absent: 12 baseline", id="too few"),
         pytest.param({"uncertain": NEVER}, "wording", "abstention on uncertain is absent: 0", id="none"),
     ],
@@ -126,6 +126,24 @@ def test_the_table_counts_reasons_by_words_and_says_what_they_are() -> None:
     assert f"(20% [14%, 27%]), of the {known.n} that it knows 0; 0 points" in declines_sentence(
         declines_by_reason(knows), "epistemic"
     )
+
+
+@pytest.mark.parametrize(
+    ("n", "uncertain", "twins", "says"),
+    [
+        (28, 0.12, 0.08, "cannot be told from over-refusals."),  # few prompts say neither
+        (28, 0.12, 0.12, "cannot be told from over-refusals."),  # up to all of them may be more
+        (28, 0.5, 0.5, "are over-refusals."),
+        (200, 0.12, 0.12, "are over-refusals."),
+        (200, 0.4, 0.28, "12 points more [8, 17] in 200 independent pairs."),
+    ],
+)
+def test_declines_are_over_refusals_only_where_few_of_them_can_be_more(
+    n: int, uncertain: float, twins: float, says: str
+) -> None:
+    behaviour = behaving(n, uncertain=("refuse", uncertain), twins=("refuse", twins))
+    sentence = declines_sentence(declines_by_reason(behaviour), "epistemic")
+    assert sentence.endswith(says), sentence
 
 
 def test_pairs_of_several_prompts_count_once_and_none_is_compared_with_all() -> None:
