@@ -21,7 +21,7 @@ QWEN = ((896, 896), (4864, 896), (896, 4864), (151936, 896))  # outputs and inpu
 SMOLLM = ((1536, 576), (576, 1536), (49152, 576))
 ROWS = (1, 4, 16, 64, 256, 1024)
 MANY = 64
-LEAST_SECONDS = 0.2  # of each of the two in turns
+LEAST_TURNS, SECONDS = 4, 0.4  # of both in turns
 MOST_PRODUCTS = 1e11  # larger ones are left out
 
 
@@ -54,13 +54,11 @@ def _seconds(rows: int, outputs: int, inputs: int, dtype: torch.dtype, quick: bo
     given = torch.randn(rows, inputs).to(dtype)
     found: tuple[list[float], list[float]] = ([], [])
     began = time.perf_counter()
-    for turn in range(10**6):
+    while len(found[0]) < LEAST_TURNS or (not quick and time.perf_counter() - began < SECONDS):
         for layer, times in zip((theirs, ours), found, strict=True):
             before = time.perf_counter()
             layer(given)
             times.append(time.perf_counter() - before)
-        if turn >= 3 and (quick or time.perf_counter() - began > 2 * LEAST_SECONDS):
-            break
     first, second = (median(times[1:]) for times in found)  # the first of each may initialise
     return first, second
 

@@ -72,7 +72,7 @@ class Step:
     kept: bool = False  # whether that prefill is kept from the pass that captured the activations
     layers: float = 1.0  # share of a pass's arithmetic, where it runs the layers above an edited one alone
     declining: float | None = None  # share of the completions that decline; None: none at the high end, half at the low
-    products: float = 0.0  # FLOP of what is not a pass
+    products: float = 0.0  # FLOP of what is not a pass, in bfloat16
     lasting: float = 0.0  # seconds of what a CPU does, whatever the model runs on
 
 
@@ -333,9 +333,7 @@ def steps(config: RunConfig, size: RunSize, until: str, done: Collection[str] = 
 def _judging(listed: Sequence[Step], config: RunConfig, size: RunSize) -> Step:
     usual = (s.completions if s.usual_completions is None else s.usual_completions for s in listed)
     read = min(MOST_JUDGED_TOKENS, size.prompt_tokens + config.generate.max_new_tokens) + JUDGED_TOKENS
-    # it computes in bfloat16: on a CPU that can, twice as fast as the float32 that a CPU's speed is measured in
-    faster = 1 if torch.bfloat16 in slow_types() else 2
-    return Step(JUDGING_STEP, products=JUDGED * sum(usual) * read * JUDGING / faster)
+    return Step(JUDGING_STEP, products=JUDGED * sum(usual) * read * JUDGING)
 
 
 def tokens(listed: Sequence[Step], size: RunSize, max_new_tokens: int) -> int:
@@ -407,9 +405,11 @@ def seconds(steps: Sequence[Step], model: Footprint, machine: Machine, batches: 
         reading = 0.0 if step.kept else forward(rows * batches.prompt_tokens, rows)
         return reading + settings * new * forward(rows * going, rows * going, seen)
 
+    single = (model if machine.of_model else machine).width == 4  # whether the machine's speed is that of float32
+    in_half = machine.flops * (2 if single and torch.bfloat16 not in slow_types() else 1)
     spent = 0.0
     for step in steps:
-        spent += step.lasting + step.products / (used.products * machine.flops)
+        spent += step.lasting + step.products / (used.products * in_half)
         passes = step.passes if step.least_passes is None or not used.screened else step.least_passes
         if passes:
             rows = max(1, int(batches.tokens // max(1.0, step.tokens_a_pass)))

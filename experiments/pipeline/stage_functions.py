@@ -32,7 +32,7 @@ from extract.errors import UserError
 from extract.extraction import extract, identify, store_spec
 from extract.store.activation_store import ActivationStore
 from extract.store.file_lock import shard_folder
-from extract.store.identity import KEY
+from extract.store.identity import first_difference
 from scoring.judges.rules import RuleJudge
 from scoring.rates import FIRST, first_line, first_rows, joint_rates
 
@@ -69,7 +69,7 @@ def _extract(loaded: LoadedRun) -> None:
     read = loaded.reading
     rendered = read.rendered  # a template error comes before the progress bar
     path = loaded.file("activations.h5")
-    if _holds_fewer(path, loaded):
+    if path.is_file() and _holds_fewer(path, loaded):
         loaded.reporter.say("more prompts are read than before, and those again")
         path.unlink()
         rmtree(shard_folder(path), ignore_errors=True)  # a flat store has none
@@ -86,7 +86,8 @@ def _holds_fewer(path: Path, loaded: LoadedRun) -> bool:
     try:
         with ActivationStore(path, open_shards=False) as store:
             fewer = {*store.prompt_ids} < {prompt.id for prompt in read.prompts}
-            return fewer and all(getattr(store.identity, key) == getattr(wanted, key) for key in {*KEY} - {"tokens"})
+            same = wanted.model_copy(update={"tokens": store.identity.tokens})
+            return fewer and first_difference(store.identity.text, same) is None
     except UserError:  # which extraction raises, too
         return False
 

@@ -13,7 +13,7 @@ from experiments.pipeline import cost, graph
 from experiments.pipeline import plan as module
 from experiments.pipeline.cost import JUDGING_STEP
 from experiments.pipeline.graph import chosen_judge, hash_inputs, stages_of
-from experiments.pipeline.machine import A100
+from experiments.pipeline.machine import A100, Footprint
 from experiments.pipeline.plan import AFFORDED, RunEstimate, afforded_judge, estimate, judging_share
 from experiments.pipeline.stages import choose_judge
 from experiments.run.config import AUTO, RunConfig, load_config
@@ -41,7 +41,7 @@ class Lines(Reporter):
 
 
 @pytest.mark.slow
-def test_judging_is_a_step_of_the_plan_of_local_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judging_is_a_step_of_the_plan_of_local_alone() -> None:
     steps = {judge: {step.name for step in planned(judge).plan().steps} for judge in ("rules", "local")}
     assert steps["local"] - steps["rules"] == {JUDGING_STEP}
     [step] = [step for step in planned("local").plan().steps if step.name == JUDGING_STEP]
@@ -49,15 +49,31 @@ def test_judging_is_a_step_of_the_plan_of_local_alone(monkeypatch: pytest.Monkey
     usual = sum(s.completions if s.usual_completions is None else s.usual_completions for s in others)
     assert 0 < step.products < usual * 400 * 3.3e8
     assert planned("local").plan(["respond", "effects", "steer", "elicited"]).steps[-1].products < step.products
-    lasting = []
-    for slow in (frozenset[torch.dtype](), {torch.bfloat16}):
-        monkeypatch.setattr(cost, "slow_types", lambda slow=slow: slow)
-        lasting.append(planned("local").plan().steps[-1].products)
-    assert lasting[1] == 2 * lasting[0]
 
 
 def planned(judge: str) -> RunEstimate:
     return replace(estimate(config(judge=judge), "report", QUIET), machine=A100)
+
+
+@pytest.mark.parametrize(
+    ("of_model", "model_width", "machine_width", "slow", "flops"),
+    [
+        (True, 4, 4, frozenset(), 2e12),  # measured in float32, and bfloat16 is twice as fast
+        (True, 4, 4, {torch.bfloat16}, 1e12),
+        (True, 2, 4, frozenset(), 1e12),  # measured in 16 bits
+        (False, 4, 2, frozenset(), 1e12),  # a GPU's data sheet
+        (False, 2, 4, frozenset(), 2e12),
+    ],
+)
+def test_its_products_are_in_bfloat16(
+    of_model: bool, model_width: int, machine_width: int, slow: set[torch.dtype], flops: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(cost, "slow_types", lambda: slow)
+    model = Footprint(10**6, model_width, 4, 64, 256, 64, 1000)
+    machine = replace(A100, flops=1e12, width=machine_width, of_model=of_model)
+    step, used = cost.Step(JUDGING_STEP, products=4e12), replace(cost.FAST, products=1.0)
+    assert cost.seconds([step], model, machine, cost.Batches(64, 8, 20.0, 24), used) == 4e12 / flops
 
 
 @pytest.mark.slow
